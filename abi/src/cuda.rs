@@ -1,0 +1,10 @@
+//! libcuda: the types that its entry points speak, and their signatures.
+//!
+//! Sources: the public `cuda.h` (CUDA 12.9 and 13) and the export lists under `fixtures/oracle`.
+//! C enumerations are newtypes, never Rust enums: a newer driver may answer a value that we do not know.
+
+mod signatures;
+mod types;
+
+pub use signatures::{NAMES, fns};
+pub use types::*;
