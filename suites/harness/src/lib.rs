@@ -1,1 +1,23 @@
-//! harness
+//! Environments, sessions, child processes, statuses, expectations and reports: what the conformance cases run in.
+//!
+//! The harness knows no GPU API. A case runs in a child process of its own, in an [`environment`] that puts either the
+//! mock drivers or the machine's own under it, with a [`target`] (the enforcer under test) in front of them.
+//!
+//! * [`case`], [`rows`]: what a case is and the `cases!` and `roles!` tables it is written in.
+//! * [`session`], [`peer`], [`failure`]: what a case's body holds, its other processes, and how it says no.
+//! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`]: what is put under and before a case.
+//! * [`runner`], [`child`], [`checkers`], [`traces`]: running cases and judging what they left behind.
+//! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
+
+pub mod case;
+pub mod failure;
+pub mod peer;
+mod rows;
+pub mod session;
+pub mod units;
+
+pub use case::{Absent, Case, Kind, Libraries, RealDriver, Role, Suite};
+pub use failure::Failure;
+pub use peer::{Launch, Parent, Peer};
+pub use session::Session;
+pub use units::Bytes;

@@ -1,0 +1,172 @@
+//! What a case is: a promise with the circumstances it is kept under, and a body that tries to break it.
+
+use crate::failure::Failure;
+use crate::peer::Parent;
+use crate::session::Session;
+
+/// What a case's result must be where nothing enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Kind {
+    /// Promises a budget: fails under `none` and `passthrough`, or the case proves nothing.
+    Budget,
+    /// Promises that nothing changes: passes everywhere.
+    Neutral,
+    /// Is about our own libraries: skipped where they are not.
+    Own,
+}
+
+/// Which of the target's libraries the case's processes meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Libraries {
+    /// Preload, and layer installed and enabled.
+    Both,
+    /// Preload, no layer installed.
+    PreloadOnly,
+    /// Layer installed and enabled, no preload.
+    LayerOnly,
+    /// Preload, and the layer installed without its enabling variable.
+    PreloadWithIdleLayer,
+    /// The layer installed without its enabling variable, no preload.
+    IdleLayer,
+    /// Neither.
+    Neither,
+}
+
+impl Libraries {
+    pub fn preloads(self) -> bool {
+        matches!(
+            self,
+            Self::Both | Self::PreloadOnly | Self::PreloadWithIdleLayer
+        )
+    }
+
+    pub fn installs_layer(self) -> bool {
+        !matches!(self, Self::PreloadOnly | Self::Neither)
+    }
+
+    pub fn enables_layer(self) -> bool {
+        matches!(self, Self::Both | Self::LayerOnly)
+    }
+}
+
+/// A driver library that the case's environment lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Absent {
+    /// No libcuda.so.1.
+    Cuda,
+    /// No libnvidia-ml.so.1.
+    Nvml,
+    /// No Vulkan driver manifest.
+    Icd,
+}
+
+/// Whether the case can run over the machine's own driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum RealDriver {
+    Yes,
+    /// The reason, shown with the Skip.
+    No(&'static str),
+}
+
+/// One conformance case. Written as a row of [`cases!`](crate::cases), never by hand.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    /// The module that declares it: `cases::cuda::memory`.
+    pub module: &'static str,
+    /// The doc comment.
+    pub promise: &'static str,
+    pub kind: Kind,
+    /// Rows of the defect list that it can catch.
+    pub defects: &'static [&'static str],
+    /// C entry points that it exercises.
+    pub entry_points: &'static [&'static str],
+    /// Mock profile, `rtx6000-ada` or `rtx6000-ada*4`; a real driver takes what is there.
+    pub machine: &'static str,
+    /// Skipped on a real machine with fewer.
+    pub needs_gpus: u32,
+    /// `0=23552MiB,1=4GiB`; `share` gives every device half of its size; empty sets none.
+    pub budget: &'static str,
+    /// Fault plan, TOML rows; such a case never runs on a real driver.
+    pub faults: &'static str,
+    pub libraries: Libraries,
+    pub absent: &'static [Absent],
+    /// Further variables for the case and its roles.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Validation messages that the case provokes on purpose.
+    pub invalid_use: &'static [&'static str],
+    pub on_real: RealDriver,
+    /// Why two runs of the case may differ in their traces; empty where they must not.
+    pub unordered: &'static str,
+    /// Most seconds that it may take.
+    pub seconds: u32,
+    pub body: fn(&mut Session) -> Result<(), Failure>,
+}
+
+impl Case {
+    /// What a row leaves out.
+    pub const BLANK: Case = Case {
+        name: "",
+        module: "",
+        promise: "",
+        kind: Kind::Neutral,
+        defects: &[],
+        entry_points: &[],
+        machine: "rtx6000-ada",
+        needs_gpus: 1,
+        budget: "",
+        faults: "",
+        libraries: Libraries::Both,
+        absent: &[],
+        env: &[],
+        invalid_use: &[],
+        on_real: RealDriver::Yes,
+        unordered: "",
+        seconds: 60,
+        body: |_| Ok(()),
+    };
+
+    /// The promise on one line, as `list` prints it.
+    pub fn promise_line(&self) -> String {
+        self.promise
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The area it belongs to: `cuda` of `cases::cuda::memory`.
+    pub fn area(&self) -> &'static str {
+        self.module.split("::").nth(1).unwrap_or(self.module)
+    }
+}
+
+/// What another process of a case does. Written as a row of [`roles!`](crate::roles).
+#[derive(Clone, Copy)]
+pub struct Role {
+    pub name: &'static str,
+    pub body: fn(&mut Session, &mut Parent) -> Result<(), Failure>,
+}
+
+/// All cases and roles of a program: what `child_main` and the runner are given.
+#[derive(Clone, Copy)]
+pub struct Suite {
+    pub cases: &'static [&'static [Case]],
+    pub roles: &'static [&'static [Role]],
+}
+
+impl Suite {
+    pub fn cases(&self) -> impl Iterator<Item = &'static Case> + use<> {
+        self.cases.iter().flat_map(|file| file.iter())
+    }
+
+    pub fn case(&self, name: &str) -> Option<&'static Case> {
+        self.cases().find(|case| case.name == name)
+    }
+
+    pub fn role(&self, name: &str) -> Option<&'static Role> {
+        self.roles
+            .iter()
+            .flat_map(|file| file.iter())
+            .find(|role| role.name == name)
+    }
+}
