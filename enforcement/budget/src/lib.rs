@@ -1,1 +1,15 @@
-//! budget
+//! Pure policy: what the settings ask for, what a request costs, who a device is, what a heap may claim.
+//!
+//! No I/O, no clock, no unsafe: everything here is a function of its arguments, so that the interposer and the layer cannot decide
+//! the same question differently.
+#![forbid(unsafe_code)]
+
+pub mod charge;
+pub mod heap;
+pub mod identity;
+pub mod pages;
+pub mod settings;
+pub mod size;
+pub mod units;
+
+pub use units::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};

@@ -1,0 +1,251 @@
+//! Which of the container's devices one API's device is (DEFECTS V1, V2).
+//!
+//! APIs disagree: a Vulkan driver in a container may give a UUID of 16 zero bytes, two devices one UUID, or another device's. What is sure is used,
+//! what is not sure is charged to every candidate, never skipped.
+
+use crate::{DeviceIndex, DeviceSet};
+
+/// NVIDIA's PCI vendor id.
+pub const NVIDIA: u32 = 0x10de;
+
+/// Where a device sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pci {
+    pub domain: u32,
+    pub bus: u32,
+    pub device: u32,
+    pub function: u32,
+}
+
+/// What an API says of the device that is asked about. A UUID of zeros says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub uuid: Option<[u8; 16]>,
+    pub pci: Option<Pci>,
+    /// False for a CPU device or another vendor's: it passes through.
+    pub tenant_gpu: bool,
+}
+
+/// One of the container's devices. Under MIG only the UUID identifies: `pci` is then `None`, so that no PCI address matches (FINDINGS 25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub index: DeviceIndex,
+    pub uuid: Option<[u8; 16]>,
+    pub pci: Option<Pci>,
+}
+
+/// By what a device was identified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Uuid,
+    Pci,
+    OnlyGpu,
+}
+
+/// Whose budget a device draws on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    One(DeviceIndex, Rule),
+    /// Ambiguous: each of these is charged. Empty where no candidate is known at all: then nothing can be granted.
+    Every(DeviceSet),
+    NotATenantGpu,
+}
+
+impl Asked {
+    /// A device that is certainly NVIDIA's, as CUDA's are.
+    #[must_use]
+    pub const fn nvidia(uuid: Option<[u8; 16]>, pci: Option<Pci>) -> Asked {
+        Asked {
+            uuid,
+            pci,
+            tenant_gpu: true,
+        }
+    }
+
+    fn uuid(&self) -> Option<[u8; 16]> {
+        self.uuid.filter(|uuid| *uuid != [0; 16])
+    }
+}
+
+impl Resolution {
+    /// The devices to charge.
+    #[must_use]
+    pub fn devices(self) -> DeviceSet {
+        match self {
+            Resolution::One(index, _) => DeviceSet::from_iter([index]),
+            Resolution::Every(devices) => devices,
+            Resolution::NotATenantGpu => DeviceSet::EMPTY,
+        }
+    }
+}
+
+/// Resolves one device: by a UUID that is unique, not zero and not contradicted by the PCI address; else by a unique PCI address; else by there being only
+/// one GPU; else to every candidate.
+#[must_use]
+pub fn resolve(asked: Asked, candidates: &[Candidate]) -> Resolution {
+    if !asked.tenant_gpu {
+        return Resolution::NotATenantGpu;
+    }
+    let by_uuid = asked
+        .uuid()
+        .and_then(|uuid| only(candidates, |candidate| candidate.uuid == Some(uuid)));
+    let by_pci = asked
+        .pci
+        .and_then(|pci| only(candidates, |candidate| candidate.pci == Some(pci)));
+    match (by_uuid, by_pci) {
+        (Some(uuid), Some(pci)) if uuid == pci => Resolution::One(uuid.index, Rule::Uuid),
+        (Some(uuid), None) if !contradicts(asked.pci, uuid) => {
+            Resolution::One(uuid.index, Rule::Uuid)
+        }
+        (_, Some(pci)) => Resolution::One(pci.index, Rule::Pci),
+        _ => match candidates {
+            [only] => Resolution::One(only.index, Rule::OnlyGpu),
+            _ => Resolution::Every(candidates.iter().map(|candidate| candidate.index).collect()),
+        },
+    }
+}
+
+/// Resolves all devices of one API together: a UUID that two of them claim says nothing of either.
+#[must_use]
+pub fn resolve_all(asked: &[Asked], candidates: &[Candidate]) -> Vec<Resolution> {
+    asked
+        .iter()
+        .map(|one| {
+            let claims = asked
+                .iter()
+                .filter(|other| other.uuid() == one.uuid())
+                .count();
+            resolve(
+                Asked {
+                    uuid: one.uuid.filter(|_| claims == 1),
+                    ..*one
+                },
+                candidates,
+            )
+        })
+        .collect()
+}
+
+fn only(candidates: &[Candidate], matches: impl Fn(&Candidate) -> bool) -> Option<&Candidate> {
+    let mut found = candidates.iter().filter(|candidate| matches(candidate));
+    found.next().filter(|_| found.next().is_none())
+}
+
+fn contradicts(asked: Option<Pci>, candidate: &Candidate) -> bool {
+    matches!((asked, candidate.pci), (Some(asked), Some(known)) if asked != known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    const fn pci(bus: u32) -> Pci {
+        Pci {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        }
+    }
+
+    fn machine(devices: u32) -> Vec<Candidate> {
+        (0..devices)
+            .map(|index| Candidate {
+                index: DeviceIndex(index),
+                uuid: Some([index as u8 + 1; 16]),
+                pci: Some(pci(index + 1)),
+            })
+            .collect()
+    }
+
+    fn every(devices: u32) -> Resolution {
+        Resolution::Every((0..devices).map(DeviceIndex).collect())
+    }
+
+    #[rstest]
+    #[case::plain(2, Some([2; 16]), Some(pci(2)), Resolution::One(DeviceIndex(1), Rule::Uuid))]
+    #[case::no_pci(2, Some([2; 16]), None, Resolution::One(DeviceIndex(1), Rule::Uuid))]
+    #[case::zero_uuid(2, Some([0; 16]), Some(pci(2)), Resolution::One(DeviceIndex(1), Rule::Pci))]
+    #[case::swapped_uuid(2, Some([1; 16]), Some(pci(2)), Resolution::One(DeviceIndex(1), Rule::Pci))]
+    #[case::byte_swapped(2, Some([9; 16]), Some(pci(1)), Resolution::One(DeviceIndex(0), Rule::Pci))]
+    #[case::only_gpu(1, Some([0; 16]), None, Resolution::One(DeviceIndex(0), Rule::OnlyGpu))]
+    #[case::only_gpu_elsewhere(1, Some([9; 16]), Some(pci(9)), Resolution::One(DeviceIndex(0), Rule::OnlyGpu))]
+    #[case::nothing_known(2, None, None, every(2))]
+    #[case::zero_without_pci(4, Some([0; 16]), None, every(4))]
+    #[case::contradicted(2, Some([2; 16]), Some(pci(9)), every(2))]
+    #[case::no_candidates(0, Some([2; 16]), Some(pci(2)), every(0))]
+    fn a_device_resolves_by_what_is_sure(
+        #[case] devices: u32,
+        #[case] uuid: Option<[u8; 16]>,
+        #[case] pci: Option<Pci>,
+        #[case] resolution: Resolution,
+    ) {
+        assert_eq!(
+            resolve(Asked::nvidia(uuid, pci), &machine(devices)),
+            resolution
+        );
+    }
+
+    #[test]
+    fn a_uuid_that_two_candidates_share_identifies_neither() {
+        let mut candidates = machine(2);
+        candidates[1].uuid = candidates[0].uuid;
+        assert_eq!(
+            resolve(Asked::nvidia(candidates[0].uuid, None), &candidates),
+            every(2)
+        );
+        assert_eq!(
+            resolve(Asked::nvidia(candidates[0].uuid, Some(pci(2))), &candidates),
+            Resolution::One(DeviceIndex(1), Rule::Pci)
+        );
+    }
+
+    #[test]
+    fn a_uuid_that_two_devices_claim_identifies_neither() {
+        let claims = [
+            Asked::nvidia(Some([1; 16]), None),
+            Asked::nvidia(Some([1; 16]), None),
+        ];
+        assert_eq!(resolve_all(&claims, &machine(2)), [every(2), every(2)]);
+    }
+
+    #[test]
+    fn a_mig_instance_is_never_found_by_its_card() {
+        let candidates: Vec<_> = machine(2)
+            .into_iter()
+            .map(|candidate| Candidate {
+                pci: None,
+                ..candidate
+            })
+            .collect();
+        assert_eq!(
+            resolve(Asked::nvidia(None, Some(pci(1))), &candidates),
+            every(2)
+        );
+    }
+
+    #[test]
+    fn another_vendors_device_passes_through() {
+        let asked = Asked {
+            tenant_gpu: false,
+            ..Asked::nvidia(Some([1; 16]), Some(pci(1)))
+        };
+        assert_eq!(resolve(asked, &machine(2)), Resolution::NotATenantGpu);
+        assert!(resolve(asked, &machine(2)).devices().is_empty());
+    }
+
+    proptest! {
+        /// Whatever an API does to its UUIDs, as long as the PCI address is right the right device is among those charged.
+        #[test]
+        fn the_right_device_is_always_charged(devices in 1_u32..=8, right in 0_u32..8, uuid in proptest::option::of(0_u8..12), has_pci: bool) {
+            let right = right % devices;
+            let truthful = uuid == Some(right as u8 + 1);
+            let misnamed = uuid.is_some_and(|uuid| uuid != 0 && u32::from(uuid) <= devices) && !truthful;
+            prop_assume!(has_pci || !misnamed);
+            let asked = Asked::nvidia(uuid.map(|uuid| [uuid; 16]), has_pci.then(|| pci(right + 1)));
+            prop_assert!(resolve(asked, &machine(devices)).devices().contains(DeviceIndex(right)));
+        }
+    }
+}

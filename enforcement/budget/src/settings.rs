@@ -1,0 +1,248 @@
+//! What the environment asks for. The caller hands in the look-up, so that the environment is read once and nothing here touches it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::size;
+use crate::{Bytes, DeviceIndex, MAX_DEVICES};
+
+/// Where the ledger lies when nothing says otherwise: a tmpfs, because a lock pinned by a mapping does not hold on overlayfs (FINDINGS 1).
+pub const DEFAULT_LEDGER: &str = "/dev/shm/ringfence.ledger";
+
+/// A device's memory budget as the settings give it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// Unset, empty or 0, as in HAMi-core.
+    Unlimited,
+    Limited(Bytes),
+    /// Fails closed: every allocation is refused, and the one line on stderr names the variable.
+    Unparsable {
+        variable: String,
+        text: String,
+    },
+}
+
+/// Whether the memory of contexts counts against the budget (FINDINGS 12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ContextCharge {
+    #[default]
+    Count,
+    Free,
+}
+
+/// How `VK_EXT_memory_budget` is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BudgetReport {
+    /// Within the specification.
+    #[default]
+    Standard,
+    /// The driver's budget stays and usage is inflated, for engines that hang otherwise (DEFECTS V4).
+    Inflate,
+}
+
+/// LIBCUDA_LOG_LEVEL, 0 (errors) to 4 (each hook entered).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogLevel(pub u8);
+
+/// Something that a user should be told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// Two variables give one device different budgets; the first is used.
+    Disagreement { used: String, ignored: String },
+    /// A setting that is not a budget has a value without meaning; its default is used.
+    Meaningless { variable: String, text: String },
+}
+
+/// Everything the environment says, read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    memory: [Budget; MAX_DEVICES],
+    pub ledger: PathBuf,
+    pub context_charge: ContextCharge,
+    pub budget_report: BudgetReport,
+    /// `None`: unset, only the once-only lines appear.
+    pub log_level: Option<LogLevel>,
+    /// RINGFENCE_TRACE: the enforcer's own decisions as JSON lines.
+    pub trace: Option<PathBuf>,
+    /// HAMI_VK_TRACE=1: the layer's decisions on stderr.
+    pub vulkan_trace: bool,
+    pub remarks: Vec<Remark>,
+}
+
+impl Settings {
+    /// Reads every setting through `get`, which answers a variable's raw value.
+    pub fn read(get: &dyn Fn(&str) -> Option<Vec<u8>>) -> Settings {
+        let mut remarks = Vec::new();
+        Settings {
+            memory: memory(get, &mut remarks),
+            ledger: ledger(get),
+            context_charge: choice(
+                get,
+                "RINGFENCE_CONTEXT_CHARGE",
+                &[
+                    ("count", ContextCharge::Count),
+                    ("free", ContextCharge::Free),
+                ],
+                &mut remarks,
+            )
+            .unwrap_or_default(),
+            budget_report: choice(
+                get,
+                "RINGFENCE_VK_BUDGET",
+                &[
+                    ("standard", BudgetReport::Standard),
+                    ("inflate", BudgetReport::Inflate),
+                ],
+                &mut remarks,
+            )
+            .unwrap_or_default(),
+            log_level: choice(
+                get,
+                "LIBCUDA_LOG_LEVEL",
+                &[
+                    ("0", LogLevel(0)),
+                    ("1", LogLevel(1)),
+                    ("2", LogLevel(2)),
+                    ("3", LogLevel(3)),
+                    ("4", LogLevel(4)),
+                ],
+                &mut remarks,
+            ),
+            trace: path(get, "RINGFENCE_TRACE"),
+            vulkan_trace: choice(
+                get,
+                "HAMI_VK_TRACE",
+                &[("1", true), ("0", false)],
+                &mut remarks,
+            )
+            .unwrap_or(false),
+            remarks,
+        }
+    }
+
+    /// The budget of one device; an index beyond the ledger's has none of its own and answers the default's strictest reading, `Limited(0)`,
+    /// as soon as any budget is set.
+    #[must_use]
+    pub fn memory(&self, device: DeviceIndex) -> Budget {
+        match device.slot() {
+            Some(slot) => self.memory[slot].clone(),
+            None if self.any_budget() => Budget::Limited(Bytes::ZERO),
+            None => Budget::Unlimited,
+        }
+    }
+
+    /// Whether anything is to be enforced at all. Where not, a library forwards and touches nothing.
+    #[must_use]
+    pub fn any_budget(&self) -> bool {
+        self.memory
+            .iter()
+            .any(|budget| *budget != Budget::Unlimited)
+    }
+
+    /// The first budget that could not be read: (variable, text).
+    #[must_use]
+    pub fn unparsable(&self) -> Option<(&str, &str)> {
+        self.memory.iter().find_map(|budget| match budget {
+            Budget::Unparsable { variable, text } => Some((variable.as_str(), text.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The budgets as the ledger takes them. One that could not be read is 0 bytes: nothing is granted.
+    #[must_use]
+    pub fn budgets(&self) -> [Option<Bytes>; MAX_DEVICES] {
+        std::array::from_fn(|slot| match &self.memory[slot] {
+            Budget::Unlimited => None,
+            Budget::Limited(bytes) => Some(*bytes),
+            Budget::Unparsable { .. } => Some(Bytes::ZERO),
+        })
+    }
+}
+
+/// One variable's reading as a budget; `None` where it says nothing (unset, empty, 0).
+fn budget(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Option<Budget> {
+    let text = get(variable)?;
+    match size::parse(&text) {
+        Ok(Bytes(0)) | Err(size::SizeError::Empty) => None,
+        Ok(bytes) => Some(Budget::Limited(bytes)),
+        Err(_) => Some(Budget::Unparsable {
+            variable: variable.to_owned(),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        }),
+    }
+}
+
+/// Our own names win over HAMi-core's, and in each family the device's own variable over the default for all.
+fn memory(
+    get: &dyn Fn(&str) -> Option<Vec<u8>>,
+    remarks: &mut Vec<Remark>,
+) -> [Budget; MAX_DEVICES] {
+    const FAMILIES: [&str; 2] = ["RINGFENCE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT"];
+    let defaults =
+        FAMILIES.map(|family| budget(get, family).map(|budget| (family.to_owned(), budget)));
+    std::array::from_fn(|slot| {
+        let [ours, theirs] = [0, 1].map(|family: usize| {
+            let variable = format!("{}_{slot}", FAMILIES[family]);
+            budget(get, &variable)
+                .map(|budget| (variable, budget))
+                .or_else(|| defaults[family].clone())
+        });
+        if let (Some((used, ours)), Some((ignored, theirs))) = (&ours, &theirs) {
+            let remark = Remark::Disagreement {
+                used: used.clone(),
+                ignored: ignored.clone(),
+            };
+            if ours != theirs && !remarks.contains(&remark) {
+                remarks.push(remark);
+            }
+        }
+        ours.or(theirs)
+            .map_or(Budget::Unlimited, |(_, budget)| budget)
+    })
+}
+
+fn ledger(get: &dyn Fn(&str) -> Option<Vec<u8>>) -> PathBuf {
+    path(get, "RINGFENCE_LEDGER")
+        .or_else(|| {
+            // HAMi's monitor maps `*.cache`: its file is left alone (FINDINGS 9).
+            let mut beside = path(get, "CUDA_DEVICE_MEMORY_SHARED_CACHE")?.into_os_string();
+            beside.push(".ringfence");
+            Some(PathBuf::from(beside))
+        })
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_LEDGER))
+}
+
+fn path(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Option<PathBuf> {
+    get(variable)
+        .filter(|text| !text.is_empty())
+        .map(|text| PathBuf::from(OsString::from_vec(text)))
+}
+
+fn choice<T: Copy>(
+    get: &dyn Fn(&str) -> Option<Vec<u8>>,
+    variable: &str,
+    values: &[(&str, T)],
+    remarks: &mut Vec<Remark>,
+) -> Option<T> {
+    let text = get(variable)?;
+    let trimmed = text.trim_ascii();
+    if trimmed.is_empty() {
+        return None;
+    }
+    let found = values
+        .iter()
+        .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(trimmed))
+        .map(|(_, value)| *value);
+    if found.is_none() {
+        remarks.push(Remark::Meaningless {
+            variable: variable.to_owned(),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

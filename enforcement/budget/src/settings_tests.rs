@@ -1,0 +1,170 @@
+use super::*;
+use proptest::prelude::*;
+use rstest::rstest;
+
+fn settings(variables: &[(&str, &str)]) -> Settings {
+    Settings::read(&|name| {
+        variables
+            .iter()
+            .find(|(variable, _)| *variable == name)
+            .map(|(_, value)| value.as_bytes().to_vec())
+    })
+}
+
+#[test]
+fn nothing_set_is_no_budget_anywhere() {
+    let settings = settings(&[]);
+    assert!(!settings.any_budget());
+    assert_eq!(settings.budgets(), [None; MAX_DEVICES]);
+    assert_eq!(settings.ledger, PathBuf::from(DEFAULT_LEDGER));
+    assert_eq!(settings.log_level, None);
+    assert_eq!(settings.remarks, []);
+}
+
+#[rstest]
+#[case("0")]
+#[case("")]
+#[case("  ")]
+#[case("0g")]
+fn zero_and_blank_are_no_budget(#[case] text: &str) {
+    assert!(
+        !settings(&[
+            ("CUDA_DEVICE_MEMORY_LIMIT", text),
+            ("RINGFENCE_MEMORY_3", text)
+        ])
+        .any_budget()
+    );
+}
+
+#[test]
+fn the_default_holds_where_a_device_has_none_of_its_own() {
+    let settings = settings(&[
+        ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
+        ("CUDA_DEVICE_MEMORY_LIMIT_1", "1g"),
+        ("CUDA_DEVICE_MEMORY_LIMIT_2", "0"),
+    ]);
+    assert_eq!(
+        settings.memory(DeviceIndex(0)),
+        Budget::Limited(Bytes::gib(4))
+    );
+    assert_eq!(
+        settings.memory(DeviceIndex(1)),
+        Budget::Limited(Bytes::gib(1))
+    );
+    assert_eq!(
+        settings.memory(DeviceIndex(2)),
+        Budget::Limited(Bytes::gib(4))
+    );
+    assert_eq!(
+        settings.memory(DeviceIndex(31)),
+        Budget::Limited(Bytes::gib(4))
+    );
+}
+
+#[test]
+fn our_names_win_and_a_disagreement_is_remarked_once() {
+    let settings = settings(&[
+        ("CUDA_DEVICE_MEMORY_LIMIT", "4g"),
+        ("RINGFENCE_MEMORY", "2g"),
+    ]);
+    assert_eq!(
+        settings.memory(DeviceIndex(7)),
+        Budget::Limited(Bytes::gib(2))
+    );
+    assert_eq!(
+        settings.remarks,
+        [Remark::Disagreement {
+            used: "RINGFENCE_MEMORY".to_owned(),
+            ignored: "CUDA_DEVICE_MEMORY_LIMIT".to_owned()
+        }]
+    );
+}
+
+#[test]
+fn equal_readings_are_no_disagreement() {
+    assert_eq!(
+        settings(&[
+            ("CUDA_DEVICE_MEMORY_LIMIT", "4096m"),
+            ("RINGFENCE_MEMORY", "4GiB")
+        ])
+        .remarks,
+        []
+    );
+}
+
+#[rstest]
+#[case("junk")]
+#[case("4 apples")]
+#[case("-4g")]
+#[case("99999999999999999999")]
+fn what_does_not_parse_names_its_variable_and_grants_nothing(#[case] text: &str) {
+    let settings = settings(&[("CUDA_DEVICE_MEMORY_LIMIT_1", text)]);
+    assert_eq!(
+        settings.unparsable(),
+        Some(("CUDA_DEVICE_MEMORY_LIMIT_1", text))
+    );
+    assert_eq!(settings.budgets()[1], Some(Bytes::ZERO));
+    assert_eq!(settings.budgets()[0], None);
+    assert!(settings.any_budget());
+}
+
+#[test]
+fn a_device_beyond_the_ledger_gets_nothing_under_a_budget() {
+    assert_eq!(
+        settings(&[("CUDA_DEVICE_MEMORY_LIMIT", "4g")]).memory(DeviceIndex(32)),
+        Budget::Limited(Bytes::ZERO)
+    );
+    assert_eq!(settings(&[]).memory(DeviceIndex(32)), Budget::Unlimited);
+}
+
+#[rstest]
+#[case(&[("RINGFENCE_LEDGER", "/l"), ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/c.cache")], "/l")]
+#[case(&[("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/c.cache")], "/c.cache.ringfence")]
+#[case(&[("RINGFENCE_LEDGER", ""), ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "")], DEFAULT_LEDGER)]
+fn the_ledger_lies_where_the_settings_say(#[case] variables: &[(&str, &str)], #[case] path: &str) {
+    assert_eq!(settings(variables).ledger, PathBuf::from(path));
+}
+
+#[test]
+fn choices_are_read_and_a_meaningless_one_keeps_the_default() {
+    let read = settings(&[
+        ("RINGFENCE_CONTEXT_CHARGE", "Free"),
+        ("LIBCUDA_LOG_LEVEL", " 4 "),
+        ("HAMI_VK_TRACE", "1"),
+        ("RINGFENCE_VK_BUDGET", "inflate"),
+        ("RINGFENCE_TRACE", "/t"),
+    ]);
+    assert_eq!(read.context_charge, ContextCharge::Free);
+    assert_eq!(read.log_level, Some(LogLevel(4)));
+    assert!(read.vulkan_trace);
+    assert_eq!(read.budget_report, BudgetReport::Inflate);
+    assert_eq!(read.trace, Some(PathBuf::from("/t")));
+
+    let read = settings(&[
+        ("RINGFENCE_CONTEXT_CHARGE", "perhaps"),
+        ("LIBCUDA_LOG_LEVEL", "9"),
+    ]);
+    assert_eq!(read.context_charge, ContextCharge::Count);
+    assert_eq!(read.log_level, None);
+    assert_eq!(read.remarks.len(), 2);
+}
+
+proptest! {
+    #[test]
+    fn any_environment_is_read(values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 8)) {
+        let names = [
+            "RINGFENCE_MEMORY", "RINGFENCE_MEMORY_0", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_31",
+            "RINGFENCE_LEDGER", "RINGFENCE_CONTEXT_CHARGE", "LIBCUDA_LOG_LEVEL", "HAMI_VK_TRACE",
+        ];
+        let read = Settings::read(&|name| names.iter().position(|known| *known == name).map(|place| values[place].clone()));
+        // A budget is granted only where one was read; what could not be read is never unlimited.
+        for device in DeviceIndex::all() {
+            let granted = read.budgets()[device.0 as usize];
+            match read.memory(device) {
+                Budget::Unlimited => prop_assert_eq!(granted, None),
+                Budget::Limited(bytes) => { prop_assert_eq!(granted, Some(bytes)); prop_assert_ne!(bytes, Bytes::ZERO); }
+                Budget::Unparsable { .. } => prop_assert_eq!(granted, Some(Bytes::ZERO)),
+            }
+        }
+    }
+}
