@@ -1,1 +1,18 @@
-//! ledger
+//! The cross-process account book: what each process of a tenant holds of each device's memory, and who may take more.
+//!
+//! It knows no GPU API. One mapped file per tenant; every process has one slot in it and one word per device; the words are the
+//! only truth. See `account` for why nothing is ever granted twice, `region` for the file, `reap` for what the dead leave behind.
+
+mod driver;
+mod errors;
+mod ledger;
+mod view;
+
+pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+pub use driver::{Driver, NoDriver};
+pub use errors::{AttachError, Reason, Refusal};
+pub use ledger::{Ledger, Reservation, Setup};
+pub use view::{DeviceShare, SlotView, Stats, View};
+
+/// Processes that one ledger has room for. One more is refused at attach.
+pub const SLOTS: usize = 1024;

@@ -1,0 +1,18 @@
+//! What the ledger asks of a driver: whether a dead process's memory is really back.
+
+use budget::DeviceIndex;
+
+/// Consulted about the bytes of a dead process, before they are granted again.
+pub trait Driver {
+    /// Whether the driver still holds memory of process `pid` on `device`. `None` where it cannot tell: a bounded wait decides.
+    fn still_holds(&self, device: DeviceIndex, pid: u32) -> Option<bool>;
+}
+
+/// A driver that can never tell.
+pub struct NoDriver;
+
+impl Driver for NoDriver {
+    fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+        None
+    }
+}
