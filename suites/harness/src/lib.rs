@@ -9,15 +9,31 @@
 //! * [`runner`], [`child`], [`checkers`], [`traces`]: running cases and judging what they left behind.
 //! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
 
+pub mod artifacts;
+pub mod budgets;
 pub mod case;
+mod child;
+pub mod driver;
+pub mod environment;
 pub mod failure;
+pub mod maps;
+mod message;
+pub mod nvml;
 pub mod peer;
+pub mod plan;
 mod rows;
 pub mod session;
-pub mod units;
+pub mod size;
+pub mod symbols;
+pub mod target;
 
+pub use artifacts::Library;
 pub use case::{Absent, Case, Kind, Libraries, RealDriver, Role, Suite};
+pub use child::child_main;
+pub use driver::Driver;
 pub use failure::Failure;
+pub use maps::Maps;
+pub use mock_device::Bytes;
 pub use peer::{Launch, Parent, Peer};
 pub use session::Session;
-pub use units::Bytes;
+pub use target::Target;

@@ -1,17 +1,92 @@
-//! What a case's body and its roles hold: what was set for them, and the way to further processes.
+//! What a case's body and its roles hold: what was set for them, the simulated devices and the ledger as an onlooker sees
+//! them, and the way to further processes.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ledger::View;
+use mock_device::{Bytes, World};
+
+use crate::artifacts::{self, Library};
+use crate::case::Libraries;
 use crate::failure::Failure;
+use crate::maps::Maps;
 use crate::peer::{Launch, Peer};
-use crate::units::Bytes;
+use crate::plan::Plan;
 
 /// One run of a case, seen from one of its processes.
-pub struct Session {}
+pub struct Session {
+    plan: Plan,
+    world: OnceCell<World>,
+    started: RefCell<BTreeMap<String, u32>>,
+}
 
 impl Session {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            world: OnceCell::new(),
+            started: RefCell::default(),
+        }
+    }
+
     /// The budget that the case set for this device, whether or not the target enforces it.
     pub fn budget(&self, device: u32) -> Option<Bytes> {
-        let _ = device;
-        None
+        self.plan.budgets.get(device as usize)
+    }
+
+    /// How many GPUs the processes see.
+    pub fn gpus(&self) -> u32 {
+        self.plan.gpus
+    }
+
+    pub fn is_real(&self) -> bool {
+        self.plan.driver.is_real()
+    }
+
+    /// Whether the processes of the case have our own libraries before the drivers.
+    pub fn has_our_libraries(&self) -> bool {
+        self.plan.target.own
+    }
+
+    /// A directory of this run's own.
+    pub fn directory(&self) -> &Path {
+        &self.plan.root
+    }
+
+    /// The target's ledger, where it keeps ours.
+    pub fn ledger_path(&self) -> &Path {
+        &self.plan.ledger
+    }
+
+    /// The ledger's public reader; Skip where the target does not keep one. Each call opens it anew.
+    pub fn ledger(&self) -> Result<View, Failure> {
+        if !self.plan.target.declares_ledger {
+            return Err(Failure::Skip(format!(
+                "target {} keeps no ledger of ours",
+                self.plan.target.name
+            )));
+        }
+        Ok(View::open(&self.plan.ledger)?)
+    }
+
+    /// The simulated devices; Skip over a real driver.
+    pub fn world(&self) -> Result<&World, Failure> {
+        let Some(path) = &self.plan.world else {
+            return Err(Failure::Skip(
+                "a real driver has no simulated devices to look at".to_owned(),
+            ));
+        };
+        if self.world.get().is_none() {
+            let opened = World::open(path)?;
+            return Ok(self.world.get_or_init(|| opened));
+        }
+        self.world
+            .get()
+            .ok_or_else(|| Failure::Broken("the world was not kept".to_owned()))
     }
 
     /// Starts another process of this executable in that role.
@@ -20,7 +95,57 @@ impl Session {
     }
 
     /// The same, with more to say before it starts.
-    pub fn launch(&self, role: &str) -> Launch {
-        Launch::new(role)
+    pub fn launch(&self, role: &str) -> Launch<'_> {
+        Launch::new(self, role)
+    }
+
+    /// Any program in the case's environment, to be run as the caller likes.
+    pub fn program(&self, program: &str, libraries: Libraries) -> Result<Command, Failure> {
+        let mut command = Command::new(program);
+        self.plan.apply(&mut command, libraries)?;
+        Ok(command)
+    }
+
+    /// A library of the workspace as it was built.
+    pub fn library(&self, library: Library) -> Result<PathBuf, Failure> {
+        Ok(artifacts::find(library)?)
+    }
+
+    /// What this process has mapped.
+    pub fn maps(&self) -> Result<Maps, Failure> {
+        Ok(Maps::of_this_process()?)
+    }
+
+    /// Waits for something that another process or the driver's teardown must bring about.
+    pub fn eventually(
+        &self,
+        what: &str,
+        within: Duration,
+        mut holds: impl FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let deadline = Instant::now() + within;
+        while !holds() {
+            if Instant::now() > deadline {
+                return Err(Failure::Broken(format!("not within {within:?}: {what}")));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The n-th process of a role is told apart in traces: `child`, `child#2`, …
+    pub(crate) fn next_name(&self, role: &str) -> String {
+        let mut started = self.started.borrow_mut();
+        let count = started.entry(role.to_owned()).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            role.to_owned()
+        } else {
+            format!("{role}#{count}")
+        }
     }
 }

@@ -1,0 +1,137 @@
+//! Finds the shared libraries that cargo built beside this executable.
+//!
+//! Cargo puts the libraries a program depends on into `target/<profile>/deps`; a copy in `target/<profile>` is only
+//! there after `cargo build -p <library>` and may be stale, so it is asked last. An installed program has them in its
+//! own directory or in `../lib`.
+
+use std::path::{Path, PathBuf};
+
+/// Names one directory to look in before all others: for executables carried to another machine.
+pub const DIRECTORY_VARIABLE: &str = "RINGFENCE_LIB_DIR";
+
+/// The cdylibs of the workspace, by target name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Library {
+    MockLibcuda,
+    MockNvml,
+    MockIcd,
+    Interposer,
+    Layer,
+}
+
+impl Library {
+    pub const ALL: [Library; 5] = [
+        Self::MockLibcuda,
+        Self::MockNvml,
+        Self::MockIcd,
+        Self::Interposer,
+        Self::Layer,
+    ];
+
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::MockLibcuda => "libmock_libcuda.so",
+            Self::MockNvml => "libmock_nvml.so",
+            Self::MockIcd => "libmock_icd.so",
+            Self::Interposer => "libvgpu.so",
+            Self::Layer => "libvgpu_vk.so",
+        }
+    }
+}
+
+/// A library that is nowhere to be found.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    #[error("this executable's own path cannot be read: {0}")]
+    NoExecutable(#[source] std::io::Error),
+    #[error("{file} is not beside this program; looked in {}. Set {DIRECTORY_VARIABLE} to where it is", list(.searched))]
+    NotFound {
+        file: &'static str,
+        searched: Vec<PathBuf>,
+    },
+}
+
+/// Absolute path of a built library.
+pub fn find(library: Library) -> Result<PathBuf, ArtifactError> {
+    let executable = std::env::current_exe().map_err(ArtifactError::NoExecutable)?;
+    find_from(
+        library,
+        &executable,
+        std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from),
+    )
+}
+
+fn find_from(
+    library: Library,
+    executable: &Path,
+    named: Option<PathBuf>,
+) -> Result<PathBuf, ArtifactError> {
+    let beside = executable.parent().unwrap_or(Path::new("/"));
+    let above = beside.parent().unwrap_or(beside);
+    let searched = match named {
+        Some(directory) => vec![directory],
+        None => vec![
+            beside.join("deps"),
+            beside.to_owned(),
+            above.join("deps"),
+            above.join("lib"),
+        ],
+    };
+    searched
+        .iter()
+        .map(|directory| directory.join(library.file_name()))
+        .find(|path| path.is_file())
+        .ok_or(ArtifactError::NotFound {
+            file: library.file_name(),
+            searched,
+        })
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_that_cargo_keeps_fresh_wins_over_the_one_beside_the_program() {
+        let target = tempfile::tempdir().expect("a directory");
+        let executable = target.path().join("ringfence");
+        let (fresh, stale) = (
+            target.path().join("deps/libvgpu.so"),
+            target.path().join("libvgpu.so"),
+        );
+        std::fs::create_dir(target.path().join("deps")).expect("writable");
+        std::fs::write(&stale, "").expect("writable");
+        assert_eq!(
+            find_from(Library::Interposer, &executable, None).expect("found"),
+            stale
+        );
+        std::fs::write(&fresh, "").expect("writable");
+        assert_eq!(
+            find_from(Library::Interposer, &executable, None).expect("found"),
+            fresh
+        );
+    }
+
+    #[test]
+    fn a_named_directory_is_the_only_one_searched() {
+        let target = tempfile::tempdir().expect("a directory");
+        std::fs::write(target.path().join("libvgpu.so"), "").expect("writable");
+        let elsewhere = target.path().join("elsewhere");
+        let answer = find_from(
+            Library::Interposer,
+            &target.path().join("ringfence"),
+            Some(elsewhere.clone()),
+        );
+        assert!(
+            matches!(answer, Err(ArtifactError::NotFound { searched, .. }) if searched == [elsewhere])
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! The hidden entry of every program that has cases: what it does when it was started as one of their processes.
+
+use std::any::Any;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::case::Suite;
+use crate::failure::Failure;
+use crate::message::{self, Message};
+use crate::peer::Parent;
+use crate::plan::Plan;
+use crate::session::Session;
+
+/// Called first thing by `main`. Runs a case, a role or a look at NVML if the arguments ask for one.
+///
+/// `None` means that this process is none of them and `main` should go on.
+pub fn child_main(suite: &Suite) -> Option<ExitCode> {
+    let mut args = std::env::args().skip(1);
+    let outcome = match args.next()?.as_str() {
+        "__case" => run_case(suite, &args.next()?, &PathBuf::from(args.next()?)),
+        "__role" => run_role(
+            suite,
+            &args.next()?,
+            &PathBuf::from(args.next()?),
+            args.collect(),
+        ),
+        "__nvml" => return Some(crate::nvml::print_figures()),
+        _ => return None,
+    };
+    let failed = matches!(outcome, Message::Failed(_));
+    let told = message::send(&outcome, &mut std::io::stdout().lock());
+    // A case stays alive until the runner has looked at what it holds.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    Some(if failed || told.is_err() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn run_case(suite: &Suite, name: &str, plan: &std::path::Path) -> Message {
+    let Some(case) = suite.case(name) else {
+        return Message::Failed(format!("this program has no case {name}"));
+    };
+    run(plan, |session| (case.body)(session))
+}
+
+fn run_role(suite: &Suite, name: &str, plan: &std::path::Path, args: Vec<String>) -> Message {
+    let Some(role) = suite.role(name) else {
+        return Message::Failed(format!("this program has no role {name}"));
+    };
+    run(plan, |session| (role.body)(session, &mut Parent::new(args)))
+}
+
+fn run(plan: &std::path::Path, body: impl FnOnce(&mut Session) -> Result<(), Failure>) -> Message {
+    let plan = match Plan::load(plan) {
+        Ok(plan) => plan,
+        Err(error) => return Message::Failed(format!("{}: {error}", plan.display())),
+    };
+    let mut session = Session::new(plan);
+    match catch_unwind(AssertUnwindSafe(|| body(&mut session))) {
+        Ok(Ok(())) => Message::Passed,
+        Ok(Err(Failure::Broken(seen))) => Message::Failed(seen),
+        Ok(Err(Failure::Skip(reason))) => Message::Skipped(reason),
+        Err(panic) => Message::Failed(format!("panicked: {}", panic_text(panic.as_ref()))),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("with no text")
+}

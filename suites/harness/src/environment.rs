@@ -1,0 +1,244 @@
+//! The directory that a case runs in: mock drivers under the names clients ask for, manifests, a home, the simulated
+//! world and a ledger. Removed with its value.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use mock_device::fault::Effect;
+use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
+
+use crate::artifacts::{self, ArtifactError, Library};
+use crate::budgets::{BudgetError, Budgets};
+use crate::case::{Absent, Libraries};
+use crate::driver::Driver;
+use crate::plan::Plan;
+use crate::symbols::{self, SymbolError};
+use crate::target::{LayerSpec, Target, TargetError};
+use mock_device::Bytes;
+
+/// The manifest that we ship, as an operator would install it.
+const SHIPPED_MANIFEST: &str = include_str!("../../../enforcement/layer/hami.json");
+
+/// What an environment is asked to be.
+pub struct Request<'a> {
+    pub name: &'a str,
+    pub target: &'a Target,
+    pub driver: &'a Driver,
+    /// Mock profile; nothing to a real driver.
+    pub machine: &'a str,
+    /// Sizes of the real driver's GPUs; nothing to a mock.
+    pub real_devices: &'a [Bytes],
+    pub budget: &'a str,
+    /// Fault plan, TOML.
+    pub faults: &'a str,
+    pub libraries: Libraries,
+    pub absent: &'a [Absent],
+    pub env: &'a [(&'a str, &'a str)],
+    /// Where the mocks write their trace.
+    pub trace: Option<PathBuf>,
+}
+
+/// Why an environment could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    #[error("{}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: not a layer manifest: {source}", path.display())]
+    Manifest {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error("{}: a layer manifest without a \"layer\" object", path.display())]
+    NoLayer { path: PathBuf },
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    #[error(transparent)]
+    Symbol(#[from] SymbolError),
+    #[error(transparent)]
+    World(#[from] WorldError),
+    #[error(transparent)]
+    Profile(#[from] mock_device::ProfileError),
+    #[error(transparent)]
+    Fault(#[from] mock_device::fault::FaultError),
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+}
+
+/// A directory with everything in it.
+pub struct Environment {
+    pub plan: Plan,
+    /// The simulated devices, as an onlooker sees them.
+    pub world: Option<World>,
+    _root: tempfile::TempDir,
+    _shared: tempfile::TempDir,
+}
+
+impl Environment {
+    pub fn create(request: &Request<'_>) -> Result<Self, EnvironmentError> {
+        let root = temporary(&std::env::temp_dir())?;
+        let shared_memory = Path::new("/dev/shm");
+        let shared = temporary(if shared_memory.is_dir() {
+            shared_memory
+        } else {
+            root.path()
+        })?;
+        let (path, ledger) = (root.path().to_owned(), shared.path().join("ledger"));
+        for folder in ["lib", "home", "run", "data/vulkan/implicit_layer.d", "bare"] {
+            let folder = path.join(folder);
+            std::fs::create_dir_all(&folder).map_err(file_error(&folder))?;
+        }
+        let run = path.join("run");
+        std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700))
+            .map_err(file_error(&run))?;
+
+        let target = request.target.resolved(&path, &ledger)?;
+        if let Some(layer) = &target.layer {
+            install_layer(layer, &path.join("data/vulkan/implicit_layer.d/hami.json"))?;
+        }
+        let spec = request
+            .driver
+            .machine_for(request.machine)
+            .map(|machine| world_spec(&machine, request))
+            .transpose()?;
+        let sizes = match &spec {
+            Some(spec) => spec
+                .machine
+                .devices
+                .iter()
+                .map(|device| Bytes(device.nvml_total.0))
+                .collect(),
+            None => request.real_devices.to_vec(),
+        };
+        let world = match &spec {
+            Some(spec) => {
+                install_mocks(spec, request.absent, &path)?;
+                Some(World::create(&path.join("world"), spec)?)
+            }
+            None => None,
+        };
+        let plan = Plan {
+            name: request.name.to_owned(),
+            executable: std::env::current_exe().map_err(ArtifactError::NoExecutable)?,
+            target,
+            driver: request.driver.clone(),
+            gpus: sizes.len() as u32,
+            budgets: Budgets::read(request.budget, &sizes)?,
+            libraries: request.libraries,
+            world: world.is_some().then(|| path.join("world")),
+            ledger,
+            env: request
+                .env
+                .iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            root: path,
+        };
+        plan.store().map_err(file_error(&plan.path()))?;
+        Ok(Self {
+            plan,
+            world,
+            _root: root,
+            _shared: shared,
+        })
+    }
+}
+
+fn temporary(parent: &Path) -> Result<tempfile::TempDir, EnvironmentError> {
+    tempfile::Builder::new()
+        .prefix("ringfence-")
+        .tempdir_in(parent)
+        .map_err(file_error(parent))
+}
+
+fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> EnvironmentError {
+    let path = path.to_owned();
+    move |source| EnvironmentError::File { path, source }
+}
+
+fn world_spec(machine: &str, request: &Request<'_>) -> Result<WorldSpec, EnvironmentError> {
+    let mut spec = WorldSpec::new(mock_device::profile::embedded(machine)?);
+    spec.faults = FaultPlan::parse(request.name, request.faults)?;
+    spec.trace = request.trace.clone();
+    Ok(spec)
+}
+
+/// Links the mocks, or copies without the symbols that the fault plan takes away, under the names clients ask for.
+fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(), EnvironmentError> {
+    let mocks = [
+        (
+            Absent::Cuda,
+            Api::Cuda,
+            Library::MockLibcuda,
+            ["libcuda.so.1", "libcuda.so"],
+        ),
+        (
+            Absent::Nvml,
+            Api::Nvml,
+            Library::MockNvml,
+            ["libnvidia-ml.so.1", "libnvidia-ml.so"],
+        ),
+    ];
+    for (kind, api, library, names) in mocks {
+        if absent.contains(&kind) {
+            continue;
+        }
+        let mut built = artifacts::find(library)?;
+        let missing: Vec<String> = spec
+            .faults
+            .faults
+            .iter()
+            .filter(|fault| fault.then == Effect::Missing && Api::of_symbol(&fault.at) == Some(api))
+            .map(|fault| fault.at.clone())
+            .collect();
+        if !missing.is_empty() {
+            let copy = root.join(library.file_name());
+            symbols::copy_without(&built, &copy, &missing)?;
+            built = copy;
+        }
+        for name in names {
+            let link = root.join("lib").join(name);
+            symlink(&built, &link).map_err(file_error(&link))?;
+        }
+    }
+    if !absent.contains(&Absent::Icd) {
+        let [major, minor, patch] = spec.machine.driver.vulkan_api;
+        let manifest = serde_json::json!({
+            "file_format_version": "1.0.1",
+            "ICD": {
+                "library_path": artifacts::find(Library::MockIcd)?,
+                "api_version": format!("{major}.{minor}.{patch}"),
+            },
+        });
+        let path = root.join("icd.json");
+        std::fs::write(&path, manifest.to_string()).map_err(file_error(&path))?;
+    }
+    Ok(())
+}
+
+/// Installs a layer's manifest with nothing changed but where its library lies.
+fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentError> {
+    let (path, text) = match &layer.manifest {
+        Some(path) => (
+            path.clone(),
+            std::fs::read_to_string(path).map_err(file_error(path))?,
+        ),
+        None => (PathBuf::from("hami.json"), SHIPPED_MANIFEST.to_owned()),
+    };
+    let mut value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|source| EnvironmentError::Manifest {
+            path: path.clone(),
+            source,
+        })?;
+    let entry = value
+        .get_mut("layer")
+        .and_then(serde_json::Value::as_object_mut);
+    entry
+        .ok_or(EnvironmentError::NoLayer { path })?
+        .insert("library_path".to_owned(), layer.library.clone().into());
+    std::fs::write(manifest, value.to_string()).map_err(file_error(manifest))
+}

@@ -1,0 +1,153 @@
+//! Everything that a case's processes must know of the environment they run in: one JSON file, whose path they get as an
+//! argument, so that the environment's own variables are only what the target and the drivers need.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::budgets::Budgets;
+use crate::case::Libraries;
+use crate::driver::Driver;
+use crate::target::{Target, TargetError};
+
+/// What processes keep of the runner's own environment.
+const KEPT: [&str; 7] = [
+    "PATH",
+    "LANG",
+    "TERM",
+    "TMPDIR",
+    "RUST_BACKTRACE",
+    "LLVM_PROFILE_FILE",
+    crate::artifacts::DIRECTORY_VARIABLE,
+];
+/// What they keep besides over the system's own driver.
+const KEPT_ON_REAL: [&str; 6] = [
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+];
+/// What would tell a program about another enforcer or machine than the one it is put on.
+const FOREIGN: [&str; 6] = [
+    "LD_PRELOAD",
+    "RINGFENCE_",
+    "CUDA_DEVICE_",
+    "HAMI_",
+    "LIBCUDA_LOG_LEVEL",
+    "VK_INSTANCE_LAYERS",
+];
+
+/// A case's circumstances, resolved.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Plan {
+    /// The case's name, or the command's.
+    pub name: String,
+    /// The directory of this run.
+    pub root: PathBuf,
+    /// What to start for another role.
+    pub executable: PathBuf,
+    /// With all paths filled in.
+    pub target: Target,
+    pub driver: Driver,
+    pub gpus: u32,
+    pub budgets: Budgets,
+    pub libraries: Libraries,
+    /// The simulated devices; none over a real driver.
+    pub world: Option<PathBuf>,
+    pub ledger: PathBuf,
+    /// The case's further variables.
+    pub env: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Where the plan itself lies.
+    pub fn path(&self) -> PathBuf {
+        self.root.join("plan.json")
+    }
+
+    pub fn load(path: &Path) -> std::io::Result<Self> {
+        serde_json::from_slice(&std::fs::read(path)?).map_err(std::io::Error::other)
+    }
+
+    pub fn store(&self) -> std::io::Result<()> {
+        std::fs::write(
+            self.path(),
+            serde_json::to_vec_pretty(self).map_err(std::io::Error::other)?,
+        )
+    }
+
+    /// Gives a process of a case exactly the environment that it should have.
+    pub fn apply(&self, command: &mut Command, libraries: Libraries) -> Result<(), TargetError> {
+        command.env_clear();
+        let on_real = if self.driver.is_real() {
+            &KEPT_ON_REAL[..]
+        } else {
+            &[]
+        };
+        for name in KEPT.iter().chain(on_real) {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(self.variables(libraries)?);
+        Ok(())
+    }
+
+    /// Gives a user's own program the runner's environment, with the machine and the enforcer put into it.
+    pub fn apply_over_ours(&self, command: &mut Command) -> Result<(), TargetError> {
+        for (name, _) in std::env::vars_os() {
+            if FOREIGN
+                .iter()
+                .any(|foreign| name.as_encoded_bytes().starts_with(foreign.as_bytes()))
+            {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.variables(self.libraries)?);
+        Ok(())
+    }
+
+    /// Every variable that differs from the runner's environment.
+    fn variables(&self, libraries: Libraries) -> Result<BTreeMap<String, String>, TargetError> {
+        let mut set = BTreeMap::new();
+        let mut put =
+            |name: &str, value: &Path| set.insert(name.to_owned(), value.display().to_string());
+        put("HOME", &self.root.join("home"));
+        put("XDG_CONFIG_HOME", &self.root.join("home"));
+        put("XDG_RUNTIME_DIR", &self.root.join("run"));
+        let data = if libraries.installs_layer() {
+            "data"
+        } else {
+            "bare"
+        };
+        put("XDG_DATA_HOME", &self.root.join(data));
+        if let Some(world) = &self.world {
+            put("RINGFENCE_WORLD", world);
+            put("LD_LIBRARY_PATH", &self.root.join("lib"));
+            put("VK_DRIVER_FILES", &self.root.join("icd.json"));
+            put("VK_ICD_FILENAMES", &self.root.join("icd.json"));
+            // An empty value means the system's directories to loader 1.3.239: a directory with nothing in it is needed.
+            put("XDG_DATA_DIRS", &self.root.join("bare"));
+            put("XDG_CONFIG_DIRS", &self.root.join("bare"));
+        }
+        set.extend(self.target.environment.clone());
+        if libraries.preloads() && !self.target.preload.is_empty() {
+            set.insert("LD_PRELOAD".to_owned(), self.target.preload.join(":"));
+        }
+        if let Some(layer) = self
+            .target
+            .layer
+            .as_ref()
+            .filter(|_| libraries.enables_layer())
+        {
+            set.extend(layer.enable.clone());
+        }
+        for (device, budget) in self.budgets.iter() {
+            set.extend(self.target.budget_variables(device, budget)?);
+        }
+        set.extend(self.env.iter().cloned());
+        Ok(set)
+    }
+}

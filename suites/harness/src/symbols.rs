@@ -1,0 +1,111 @@
+//! Takes exported symbols out of a copy of a shared library, so that a driver "without `cuMemAlloc_v2`" is one for every
+//! way to ask: direct linking, dlsym, and the library's own answers (which read the same list from the world).
+
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Endianness, elf};
+
+/// Why the copy could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SymbolError {
+    #[error("{}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: not a 64-bit ELF library: {source}", path.display())]
+    NotElf {
+        path: PathBuf,
+        source: object::Error,
+    },
+    #[error("{} does not export {symbol}", path.display())]
+    NoSuchExport { path: PathBuf, symbol: String },
+}
+
+/// Writes `copy`, which is `library` without those exports.
+pub fn copy_without(library: &Path, copy: &Path, missing: &[String]) -> Result<(), SymbolError> {
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SymbolError::File { path, source }
+    };
+    let mut bytes = std::fs::read(library).map_err(file(library))?;
+    let places = exports(&bytes).map_err(|source| SymbolError::NotElf {
+        path: library.to_owned(),
+        source,
+    })?;
+    for symbol in missing {
+        let no_such_export = || SymbolError::NoSuchExport {
+            path: library.to_owned(),
+            symbol: symbol.clone(),
+        };
+        let (_, offset) = places
+            .iter()
+            .find(|(name, _)| name == symbol)
+            .ok_or_else(no_such_export)?;
+        // The hash chain still leads here, but the entry now names nothing.
+        bytes[*offset..offset + size_of::<elf::Sym64<Endianness>>()].fill(0);
+    }
+    std::fs::write(copy, bytes).map_err(file(copy))
+}
+
+/// Every exported symbol, with the file offset of its entry in `.dynsym`.
+pub fn exports(bytes: &[u8]) -> Result<Vec<(String, usize)>, object::Error> {
+    let header = elf::FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, bytes)?;
+    let symbols = sections.symbols(endian, bytes, elf::SHT_DYNSYM)?;
+    let start = sections.section(symbols.section())?.sh_offset(endian) as usize;
+    let mut found = Vec::new();
+    for (index, symbol) in symbols.enumerate() {
+        if symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_bind() != elf::STB_LOCAL {
+            let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol)?).into_owned();
+            found.push((name, start + index.0 * size_of::<elf::Sym64<Endianness>>()));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shared library that every machine running the tests has.
+    fn some_library() -> PathBuf {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+        let path = maps
+            .split_whitespace()
+            .find(|word| word.contains("/libc.so"))
+            .expect("a dynamically linked test");
+        PathBuf::from(path)
+    }
+
+    #[test]
+    fn a_removed_export_is_gone_and_its_neighbours_stay() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let copy = directory.path().join("copy.so");
+        copy_without(&some_library(), &copy, &["strtok_r".to_owned()]).expect("libc exports it");
+        let names =
+            |path: &Path| exports(&std::fs::read(path).expect("readable")).expect("an ELF file");
+        let (before, after) = (names(&some_library()), names(&copy));
+        assert!(before.iter().any(|(name, _)| name == "strtok_r"));
+        assert!(!after.iter().any(|(name, _)| name == "strtok_r"));
+        assert_eq!(
+            after.len() + before.iter().filter(|(name, _)| name == "strtok_r").count(),
+            before.len()
+        );
+    }
+
+    #[test]
+    fn a_symbol_that_was_never_there_is_an_error() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let answer = copy_without(
+            &some_library(),
+            &directory.path().join("copy.so"),
+            &["cuInit".to_owned()],
+        );
+        assert!(
+            matches!(answer, Err(SymbolError::NoSuchExport { symbol, .. }) if symbol == "cuInit")
+        );
+    }
+}

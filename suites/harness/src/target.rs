@@ -1,0 +1,246 @@
+//! The system under test: what is put before the drivers, and how it is told a budget. Rows of `fixtures/targets`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::artifacts::{self, ArtifactError, Library};
+use mock_device::Bytes;
+
+/// One target, as its TOML file gives it.
+///
+/// In values, `{vgpu}` and `{vgpu_vk}` are our built libraries, `{root}` the case's directory, `{ledger}` its ledger;
+/// in a budget's row `{device}`, `{bytes}` and `{mib}` are what they say.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub name: String,
+    /// Sets budgets and is expected to keep them. Where it does not, a Budget case must fail.
+    pub enforces: bool,
+    /// Is made of our own libraries, so that Own cases can run.
+    #[serde(default)]
+    pub own: bool,
+    /// Keeps our ledger at `{ledger}`, which the checkers then read.
+    #[serde(default)]
+    pub declares_ledger: bool,
+    /// For LD_PRELOAD.
+    #[serde(default)]
+    pub preload: Vec<String>,
+    #[serde(default)]
+    pub layer: Option<LayerSpec>,
+    /// Variable → value, once per budgeted device.
+    #[serde(default)]
+    pub budget: BTreeMap<String, String>,
+    /// Further variables.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A Vulkan layer that a target installs.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    /// The manifest, a path; without it the one that we ship. Its library_path is rewritten, nothing else.
+    #[serde(default)]
+    pub manifest: Option<PathBuf>,
+    pub library: String,
+    /// What enables it.
+    pub enable: BTreeMap<String, String>,
+}
+
+/// Why a target cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("\"{text}\" is neither a target ({known}) nor a file: give a .toml or a .so by path", known = known().join(", "))]
+    Unknown { text: String },
+    #[error("target {}: {source}", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("target {name}: {source}")]
+    Syntax {
+        name: String,
+        source: Box<toml::de::Error>,
+    },
+    #[error("target {name}: {source}")]
+    Library { name: String, source: ArtifactError },
+    #[error("target {name} cannot be told a budget of {budget}: {value} counts whole MiB")]
+    NotWholeMib {
+        name: String,
+        budget: Bytes,
+        value: String,
+    },
+}
+
+include!(concat!(env!("OUT_DIR"), "/targets.rs"));
+
+/// The names of the targets that come with the harness.
+pub fn known() -> Vec<&'static str> {
+    TARGETS
+        .iter()
+        .map(|(file, _)| file.trim_end_matches(".toml"))
+        .collect()
+}
+
+impl Target {
+    /// `ours`, another name that comes with the harness, a TOML file, or a library to preload.
+    pub fn named(text: &str) -> Result<Self, TargetError> {
+        if let Some((_, source)) = TARGETS
+            .iter()
+            .find(|(file, _)| file.strip_suffix(".toml") == Some(text))
+        {
+            return Self::parse(text, source);
+        }
+        let path = Path::new(text);
+        if !path.is_file() {
+            return Err(TargetError::Unknown {
+                text: text.to_owned(),
+            });
+        }
+        let path = path.canonicalize().map_err(|source| TargetError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            let source = std::fs::read_to_string(&path);
+            return Self::parse(
+                text,
+                &source.map_err(|source| TargetError::File { path, source })?,
+            );
+        }
+        let mut target = Self::parse("a path", PRELOADED_LIBRARY)?;
+        target.name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        target.preload = vec![path.display().to_string()];
+        Ok(target)
+    }
+
+    /// Nothing before the drivers.
+    pub fn nothing() -> Self {
+        Self {
+            name: "nothing".to_owned(),
+            enforces: false,
+            own: false,
+            declares_ledger: false,
+            preload: Vec::new(),
+            layer: None,
+            budget: BTreeMap::new(),
+            environment: BTreeMap::new(),
+        }
+    }
+
+    fn parse(name: &str, source: &str) -> Result<Self, TargetError> {
+        toml::from_str(source).map_err(|source| TargetError::Syntax {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// The same target with our libraries' and the case's paths filled in.
+    pub fn resolved(&self, root: &Path, ledger: &Path) -> Result<Self, TargetError> {
+        let mut target = self.clone();
+        let values = target
+            .preload
+            .iter_mut()
+            .chain(target.environment.values_mut());
+        for value in values.chain(target.layer.iter_mut().map(|layer| &mut layer.library)) {
+            for (word, library) in [
+                ("{vgpu}", Library::Interposer),
+                ("{vgpu_vk}", Library::Layer),
+            ] {
+                if value.contains(word) {
+                    let path = artifacts::find(library).map_err(|source| TargetError::Library {
+                        name: self.name.clone(),
+                        source,
+                    })?;
+                    *value = value.replace(word, &path.display().to_string());
+                }
+            }
+            *value = value
+                .replace("{root}", &root.display().to_string())
+                .replace("{ledger}", &ledger.display().to_string());
+        }
+        Ok(target)
+    }
+
+    /// The variables that set this budget for this device.
+    pub fn budget_variables(
+        &self,
+        device: usize,
+        budget: Bytes,
+    ) -> Result<Vec<(String, String)>, TargetError> {
+        let fill = |(name, value): (&String, &String)| {
+            if value.contains("{mib}") && budget.0 % Bytes::mib(1).0 != 0 {
+                return Err(TargetError::NotWholeMib {
+                    name: self.name.clone(),
+                    budget,
+                    value: value.clone(),
+                });
+            }
+            let value = value
+                .replace("{bytes}", &budget.0.to_string())
+                .replace("{mib}", &(budget.0 / Bytes::mib(1).0).to_string());
+            Ok((name.replace("{device}", &device.to_string()), value))
+        };
+        self.budget.iter().map(fill).collect()
+    }
+}
+
+/// What a target given as a bare library is taken for: an enforcer that reads HAMi-core's variables.
+const PRELOADED_LIBRARY: &str = r#"
+name = ""
+enforces = true
+[budget]
+"CUDA_DEVICE_MEMORY_LIMIT_{device}" = "{mib}m"
+[environment]
+CUDA_DEVICE_MEMORY_SHARED_CACHE = "{root}/vgpu.cache"
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_that_comes_with_the_harness_reads_and_is_named_as_its_file() {
+        for name in known() {
+            assert_eq!(Target::named(name).expect("it reads").name, name);
+        }
+        assert_eq!(known(), ["none", "ours", "passthrough"]);
+    }
+
+    #[test]
+    fn a_library_by_path_is_preloaded_and_told_budgets_in_mib() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let library = directory.path().join("libother.so");
+        std::fs::write(&library, "").expect("writable");
+        let target = Target::named(&library.display().to_string()).expect("a file");
+        assert_eq!(
+            (target.name.as_str(), target.preload.len()),
+            ("libother", 1)
+        );
+        let set = target
+            .budget_variables(1, Bytes::gib(4))
+            .expect("whole MiB");
+        assert_eq!(
+            set,
+            [("CUDA_DEVICE_MEMORY_LIMIT_1".to_owned(), "4096m".to_owned())]
+        );
+        assert!(matches!(
+            target.budget_variables(0, Bytes(5)),
+            Err(TargetError::NotWholeMib { .. })
+        ));
+    }
+
+    #[test]
+    fn an_unknown_target_is_named() {
+        assert!(
+            matches!(Target::named("our"), Err(TargetError::Unknown { text }) if text == "our")
+        );
+    }
+}
