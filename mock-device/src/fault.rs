@@ -75,7 +75,8 @@ pub enum Effect {
     Identity(IdentityFault),
 }
 
-/// A false identity. Devices are paired as neighbours (0 and 1, 2 and 3; the last odd one with its predecessor).
+/// A false identity. Neighbours are 0 and 1, 2 and 3, …; an odd last device exchanges with its predecessor if selected,
+/// else with nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityFault {
     /// `uuid:zero`: 16 zero bytes.

@@ -1,17 +1,39 @@
-//! mock-device: the simulated GPU world under the three mocks. See the end of the file list for the entry: [`World`].
+//! mock-device: the simulated GPU world under the three mocks.
+//!
+//! One file, mapped by every process of an experiment: devices whose memory really runs out across processes and comes
+//! back when one dies, a fault plan, identities, a trace. The mocks are its faces and hold no truth of their own; the
+//! harness makes a world with [`World::create`], passes its path in `RINGFENCE_WORLD`, and checks it with [`World::audit`].
+//!
+//! | to | call |
+//! |---|---|
+//! | choose a machine | [`profile::embedded`] (`rtx6000-ada`, `h200`, `h200x2`, `tiny`, `name*N`), [`profile::parse`] |
+//! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`] and [`fault::kill_self`] |
+//! | know the devices | [`World::devices`], [`World::identity`], [`World::missing_symbols`] |
+//! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
+//! | record a call | [`World::tracing`], [`World::trace`], [`trace::Names`] |
+//!
+//! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
+//! it judges. FINDINGS 32 asks it to be more crash-safe than that: see [`mod@world`], and `region.rs` for how.
+//!
+//! unsafe is in `os.rs` (system calls) and `region.rs` (shared memory).
 
+mod accounts;
 pub mod fault;
 pub mod identity;
 pub mod memory;
 mod os;
+mod plan;
+mod process;
 pub mod profile;
+mod region;
+mod settings;
 pub mod trace;
 pub mod units;
 pub mod world;
 
-pub use fault::{Consultation, Fault, FaultPlan};
+pub use fault::{Consultation, Effect, Fault, FaultError, FaultPlan, IdentityFault, When};
 pub use identity::{Identity, PciAddress, Uuid};
-pub use memory::{Kind, OutOfDeviceMemory, ProcessUsage};
+pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
 pub use profile::{
     DeviceProfile, DriverProfile, Heap, MachineProfile, MemoryType, ProfileError, QueueFamily,
 };

@@ -73,3 +73,59 @@ pub struct OutOfDeviceMemory {
     pub asked: Bytes,
     pub free: Bytes,
 }
+
+/// The world's books, checked: what counters say against what rows say, at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audit {
+    pub devices: Vec<DeviceAudit>,
+    pub live: usize,
+    /// Dead, their memory not yet torn down.
+    pub dying: usize,
+    /// Rows that were ever in use.
+    pub row_bound: usize,
+    /// Deaths noticed so far.
+    pub deaths: u64,
+    /// Times that a holder of the world's mutex died and the totals were recomputed.
+    pub recoveries: u64,
+    /// Times that more was given back than was held: a mistake in a mock.
+    pub overreturns: u64,
+    /// Times that a process found no free row and was refused for that.
+    pub rows_exhausted: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAudit {
+    pub counted: Bytes,
+    pub in_rows: Bytes,
+    pub in_free_rows: Bytes,
+    pub peak: Bytes,
+    pub capacity: Bytes,
+}
+
+impl Audit {
+    /// Counters equal rows, free rows are empty, nothing ever passed a capacity, no mock gave back what it did not hold.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        self.overreturns == 0 && self.devices.iter().all(DeviceAudit::is_consistent)
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+            && self.dying == 0
+            && self
+                .devices
+                .iter()
+                .all(|device| device.counted == Bytes::ZERO)
+    }
+}
+
+impl DeviceAudit {
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        self.counted == self.in_rows
+            && self.in_free_rows == Bytes::ZERO
+            && self.counted <= self.peak
+            && self.peak <= self.capacity
+    }
+}

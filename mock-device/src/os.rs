@@ -1,8 +1,211 @@
-//! The few calls to the operating system that std does not have.
+//! The calls to the operating system that std does not have. No policy here.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 pub(crate) fn kill_self() -> ! {
     loop {
         // SAFETY: kill and getpid touch no memory of ours.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+}
+
+pub(crate) fn pid() -> u32 {
+    std::process::id()
+}
+
+/// Nanoseconds on the clock that all processes of the host share.
+pub(crate) fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the answer; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// Whether a process of this number exists, as far as signals can tell.
+pub(crate) fn exists(pid: u32) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else {
+        return false;
+    };
+    // SAFETY: signal 0 is delivered to nobody.
+    let answer = unsafe { libc::kill(pid, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// A number that exec changes and fork does not: part of the random bytes which the kernel hands every new image.
+pub(crate) fn image() -> u64 {
+    // SAFETY: AT_RANDOM is 0 or the address of 16 bytes that live as long as the image.
+    unsafe {
+        let random = libc::getauxval(libc::AT_RANDOM) as *const u64;
+        if random.is_null() {
+            0
+        } else {
+            random.read_unaligned()
+        }
+    }
+}
+
+/// An anonymous file that ends with its last user.
+pub(crate) fn memfd() -> io::Result<File> {
+    // SAFETY: the name is a C string; the returned descriptor is owned by nobody else.
+    unsafe {
+        let fd = libc::memfd_create(c"ringfence-world".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(File::from_raw_fd(fd))
+        }
+    }
+}
+
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(path)
+}
+
+fn byte(kind: i32, offset: u64) -> libc::flock {
+    // SAFETY: flock is plain data, for which zeros are a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = i16::try_from(kind).unwrap_or_default();
+    lock.l_whence = i16::try_from(libc::SEEK_SET).unwrap_or_default();
+    lock.l_start = offset.cast_signed();
+    lock.l_len = 1;
+    lock
+}
+
+/// Locks one byte for the open file description of `file`.
+pub(crate) fn lock_byte(file: &File, offset: u64) -> bool {
+    let mut lock = byte(libc::F_WRLCK, offset);
+    // SAFETY: fcntl reads and writes `lock` only.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
+}
+
+/// Whether another open file description holds the byte; `None` where the file system cannot tell.
+pub(crate) fn byte_is_locked(file: &File, offset: u64) -> Option<bool> {
+    let mut lock = byte(libc::F_WRLCK, offset);
+    // SAFETY: fcntl reads and writes `lock` only.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    (answer == 0).then(|| i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
+/// Pages mapped by this process, unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) start: *mut u8,
+    pub(crate) size: usize,
+}
+
+// SAFETY: a mapping is an address range; what lies in it is only reached through atomics and the world's mutex.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// The first `size` bytes of the file, shared with every process that maps it.
+    pub(crate) fn shared(file: &File, size: usize) -> io::Result<Self> {
+        Self::map(libc::MAP_SHARED, file.as_raw_fd(), size)
+    }
+
+    /// Keeps the open file description alive as long as this process image, and in no fork child.
+    pub(crate) fn pin(file: &File) -> io::Result<Self> {
+        let mapping = Self::shared(file, PAGE)?;
+        mapping.advise(libc::MADV_DONTFORK).map(|()| mapping)
+    }
+
+    fn map(flags: i32, fd: RawFd, size: usize) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, fd, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            start: start.cast(),
+            size,
+        })
+    }
+
+    fn advise(&self, advice: i32) -> io::Result<()> {
+        // SAFETY: the range is exactly this mapping.
+        let answer = unsafe { libc::madvise(self.start.cast(), self.size, advice) };
+        if answer == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly this mapping, and nothing borrowed from it outlives `self`.
+        unsafe { libc::munmap(self.start.cast(), self.size) };
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// Words of this process: a fork child finds 0 in them, however it was forked.
+#[derive(Debug)]
+pub(crate) struct ForkWord {
+    page: Mapping,
+    /// The kernel does not wipe (gVisor): the process number beside the word says whose it is.
+    by_pid: bool,
+}
+
+impl ForkWord {
+    pub(crate) fn new() -> io::Result<Self> {
+        let page = Mapping::map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, PAGE)?;
+        let by_pid = page.advise(libc::MADV_WIPEONFORK).is_err();
+        Ok(Self { page, by_pid })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        use std::sync::atomic::Ordering::Acquire;
+        if self.by_pid && self.word(1).load(Acquire) != u64::from(pid()) {
+            return 0;
+        }
+        self.word(0).load(Acquire)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        use std::sync::atomic::Ordering::Release;
+        self.word(0).store(value, Release);
+        self.word(1).store(u64::from(pid()), Release);
+    }
+
+    /// Keeps a mapping that fork children do not have; the range is unmapped with the word.
+    pub(crate) fn keep(&self, mapping: Mapping) {
+        use std::sync::atomic::Ordering::AcqRel;
+        let former = self.word(2).swap(mapping.start as u64, AcqRel);
+        std::mem::forget(mapping);
+        debug_assert_eq!(former, 0, "one row, one pin");
+    }
+
+    /// Gives back what [`ForkWord::keep`] was given, in the process that gave it.
+    pub(crate) fn kept(&self) -> Option<Mapping> {
+        use std::sync::atomic::Ordering::AcqRel;
+        if self.get() == 0 {
+            return None;
+        }
+        let start = self.word(2).swap(0, AcqRel) as *mut u8;
+        (!start.is_null()).then_some(Mapping { start, size: PAGE })
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: the page is mapped as long as `self`, aligned, and holds only atomic words; index is 0 to 2.
+        unsafe { &*self.page.start.cast::<AtomicU64>().add(index) }
     }
 }

@@ -3,6 +3,11 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use crate::units::Api;
 
@@ -73,6 +78,45 @@ impl Names {
     }
 }
 
+/// The file that lines are appended to.
+#[derive(Debug)]
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    /// Never closed by us: a guest that closes every descriptor may have given the number to another file since.
+    file: ManuallyDrop<File>,
+    inode: (u64, u64),
+}
+
+impl TraceFile {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = append(path)?;
+        let inode = inode(&file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: ManuallyDrop::new(file),
+            inode,
+        })
+    }
+
+    pub(crate) fn write(&self, role: Option<&str>, record: &TraceRecord<'_>) {
+        let line = line(role, record);
+        // One write(2) with O_APPEND: lines of several processes never mix.
+        let _ = if inode(&self.file).is_ok_and(|inode| inode == self.inode) {
+            (&*self.file).write(line.as_bytes())
+        } else {
+            append(&self.path).and_then(|mut file| file.write(line.as_bytes()))
+        };
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+fn inode(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|meta| (meta.dev(), meta.ino()))
+}
+
 /// The whole line, its newline included.
 pub(crate) fn line(role: Option<&str>, record: &TraceRecord<'_>) -> String {
     let mut line = String::with_capacity(160);
@@ -128,4 +172,47 @@ fn quote(line: &mut String, text: &str) {
         }
     }
     line.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_fields_in_a_fixed_order_and_is_json() {
+        let args: [(&str, Value<'_>); 5] = [
+            ("dptr", "mem#1".into()),
+            ("bytesize", u64::MAX.into()),
+            ("flags", (-1).into()),
+            ("null", Value::Null),
+            ("odd\"\n\\name", true.into()),
+        ];
+        let record = TraceRecord {
+            api: Api::Cuda,
+            entry: "cuMemAlloc_v2",
+            args: &args,
+            answer: 2.into(),
+        };
+        let text = line(Some("tenant"), &record);
+        assert_eq!(
+            text,
+            "{\"role\":\"tenant\",\"api\":\"cuda\",\"entry\":\"cuMemAlloc_v2\",\"args\":{\"dptr\":\"mem#1\",\
+             \"bytesize\":18446744073709551615,\"flags\":-1,\"null\":null,\"odd\\\"\\u000a\\\\name\":true},\"answer\":2}\n"
+        );
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["args"]["odd\"\n\\name"], true);
+        assert_eq!(line(None, &record).find("role"), None);
+    }
+
+    #[test]
+    fn a_handle_keeps_its_name_until_it_is_forgotten() {
+        let mut names = Names::default();
+        assert_eq!(names.of("mem", 0x7000), "mem#1");
+        assert_eq!(names.of("ctx", 0x7000), "ctx#1");
+        assert_eq!(names.of("mem", 0x8000), "mem#2");
+        assert_eq!(names.of("mem", 0x7000), "mem#1");
+        names.forget("mem", 0x7000);
+        assert_eq!(names.known("mem", 0x7000), None);
+        assert_eq!(names.of("mem", 0x7000), "mem#3");
+    }
 }

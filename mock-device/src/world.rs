@@ -1,29 +1,42 @@
-//! The world (skeleton: signatures are final, bodies follow).
-use std::path::{Path, PathBuf};
+//! The world: what the mocks, the harness and the checkers hold.
 
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::accounts::Accounts;
 use crate::fault::{Consultation, FaultError, FaultPlan};
 use crate::identity::Identity;
-use crate::memory::{Kind, OutOfDeviceMemory, ProcessUsage};
-use crate::profile::{DeviceProfile, MachineProfile, ProfileError};
-use crate::trace::TraceRecord;
+use crate::memory::{Audit, Kind, OutOfDeviceMemory, ProcessUsage};
+use crate::os;
+use crate::plan::Plan;
+use crate::process::Place;
+use crate::profile::{self, DeviceProfile, MachineProfile, ProfileError};
+use crate::region::Region;
+use crate::settings::settings;
+use crate::trace::{TraceFile, TraceRecord};
 use crate::units::{Api, Bytes, DeviceIndex};
 
-/// What a world is made from.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+/// What a world is made from. It is kept in the world's file, so that whoever opens that needs nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorldSpec {
     pub machine: MachineProfile,
-    #[serde(default)]
     pub faults: FaultPlan,
-    #[serde(default)]
+    /// Where the trace goes; nowhere without it.
     pub trace: Option<PathBuf>,
-    #[serde(default)]
+    /// Reproduces whatever is random in a run.
     pub seed: u64,
-    /// The devices of the machine that processes see, by index into `machine.devices`; `None` = all.
-    #[serde(default)]
+    /// The container's view: which of the machine's devices there are, by index into `machine.devices`, ascending.
+    /// `None` = all of them. A [`DeviceIndex`] always counts the visible ones.
     pub visible: Option<Vec<u32>>,
 }
 
 impl WorldSpec {
+    /// A healthy world without a trace.
     #[must_use]
     pub fn new(machine: MachineProfile) -> Self {
         Self {
@@ -36,97 +49,341 @@ impl WorldSpec {
     }
 }
 
+/// A world that cannot be had. Every variant names its input.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.display())]
     Io {
         path: PathBuf,
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
-    #[error("{path}: not a world of this version: {reason}")]
+    #[error("{}: not a world of this build: {reason}", path.display())]
     Foreign { path: PathBuf, reason: String },
+    #[error(
+        "{machine}: device {index} cannot be visible: there are {count}, each to be named once, ascending"
+    )]
+    Visible {
+        machine: String,
+        index: u32,
+        count: usize,
+    },
+    #[error("fault at `{at}`: device {device} is not one of the {count} visible ones")]
+    FaultDevice {
+        at: String,
+        device: u32,
+        count: usize,
+    },
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Fault(#[from] FaultError),
 }
 
+/// One experiment's simulated devices, shared by every process that opens its file. All methods may be called from any
+/// thread, and from fork children of the process that opened it: a child is a process of its own, which holds nothing.
 #[derive(Debug)]
 pub struct World {
     spec: WorldSpec,
+    devices: Vec<DeviceProfile>,
+    plan: Plan,
+    accounts: Accounts,
+    trace: Option<TraceFile>,
 }
 
 impl World {
-    pub fn create(_path: &Path, spec: &WorldSpec) -> Result<Self, WorldError> {
-        Ok(Self { spec: spec.clone() })
+    /// Makes a world at `path`, complete before it appears there.
+    ///
+    /// # Errors
+    /// `path` exists already, or the specification contradicts itself.
+    pub fn create(path: &Path, spec: &WorldSpec) -> Result<Self, WorldError> {
+        let failed = |source| WorldError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        check(spec)?;
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(format!(".{}.{}", os::pid(), os::now_ns()));
+        let unfinished = PathBuf::from(unfinished);
+        let file = File::create_new(&unfinished).map_err(failed)?;
+        // link(2), unlike rename, refuses to replace a world that others may have mapped.
+        let made = build(&file, spec)
+            .and_then(|region| std::fs::hard_link(&unfinished, path).map(|()| region));
+        let _ = std::fs::remove_file(&unfinished);
+        let place = place(path, &file).map_err(failed)?;
+        Self::assemble(made.map_err(failed)?, spec.clone(), Some(place)).map_err(failed)
     }
-    pub fn open(_path: &Path) -> Result<Self, WorldError> {
-        Ok(Self {
-            spec: WorldSpec::new(crate::profile::embedded(crate::profile::DEFAULT)?),
-        })
+
+    /// Opens the world at `path`.
+    ///
+    /// # Errors
+    /// No such file, or not a world of this build.
+    pub fn open(path: &Path) -> Result<Self, WorldError> {
+        let failed = |source| WorldError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let foreign = |reason| WorldError::Foreign {
+            path: path.to_owned(),
+            reason,
+        };
+        let file = os::open(path).map_err(failed)?;
+        let region = Region::open(&file).map_err(failed)?.map_err(foreign)?;
+        let spec =
+            serde_json::from_slice(&region.spec()).map_err(|error| foreign(error.to_string()))?;
+        let place = place(path, &file).map_err(failed)?;
+        Self::assemble(region, spec, Some(place)).map_err(failed)
     }
+
+    /// The world of this process: the file that `RINGFENCE_WORLD` names, else a private world of the machine that
+    /// `RINGFENCE_MACHINE` names (`rtx6000-ada` without it), shared by all mocks of the process and its fork children.
+    ///
+    /// # Errors
+    /// As [`World::open`], remembered: every later call answers the same.
     pub fn ambient() -> Result<&'static Self, &'static WorldError> {
-        static AMBIENT: std::sync::OnceLock<Result<World, WorldError>> = std::sync::OnceLock::new();
-        AMBIENT.get_or_init(|| Self::open(Path::new(""))).as_ref()
+        static AMBIENT: OnceLock<Result<World, WorldError>> = OnceLock::new();
+        let open = || match &settings().world {
+            Some(path) => Self::open(path),
+            None => Self::private(settings().machine.as_deref().unwrap_or(profile::DEFAULT)),
+        };
+        AMBIENT.get_or_init(open).as_ref()
     }
+
+    #[must_use]
+    pub fn spec(&self) -> &WorldSpec {
+        &self.spec
+    }
+
+    /// The host: its driver, and its devices whether visible or not.
     #[must_use]
     pub fn machine(&self) -> &MachineProfile {
         &self.spec.machine
     }
+
+    /// The devices that processes see, in PCI order.
     #[must_use]
     pub fn devices(&self) -> &[DeviceProfile] {
-        &self.spec.machine.devices
+        &self.devices
     }
+
+    /// What `api` says of the device, identity faults applied. Panics, as all that follow, on a device that is not there.
     #[must_use]
-    pub fn identity(&self, dev: DeviceIndex, _api: Api) -> Identity {
-        let device = &self.spec.machine.devices[dev.as_usize()];
-        Identity {
-            uuid: device.uuid.0,
-            pci: device.pci,
-        }
+    pub fn identity(&self, dev: DeviceIndex, api: Api) -> Identity {
+        self.plan.identity(api, dev.as_usize())
     }
-    pub fn consult(&self, _api: Api, _entry: &'static str) -> Consultation {
-        Consultation::Proceed
+
+    /// Asks the fault plan what to do with this call of `entry`, and counts it.
+    #[inline]
+    pub fn consult(&self, api: Api, entry: &'static str) -> Consultation {
+        self.plan
+            .consult(api, entry, &self.accounts.region.header().counters)
     }
+
+    /// Symbols (and Vulkan extensions) that the fault plan takes away.
     #[must_use]
-    pub fn missing_symbols(&self, _api: Api) -> &[String] {
-        &[]
+    pub fn missing_symbols(&self, api: Api) -> &[String] {
+        self.plan.missing(api)
     }
+
+    /// Takes device memory for this process. The caller has rounded `bytes` as the device would.
+    ///
+    /// # Errors
+    /// The device cannot give that much; nothing was taken.
     pub fn take(
         &self,
-        _dev: DeviceIndex,
-        _kind: Kind,
-        _bytes: Bytes,
+        dev: DeviceIndex,
+        kind: Kind,
+        bytes: Bytes,
     ) -> Result<(), OutOfDeviceMemory> {
-        Ok(())
+        self.accounts
+            .take(dev.as_usize(), kind, bytes)
+            .map_err(|free| OutOfDeviceMemory {
+                device: dev,
+                asked: bytes,
+                free,
+            })
     }
-    pub fn give_back(&self, _dev: DeviceIndex, _kind: Kind, _bytes: Bytes) {}
+
+    /// Returns what this process took. More than it holds is a mock's mistake: [`Audit::overreturns`] counts it.
+    pub fn give_back(&self, dev: DeviceIndex, kind: Kind, bytes: Bytes) {
+        self.accounts.give_back(dev.as_usize(), kind, bytes);
+    }
+
+    /// What all processes hold, the dead included until their teardown ends. A teardown begins when any process's use of
+    /// the world first notices the death.
     #[must_use]
-    pub fn used(&self, _dev: DeviceIndex) -> Bytes {
-        Bytes::ZERO
+    pub fn used(&self, dev: DeviceIndex) -> Bytes {
+        self.accounts.used(dev.as_usize())
     }
+
+    /// Capacity less [`World::used`].
     #[must_use]
     pub fn free(&self, dev: DeviceIndex) -> Bytes {
-        self.spec.machine.devices[dev.as_usize()].capacity()
+        self.devices[dev.as_usize()]
+            .capacity()
+            .saturating_sub(self.used(dev))
     }
+
+    /// What the live process holds, through all of its libraries.
     #[must_use]
-    pub fn used_by(&self, _dev: DeviceIndex, _pid: u32) -> Bytes {
-        Bytes::ZERO
+    pub fn used_by(&self, dev: DeviceIndex, pid: u32) -> Bytes {
+        self.processes(dev)
+            .iter()
+            .filter(|usage| usage.pid == pid)
+            .map(ProcessUsage::total)
+            .sum()
     }
+
+    /// The live processes that hold anything on the device, by PID.
     #[must_use]
-    pub fn processes(&self, _dev: DeviceIndex) -> Vec<ProcessUsage> {
-        Vec::new()
+    pub fn processes(&self, dev: DeviceIndex) -> Vec<ProcessUsage> {
+        self.accounts.processes(dev.as_usize())
     }
+
+    /// The largest sum that [`World::used`] ever had, since the world began or [`World::reset_peak`].
     #[must_use]
-    pub fn peak(&self, _dev: DeviceIndex) -> Bytes {
-        Bytes::ZERO
+    pub fn peak(&self, dev: DeviceIndex) -> Bytes {
+        self.accounts.peak(dev.as_usize())
     }
-    pub fn reset_peak(&self) {}
+
+    /// Every device's peak is what is used now.
+    pub fn reset_peak(&self) {
+        self.accounts.reset_peaks();
+    }
+
+    /// Counters against rows, after looking for dead processes.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        self.accounts.audit()
+    }
+
+    /// The longest teardown lag among the devices: how long after a death everything is free at the latest.
+    #[must_use]
+    pub fn teardown_lag(&self) -> Duration {
+        Duration::from_millis(
+            self.devices
+                .iter()
+                .map(|device| device.teardown_lag_ms)
+                .max()
+                .unwrap_or(0),
+        )
+    }
+
     /// Whether [`World::trace`] writes anything: ask before building arguments.
     #[must_use]
+    #[inline]
     pub fn tracing(&self) -> bool {
-        false
+        self.trace.is_some()
     }
-    pub fn trace(&self, _record: &TraceRecord<'_>) {}
+
+    /// Appends one line to the trace. A trace that cannot be written is lost silently: the guest must not notice.
+    pub fn trace(&self, record: &TraceRecord<'_>) {
+        if let Some(trace) = &self.trace {
+            trace.write(settings().role.as_deref(), record);
+        }
+    }
+
+    /// An unnamed world for this process. Each mock has its own copy of this crate, so the second one to come finds the
+    /// first one's file among the process's descriptors.
+    fn private(machine: &str) -> Result<Self, WorldError> {
+        let failed = |source| WorldError::Io {
+            path: PathBuf::from(PRIVATE),
+            source,
+        };
+        if let Some(file) = find_private()
+            && let Ok(Ok(region)) = Region::open(&file)
+            && let Ok(spec) = serde_json::from_slice(&region.spec())
+        {
+            return Self::assemble(region, spec, None).map_err(failed);
+        }
+        let spec = WorldSpec::new(profile::embedded(machine)?);
+        let file = os::memfd().map_err(failed)?;
+        let region = build(&file, &spec).map_err(failed)?;
+        // The descriptor stays open: it is how the other mocks find the file.
+        std::mem::forget(file);
+        Self::assemble(region, spec, None).map_err(failed)
+    }
+
+    fn assemble(region: Region, spec: WorldSpec, place: Option<Place>) -> io::Result<Self> {
+        let devices = visible_devices(&spec);
+        let plan = Plan::new(&spec.faults, settings().role.as_deref(), &devices);
+        let trace = spec.trace.as_deref().map(TraceFile::open).transpose()?;
+        Ok(Self {
+            accounts: Accounts::new(region, place)?,
+            devices,
+            plan,
+            trace,
+            spec,
+        })
+    }
+}
+
+const PRIVATE: &str = "/memfd:ringfence-world";
+
+fn find_private() -> Option<File> {
+    let named = |link: &Path| link.to_str().is_some_and(|name| name.starts_with(PRIVATE));
+    let descriptors = std::fs::read_dir("/proc/self/fd").ok()?;
+    let found = descriptors
+        .flatten()
+        .find(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| named(&link)))?;
+    os::open(&found.path()).ok()
+}
+
+fn place(path: &Path, file: &File) -> io::Result<Place> {
+    // Absolute, since the process may change its directory before the file is looked for again.
+    Place::new(std::path::absolute(path)?, file)
+}
+
+fn build(file: &File, spec: &WorldSpec) -> io::Result<Region> {
+    let mut spec = spec.clone();
+    spec.trace = spec.trace.map(std::path::absolute).transpose()?;
+    let limits = |device: &DeviceProfile| {
+        (
+            device.capacity().0,
+            device.teardown_lag_ms.saturating_mul(1_000_000),
+        )
+    };
+    let limits: Vec<_> = visible_devices(&spec).iter().map(limits).collect();
+    Region::create(
+        file,
+        &serde_json::to_vec(&spec).map_err(io::Error::other)?,
+        &limits,
+    )
+}
+
+fn visible_devices(spec: &WorldSpec) -> Vec<DeviceProfile> {
+    match &spec.visible {
+        None => spec.machine.devices.clone(),
+        Some(visible) => visible
+            .iter()
+            .filter_map(|index| spec.machine.devices.get(*index as usize).cloned())
+            .collect(),
+    }
+}
+
+fn check(spec: &WorldSpec) -> Result<(), WorldError> {
+    profile::check(&spec.machine.name, &spec.machine)?;
+    spec.faults.check("fault plan")?;
+    let all = spec.machine.devices.len();
+    let visible = spec.visible.as_deref().unwrap_or_default();
+    for (position, index) in visible.iter().enumerate() {
+        if *index as usize >= all || visible[..position].iter().any(|before| before >= index) {
+            return Err(WorldError::Visible {
+                machine: spec.machine.name.clone(),
+                index: *index,
+                count: all,
+            });
+        }
+    }
+    let count = visible_devices(spec).len();
+    for fault in &spec.faults.faults {
+        if let Some(device) = fault.device.filter(|device| device.as_usize() >= count) {
+            return Err(WorldError::FaultDevice {
+                at: fault.at.clone(),
+                device: device.0,
+                count,
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,350 @@
+//! The device memory of the world: taken, given back, torn down after a death.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::memory::{Audit, DeviceAudit, Kind, ProcessUsage};
+use crate::os::{self, ForkWord};
+use crate::process::{Image, Place, Prober};
+use crate::region::{MAX_ROWS, Region, Row, state};
+use crate::units::Bytes;
+
+/// Deaths are looked for at most this often, except before a refusal.
+const PROBE_EVERY_NS: u64 = 1_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    pub(crate) region: Region,
+    /// `None` for a private world, which no other program can open.
+    place: Option<Place>,
+    /// This process's row + 1.
+    own_row: ForkWord,
+}
+
+impl Accounts {
+    pub(crate) fn new(region: Region, place: Option<Place>) -> std::io::Result<Self> {
+        Ok(Self {
+            region,
+            place,
+            own_row: ForkWord::new()?,
+        })
+    }
+
+    /// Takes `bytes`, or answers how much is free and takes nothing.
+    #[inline]
+    pub(crate) fn take(&self, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
+        if let Some(row) = self.own_row()
+            && self.try_take(row, device, kind, bytes)
+        {
+            return Ok(());
+        }
+        self.take_after_sweep(device, kind, bytes)
+    }
+
+    pub(crate) fn give_back(&self, device: usize, kind: Kind, bytes: Bytes) {
+        let Some(row) = self.own_row() else {
+            self.region.header().overreturns.fetch_add(1, Relaxed);
+            return;
+        };
+        let _guard = self.region.lock();
+        let cell = &row.bytes[device][kind as usize];
+        let held = cell.load(Relaxed);
+        let returned = bytes.0.min(held);
+        if returned < bytes.0 {
+            self.region.header().overreturns.fetch_add(1, Relaxed);
+        }
+        cell.store(held - returned, Relaxed);
+        let total = &self.region.totals()[device];
+        total
+            .used
+            .store(total.used.load(Relaxed) - returned, Relaxed);
+    }
+
+    pub(crate) fn used(&self, device: usize) -> Bytes {
+        self.sweep(false);
+        let _guard = self.region.lock();
+        Bytes(self.region.totals()[device].used.load(Relaxed))
+    }
+
+    pub(crate) fn peak(&self, device: usize) -> Bytes {
+        let _guard = self.region.lock();
+        Bytes(self.region.totals()[device].peak.load(Relaxed))
+    }
+
+    pub(crate) fn reset_peaks(&self) {
+        let _guard = self.region.lock();
+        for total in self.region.totals() {
+            total.peak.store(total.used.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Live processes that hold something on the device, by PID; the rows of one process (one per library) are added up.
+    pub(crate) fn processes(&self, device: usize) -> Vec<ProcessUsage> {
+        self.sweep(false);
+        let mut found: Vec<(Image, ProcessUsage)> = Vec::new();
+        let guard = self.region.lock();
+        for row in self
+            .region
+            .rows()
+            .iter()
+            .filter(|row| row.state.load(Relaxed) == state::LIVE)
+        {
+            let by_kind = std::array::from_fn(|kind| Bytes(row.bytes[device][kind].load(Relaxed)));
+            let usage = ProcessUsage {
+                pid: row.pid.load(Relaxed),
+                by_kind,
+            };
+            if usage.total() == Bytes::ZERO {
+                continue;
+            }
+            let owner = Image::read(row);
+            match found.iter_mut().find(|(image, _)| *image == owner) {
+                None => found.push((owner, usage)),
+                Some((_, sum)) => sum
+                    .by_kind
+                    .iter_mut()
+                    .zip(by_kind)
+                    .for_each(|(sum, more)| *sum += more),
+            }
+        }
+        drop(guard);
+        let mut usages: Vec<ProcessUsage> = found.into_iter().map(|(_, usage)| usage).collect();
+        usages.sort_by_key(|usage| usage.pid);
+        usages
+    }
+
+    /// Looks for dead processes, starts their teardown, and finishes every teardown whose time has come. Without
+    /// `thorough` deaths are looked for once a millisecond at most.
+    pub(crate) fn sweep(&self, thorough: bool) {
+        let now = os::now_ns();
+        let header = self.region.header();
+        let due =
+            thorough || now.saturating_sub(header.last_probe_ns.load(Relaxed)) >= PROBE_EVERY_NS;
+        let gone = if due { self.find_gone() } else { Vec::new() };
+        if due {
+            header.last_probe_ns.store(now, Relaxed);
+        }
+        let dying = self
+            .region
+            .rows()
+            .iter()
+            .any(|row| row.state.load(Relaxed) == state::DYING);
+        if gone.is_empty() && !dying {
+            return;
+        }
+        let _guard = self.region.lock();
+        for (index, generation) in gone {
+            let row = &self.region.all_rows()[index];
+            if row.state.load(Relaxed) == state::LIVE && row.generation.load(Relaxed) == generation
+            {
+                row.died_ns.store(now, Relaxed);
+                row.state.store(state::DYING, Release);
+                header.deaths.fetch_add(1, Relaxed);
+            }
+        }
+        for row in self
+            .region
+            .rows()
+            .iter()
+            .filter(|row| row.state.load(Relaxed) == state::DYING)
+        {
+            self.tear_down(row, now);
+        }
+    }
+
+    /// Counters against rows, with the mutex held.
+    pub(crate) fn audit(&self) -> Audit {
+        self.sweep(true);
+        let _guard = self.region.lock();
+        let header = self.region.header();
+        let count = |wanted| {
+            self.region
+                .rows()
+                .iter()
+                .filter(|row| row.state.load(Relaxed) == wanted)
+                .count()
+        };
+        let devices = self
+            .region
+            .totals()
+            .iter()
+            .enumerate()
+            .map(|(device, total)| DeviceAudit {
+                counted: Bytes(total.used.load(Relaxed)),
+                in_rows: Bytes(self.region.sum_of_rows(device)),
+                in_free_rows: self
+                    .region
+                    .rows()
+                    .iter()
+                    .filter(|row| row.state.load(Relaxed) == state::FREE)
+                    .map(|row| Bytes(row.held(device)))
+                    .sum(),
+                peak: Bytes(total.peak.load(Relaxed)),
+                capacity: Bytes(total.capacity.load(Relaxed)),
+            });
+        Audit {
+            devices: devices.collect(),
+            live: count(state::LIVE),
+            dying: count(state::DYING),
+            row_bound: self.region.rows().len(),
+            deaths: header.deaths.load(Relaxed),
+            recoveries: header.recoveries.load(Relaxed),
+            overreturns: header.overreturns.load(Relaxed),
+            rows_exhausted: header.rows_exhausted.load(Relaxed),
+        }
+    }
+
+    #[inline]
+    fn own_row(&self) -> Option<&Row> {
+        match self.own_row.get() {
+            0 => self.register(),
+            row => self.region.all_rows().get(usize::try_from(row).ok()? - 1),
+        }
+    }
+
+    #[inline]
+    fn try_take(&self, row: &Row, device: usize, kind: Kind, bytes: Bytes) -> bool {
+        let _guard = self.region.lock();
+        let total = &self.region.totals()[device];
+        let Some(sum) = total.used.load(Relaxed).checked_add(bytes.0) else {
+            return false;
+        };
+        if sum > total.capacity.load(Relaxed) {
+            return false;
+        }
+        // The row first: if this process dies here, the sum over rows is what the next holder finds.
+        let cell = &row.bytes[device][kind as usize];
+        cell.store(cell.load(Relaxed) + bytes.0, Relaxed);
+        total.used.store(sum, Relaxed);
+        if sum > total.peak.load(Relaxed) {
+            total.peak.store(sum, Relaxed);
+        }
+        true
+    }
+
+    #[cold]
+    fn take_after_sweep(&self, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
+        self.sweep(true);
+        match self.own_row() {
+            Some(row) if self.try_take(row, device, kind, bytes) => Ok(()),
+            _ => {
+                let _guard = self.region.lock();
+                let total = &self.region.totals()[device];
+                Err(Bytes(
+                    total
+                        .capacity
+                        .load(Relaxed)
+                        .saturating_sub(total.used.load(Relaxed)),
+                ))
+            }
+        }
+    }
+
+    /// A row for this process: at its first need, and anew in a fork child.
+    #[cold]
+    fn register(&self) -> Option<&Row> {
+        let own = Image::own();
+        for last_try in [false, true] {
+            let guard = self.region.lock();
+            if let Some(row) = usize::try_from(self.own_row.get())
+                .ok()
+                .filter(|row| *row != 0)
+            {
+                // Another thread of this process was first.
+                return self.region.all_rows().get(row - 1);
+            }
+            if let Some((index, row)) = self.claim(&own) {
+                self.own_row.set(index as u64 + 1);
+                drop(guard);
+                if let Some(pin) = self.place.as_ref().and_then(|place| place.pin(index, row)) {
+                    self.own_row.keep(pin);
+                }
+                return Some(row);
+            }
+            drop(guard);
+            if !last_try {
+                self.sweep(true);
+            }
+        }
+        self.region.header().rows_exhausted.fetch_add(1, Relaxed);
+        None
+    }
+
+    /// The first free row, with the mutex held.
+    fn claim(&self, own: &Image) -> Option<(usize, &Row)> {
+        let rows = self.region.all_rows();
+        let (index, row) = rows
+            .iter()
+            .enumerate()
+            .find(|(_, row)| row.state.load(Relaxed) == state::FREE)?;
+        own.write(row);
+        row.generation.fetch_add(1, Relaxed);
+        let bound = u32::try_from(index + 1).unwrap_or(MAX_ROWS as u32);
+        self.region.header().row_bound.fetch_max(bound, Release);
+        row.state.store(state::LIVE, Release);
+        Some((index, row))
+    }
+
+    fn find_gone(&self) -> Vec<(usize, u64)> {
+        let own = match usize::try_from(self.own_row.get()) {
+            Ok(row @ 1..) => Image::read(&self.region.all_rows()[row - 1]),
+            _ => Image::own(),
+        };
+        let mut prober = None;
+        let mut gone = Vec::new();
+        for (index, row) in self.region.rows().iter().enumerate() {
+            if row.state.load(Acquire) != state::LIVE {
+                continue;
+            }
+            // The generation is read before the question: whoever takes the row over meanwhile has another one.
+            let generation = row.generation.load(Acquire);
+            let prober = prober.get_or_insert_with(|| Prober::new(&own, self.place.as_ref()));
+            if prober.is_gone(index, row) {
+                gone.push((index, generation));
+            }
+        }
+        gone
+    }
+
+    /// Frees what is due of a dead row, and the row when nothing is left. Any part may be done again after a kill.
+    fn tear_down(&self, row: &Row, now: u64) {
+        let age = now.saturating_sub(row.died_ns.load(Relaxed));
+        let mut left = false;
+        for (device, total) in self.region.totals().iter().enumerate() {
+            let held = row.held(device);
+            if held == 0 {
+                continue;
+            }
+            if age < total.lag_ns.load(Relaxed) {
+                left = true;
+                continue;
+            }
+            row.bytes[device]
+                .iter()
+                .for_each(|bytes| bytes.store(0, Relaxed));
+            total.used.store(total.used.load(Relaxed) - held, Relaxed);
+        }
+        if !left {
+            row.state.store(state::FREE, Release);
+        }
+    }
+}
+
+impl Drop for Accounts {
+    /// A closed world is a library unloaded: what this process held through it is free at once.
+    fn drop(&mut self) {
+        let Some(row) = usize::try_from(self.own_row.get())
+            .ok()
+            .filter(|row| *row != 0)
+        else {
+            return;
+        };
+        let row = &self.region.all_rows()[row - 1];
+        row.pinned.store(0, Release);
+        drop(self.own_row.kept());
+        let _guard = self.region.lock();
+        // A teardown without lag: the row's own time of death is now, its age endless.
+        row.died_ns.store(0, Relaxed);
+        row.state.store(state::DYING, Release);
+        self.tear_down(row, u64::MAX);
+    }
+}

@@ -1,0 +1,283 @@
+//! The mapped file: its layout, its mutex, and how a dead holder of that mutex is made good. All unsafe access to shared
+//! memory is here.
+//!
+//! Truth is in the rows, one per process and library, each written only by its process (and, once that is dead, by who
+//! buries it). The totals per device are a cache of their sums, kept under the mutex; whoever gets the mutex from a dead
+//! holder recomputes them before anything else.
+
+use std::cell::UnsafeCell;
+use std::fs::File;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::fault::MAX_FAULTS;
+use crate::os::Mapping;
+use crate::profile::MAX_DEVICES;
+
+pub(crate) const MAX_ROWS: usize = 4096;
+/// Room for kinds to come.
+pub(crate) const KIND_SLOTS: usize = 16;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
+const VERSION: u32 = 1;
+const SPEC_SIZE: usize = 2 << 20;
+
+#[repr(C)]
+pub(crate) struct Header {
+    magic: AtomicU64,
+    version: AtomicU32,
+    devices: AtomicU32,
+    layout: AtomicU64,
+    spec_length: AtomicU64,
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// Rows at and above this were never used.
+    pub(crate) row_bound: AtomicU32,
+    /// Times that a holder of the mutex was found dead and the totals recomputed.
+    pub(crate) recoveries: AtomicU64,
+    /// Times that more was given back than was held: a mock's mistake, never a client's.
+    pub(crate) overreturns: AtomicU64,
+    /// Processes that found no free row.
+    pub(crate) rows_exhausted: AtomicU64,
+    pub(crate) last_probe_ns: AtomicU64,
+    pub(crate) deaths: AtomicU64,
+    pub(crate) counters: [AtomicU64; MAX_FAULTS],
+    pub(crate) totals: [Total; MAX_DEVICES],
+}
+
+#[repr(C, align(64))]
+pub(crate) struct Total {
+    pub(crate) used: AtomicU64,
+    pub(crate) peak: AtomicU64,
+    pub(crate) capacity: AtomicU64,
+    pub(crate) lag_ns: AtomicU64,
+}
+
+/// One process through one library. `state` is written last on birth and on burial, so that a kill in between leaves the
+/// row as it was.
+#[repr(C, align(64))]
+pub(crate) struct Row {
+    pub(crate) state: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    /// 1 when the owner holds the row's byte lock through a mapping.
+    pub(crate) pinned: AtomicU32,
+    pub(crate) start: AtomicU64,
+    pub(crate) namespace: AtomicU64,
+    pub(crate) image: AtomicU64,
+    pub(crate) generation: AtomicU64,
+    pub(crate) died_ns: AtomicU64,
+    pub(crate) bytes: [[AtomicU64; KIND_SLOTS]; MAX_DEVICES],
+}
+
+/// Values of [`Row::state`].
+pub(crate) mod state {
+    pub const FREE: u32 = 0;
+    pub const LIVE: u32 = 1;
+    /// Dead, its memory not yet torn down.
+    pub const DYING: u32 = 2;
+}
+
+const SPEC_AT: usize = size_of::<Header>().next_multiple_of(4096);
+const ROWS_AT: usize = SPEC_AT + SPEC_SIZE;
+const SIZE: usize = ROWS_AT + MAX_ROWS * size_of::<Row>();
+/// Changes whenever a size or a place does: a world of another build is refused, not misread.
+const LAYOUT: u64 = (SIZE as u64) << 24
+    | (offset_of!(Row, bytes) as u64) << 12
+    | offset_of!(Header, counters) as u64;
+
+#[derive(Debug)]
+pub(crate) struct Region {
+    mapping: Mapping,
+    devices: usize,
+}
+
+impl Region {
+    /// Makes a world in an empty file that nobody else has yet. `devices` are capacity and teardown lag (ns) of each.
+    pub(crate) fn create(file: &File, spec: &[u8], devices: &[(u64, u64)]) -> io::Result<Self> {
+        if spec.len() > SPEC_SIZE {
+            return Err(io::Error::other(format!(
+                "the specification takes {} bytes of {SPEC_SIZE}",
+                spec.len()
+            )));
+        }
+        file.set_len(SIZE as u64)?;
+        let region = Self {
+            mapping: Mapping::shared(file, SIZE)?,
+            devices: devices.len(),
+        };
+        // SAFETY: the file is ours alone and the place is SPEC_SIZE bytes long; the mutex is initialised once, here.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                spec.as_ptr(),
+                region.mapping.start.add(SPEC_AT),
+                spec.len(),
+            );
+            initialise(region.header().mutex.get())?;
+        }
+        let header = region.header();
+        for (total, (capacity, lag_ns)) in header.totals.iter().zip(devices) {
+            total.capacity.store(*capacity, Relaxed);
+            total.lag_ns.store(*lag_ns, Relaxed);
+        }
+        header
+            .devices
+            .store(u32::try_from(devices.len()).unwrap_or(u32::MAX), Relaxed);
+        header.spec_length.store(spec.len() as u64, Relaxed);
+        header.layout.store(LAYOUT, Relaxed);
+        header.version.store(VERSION, Relaxed);
+        header.magic.store(MAGIC, Release);
+        Ok(region)
+    }
+
+    /// Maps a finished world; the inner error says what is foreign about the file.
+    pub(crate) fn open(file: &File) -> io::Result<Result<Self, String>> {
+        let length = file.metadata()?.len();
+        if length != SIZE as u64 {
+            return Ok(Err(format!("{length} bytes long, a world has {SIZE}")));
+        }
+        let mut region = Self {
+            mapping: Mapping::shared(file, SIZE)?,
+            devices: 0,
+        };
+        let header = region.header();
+        let (magic, version) = (header.magic.load(Acquire), header.version.load(Relaxed));
+        let (layout, devices) = (
+            header.layout.load(Relaxed),
+            header.devices.load(Relaxed) as usize,
+        );
+        if magic != MAGIC {
+            return Ok(Err(format!("magic {magic:#x}")));
+        }
+        if version != VERSION || layout != LAYOUT {
+            return Ok(Err(format!(
+                "version {version} of layout {layout:#x}, this is {VERSION} of {LAYOUT:#x}"
+            )));
+        }
+        if devices == 0
+            || devices > MAX_DEVICES
+            || header.spec_length.load(Relaxed) > SPEC_SIZE as u64
+        {
+            return Ok(Err(format!("{devices} devices")));
+        }
+        region.devices = devices;
+        Ok(Ok(region))
+    }
+
+    pub(crate) fn spec(&self) -> Vec<u8> {
+        let length = usize::try_from(self.header().spec_length.load(Relaxed))
+            .unwrap_or(0)
+            .min(SPEC_SIZE);
+        // SAFETY: `length` bytes lie inside the mapping, and nobody writes them after creation.
+        unsafe { std::slice::from_raw_parts(self.mapping.start.add(SPEC_AT), length).to_vec() }
+    }
+
+    #[inline]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the mapping is SIZE bytes long, page-aligned, lives as long as `self`, and its fields are atomics.
+        unsafe { &*self.mapping.start.cast::<Header>() }
+    }
+
+    #[inline]
+    pub(crate) fn totals(&self) -> &[Total] {
+        &self.header().totals[..self.devices]
+    }
+
+    /// Every row that may be in use.
+    #[inline]
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.all_rows()[..(self.header().row_bound.load(Acquire) as usize).min(MAX_ROWS)]
+    }
+
+    #[inline]
+    pub(crate) fn all_rows(&self) -> &[Row] {
+        // SAFETY: MAX_ROWS rows of atomics lie at ROWS_AT inside the mapping, aligned to 64.
+        unsafe {
+            std::slice::from_raw_parts(self.mapping.start.add(ROWS_AT).cast::<Row>(), MAX_ROWS)
+        }
+    }
+
+    /// Takes the world's mutex. From a dead holder it comes with totals recomputed.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        // SAFETY: the mutex was initialised at creation and lives in the mapping.
+        let answer = unsafe { libc::pthread_mutex_lock(self.header().mutex.get()) };
+        match answer {
+            0 => {}
+            libc::EOWNERDEAD => self.recover(),
+            // Only a broken mutex answers anything else, and going on without it would falsify every verdict.
+            other => panic!(
+                "the world's mutex answers {}",
+                io::Error::from_raw_os_error(other)
+            ),
+        }
+        Guard { region: self }
+    }
+
+    #[cold]
+    fn recover(&self) {
+        for (device, total) in self.totals().iter().enumerate() {
+            let used = self.sum_of_rows(device);
+            total.used.store(used, Relaxed);
+            total.peak.fetch_max(used, Relaxed);
+        }
+        self.header().recoveries.fetch_add(1, Relaxed);
+        // SAFETY: this thread holds the mutex, in the inconsistent state that EOWNERDEAD announced.
+        unsafe { libc::pthread_mutex_consistent(self.header().mutex.get()) };
+    }
+
+    /// What the rows say: the truth that totals cache. Call it with the mutex held.
+    pub(crate) fn sum_of_rows(&self, device: usize) -> u64 {
+        self.rows()
+            .iter()
+            .filter(|row| row.state.load(Relaxed) != state::FREE)
+            .map(|row| row.held(device))
+            .sum()
+    }
+}
+
+impl Row {
+    pub(crate) fn held(&self, device: usize) -> u64 {
+        self.bytes[device]
+            .iter()
+            .map(|bytes| bytes.load(Relaxed))
+            .sum()
+    }
+}
+
+/// The mutex, held.
+pub(crate) struct Guard<'a> {
+    region: &'a Region,
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: a guard exists only while this thread holds the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.region.header().mutex.get()) };
+    }
+}
+
+/// # Safety
+/// `mutex` is in zeroed shared memory that no other process or thread uses yet.
+unsafe fn initialise(mutex: *mut libc::pthread_mutex_t) -> io::Result<()> {
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised before use and destroyed after; the caller vouches for `mutex`.
+    let answers = unsafe {
+        let answers = [
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr()),
+            libc::pthread_mutexattr_setpshared(
+                attributes.as_mut_ptr(),
+                libc::PTHREAD_PROCESS_SHARED,
+            ),
+            libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST),
+            libc::pthread_mutex_init(mutex, attributes.as_ptr()),
+        ];
+        libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
+        answers
+    };
+    match answers.into_iter().find(|answer| *answer != 0) {
+        None => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code)),
+    }
+}
