@@ -1,1 +1,2 @@
 //! cases
+pub mod ffi;

@@ -1,0 +1,139 @@
+//! Opening shared libraries and looking names up, in each of the ways that programs do.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt;
+use std::ptr::NonNull;
+
+use libloading::os::unix as dl;
+
+/// An opened library. Never closed: drivers do not bear it.
+#[derive(Clone, Copy)]
+pub struct Library {
+    handle: *mut c_void,
+}
+
+// SAFETY: a handle of dlopen may be used from any thread; it is never closed.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+/// Who sees the symbols of a library that is being opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    Local,
+    Global,
+}
+
+/// An address that a look-up answered. Only compared and handed back to a typed client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Address(NonNull<c_void>);
+
+impl Address {
+    pub(super) fn from_raw(address: *mut c_void) -> Option<Self> {
+        NonNull::new(address).map(Self)
+    }
+
+    /// # Safety
+    /// `F` is the type of the function that lies at this address.
+    pub(super) unsafe fn as_function<F: Copy>(self) -> F {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        // SAFETY: a function pointer has the size of this address (checked above); the type is the caller's obligation.
+        unsafe { std::mem::transmute_copy(&self.0) }
+    }
+}
+
+// Addresses differ from run to run: messages must not.
+impl fmt::Debug for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an address")
+    }
+}
+
+/// Where a look-up starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// RTLD_DEFAULT.
+    Default,
+    /// RTLD_NEXT, from the executable.
+    Next,
+}
+
+/// A library that is not there, in the dynamic loader's words.
+#[derive(Debug)]
+pub struct Absent {
+    pub name: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} cannot be opened: {}", self.name, self.reason)
+    }
+}
+
+impl std::error::Error for Absent {}
+
+impl Library {
+    pub fn open(name: &str, visibility: Visibility) -> Result<Self, Absent> {
+        let scope = match visibility {
+            Visibility::Local => dl::RTLD_LOCAL,
+            Visibility::Global => dl::RTLD_GLOBAL,
+        };
+        // SAFETY: the drivers' constructors are what every client runs too.
+        let library = unsafe { dl::Library::open(Some(name), dl::RTLD_NOW | scope) };
+        match library {
+            Ok(library) => Ok(Self {
+                handle: library.into_raw(),
+            }),
+            Err(error) => Err(Absent {
+                name: name.to_owned(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// `dlsym` by handle.
+    pub fn address(self, name: &str) -> Option<Address> {
+        // SAFETY: the handle is open and the name ends in NUL.
+        with_name(name, |name| unsafe { libc::dlsym(self.handle, name) })
+    }
+
+    /// `dlvsym` by handle. The drivers have no symbol versions, so any version matches.
+    pub fn versioned_address(self, name: &str, version: &CStr) -> Option<Address> {
+        with_name(name, |name| {
+            // SAFETY: the handle is open, both strings end in NUL.
+            unsafe { libc::dlvsym(self.handle, name, version.as_ptr()) }
+        })
+    }
+
+    /// The typed function of that name.
+    ///
+    /// # Safety
+    /// `F` is the type of the function that the library exports under this name.
+    pub(super) unsafe fn function<F: Copy>(self, name: &str) -> Option<F> {
+        // SAFETY: the type is the caller's obligation.
+        self.address(name)
+            .map(|address| unsafe { address.as_function() })
+    }
+}
+
+/// `dlsym` without a handle.
+pub fn look_up(scope: Scope, name: &str) -> Option<Address> {
+    let scope = match scope {
+        Scope::Default => libc::RTLD_DEFAULT,
+        Scope::Next => libc::RTLD_NEXT,
+    };
+    // SAFETY: a pseudo-handle and a name that ends in NUL.
+    with_name(name, |name| unsafe { libc::dlsym(scope, name) })
+}
+
+/// Whether the last look-up of this thread left a message behind; takes it.
+pub fn take_error() -> bool {
+    // SAFETY: dlerror has no preconditions.
+    !unsafe { libc::dlerror() }.is_null()
+}
+
+fn with_name(name: &str, find: impl FnOnce(*const c_char) -> *mut c_void) -> Option<Address> {
+    let name = CString::new(name).ok()?;
+    Address::from_raw(find(name.as_ptr()))
+}

@@ -1,0 +1,217 @@
+//! What processes do to themselves and to others: fork, signals, descriptors, names.
+
+use std::ffi::{CString, c_int};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::{AsRawFd, FromRawFd};
+
+/// How a forked child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Exit(i32),
+    Signal(i32),
+    /// It did not end in time and was killed.
+    Hung,
+}
+
+/// Forks; the child runs `body` and ends with its answer, without running the parent's exit handlers.
+///
+/// `body` may call the driver; it must not rely on locks that other threads of the parent may have held.
+pub fn in_fork(seconds: u32, body: impl FnOnce() -> u8) -> std::io::Result<Ending> {
+    // SAFETY: the child only runs `body`, which its caller keeps to what a fork child may do, and _exit.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(std::io::Error::last_os_error()),
+        0 => {
+            let code = body();
+            // SAFETY: ends the child at once; nothing of the parent's is flushed twice.
+            unsafe { libc::_exit(c_int::from(code)) }
+        }
+        child => wait(child, seconds),
+    }
+}
+
+fn wait(child: libc::pid_t, seconds: u32) -> std::io::Result<Ending> {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.into());
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is a local; the pid is our own child's.
+        let seen = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        if seen == child && libc::WIFEXITED(status) {
+            return Ok(Ending::Exit(libc::WEXITSTATUS(status)));
+        }
+        if seen == child {
+            return Ok(Ending::Signal(libc::WTERMSIG(status)));
+        }
+        if seen < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        if std::time::Instant::now() > end {
+            // SAFETY: the pid is our own unreaped child's, so it cannot have been reused.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, &mut status, 0);
+            }
+            return Ok(Ending::Hung);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Ends this process as SIGKILL does.
+pub fn kill_self() -> ! {
+    // SAFETY: signals the own process; SIGKILL does not return.
+    unsafe {
+        libc::raise(libc::SIGKILL);
+        libc::_exit(137)
+    }
+}
+
+/// Stops a process (which must be the caller's own child).
+pub fn stop(pid: u32) {
+    // SAFETY: signals a child that its owner has not reaped.
+    unsafe { libc::kill(pid.cast_signed(), libc::SIGSTOP) };
+}
+
+/// Lets a stopped child go on.
+pub fn go_on(pid: u32) {
+    // SAFETY: as for `stop`.
+    unsafe { libc::kill(pid.cast_signed(), libc::SIGCONT) };
+}
+
+/// The main thread's name, which is the process's in /proc.
+pub fn rename(name: &str) {
+    let name = CString::new(name).unwrap_or_default();
+    // SAFETY: the kernel copies at most 16 bytes of a string that ends in NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Closes every descriptor above stderr, as daemons do.
+pub fn close_descriptors() {
+    for descriptor in 3..1024 {
+        // SAFETY: closing what others of this process opened is what the case is about; it uses none of them after.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// Replaces this process by another program; returns only if that failed.
+pub fn replace_by(program: &str, argument: &str) -> std::io::Error {
+    let (program, argument) = (
+        CString::new(program).unwrap_or_default(),
+        CString::new(argument).unwrap_or_default(),
+    );
+    let arguments = [program.as_ptr(), argument.as_ptr(), std::ptr::null()];
+    // SAFETY: both arrays end in NULL and outlive the call.
+    unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+    std::io::Error::last_os_error()
+}
+
+/// What a library loaded into a process must leave alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manners {
+    pub umask: u32,
+    pub directory: Option<std::path::PathBuf>,
+    /// Handlers of SIGUSR1, SIGUSR2, SIGTERM, SIGSEGV, SIGPIPE, as addresses.
+    pub handlers: Vec<usize>,
+    pub locale: Vec<u8>,
+    pub threads: usize,
+}
+
+impl Manners {
+    pub fn now() -> Self {
+        Self {
+            umask: umask(),
+            directory: std::env::current_dir().ok(),
+            handlers: [
+                libc::SIGUSR1,
+                libc::SIGUSR2,
+                libc::SIGTERM,
+                libc::SIGSEGV,
+                libc::SIGPIPE,
+            ]
+            .map(handler)
+            .to_vec(),
+            locale: locale(),
+            threads: std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count),
+        }
+    }
+}
+
+fn umask() -> u32 {
+    // SAFETY: reading the mask means setting it; it is put back at once.
+    unsafe {
+        let mask = libc::umask(0o077);
+        libc::umask(mask);
+        mask
+    }
+}
+
+fn handler(signal: c_int) -> usize {
+    // SAFETY: asks without setting; an all-zero sigaction is a valid value to be overwritten.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action);
+        action.sa_sigaction
+    }
+}
+
+fn locale() -> Vec<u8> {
+    // SAFETY: a NULL locale asks; the answer is a C string that lives until the next call.
+    unsafe {
+        let name = libc::setlocale(libc::LC_ALL, std::ptr::null());
+        if name.is_null() {
+            Vec::new()
+        } else {
+            std::ffi::CStr::from_ptr(name).to_bytes().to_vec()
+        }
+    }
+}
+
+/// Runs `body` with stdout and stderr going to files; what each holds then.
+pub fn overhear<T>(body: impl FnOnce() -> T) -> std::io::Result<(T, [String; 2])> {
+    let mut overheard = Vec::new();
+    for descriptor in [1, 2] {
+        overheard.push(Diversion::of(descriptor)?);
+    }
+    let answer = body();
+    let mut texts = overheard.into_iter().map(Diversion::end);
+    let stdout = texts.next().unwrap_or_else(|| Ok(String::new()))?;
+    let stderr = texts.next().unwrap_or_else(|| Ok(String::new()))?;
+    Ok((answer, [stdout, stderr]))
+}
+
+struct Diversion {
+    descriptor: c_int,
+    saved: File,
+    file: File,
+}
+
+impl Diversion {
+    fn of(descriptor: c_int) -> std::io::Result<Self> {
+        // SAFETY: memfd_create and dup answer fresh descriptors that nobody else owns.
+        let (file, saved) = unsafe {
+            let file = libc::memfd_create(c"overheard".as_ptr(), libc::MFD_CLOEXEC);
+            let saved = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 64);
+            if file < 0 || saved < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            (File::from_raw_fd(file), File::from_raw_fd(saved))
+        };
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(file.as_raw_fd(), descriptor) };
+        Ok(Self {
+            descriptor,
+            saved,
+            file,
+        })
+    }
+
+    fn end(mut self) -> std::io::Result<String> {
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(self.saved.as_raw_fd(), self.descriptor) };
+        self.file.rewind()?;
+        let mut text = String::new();
+        self.file.read_to_string(&mut text)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,370 @@
+//! A Vulkan client that goes through the system's loader, with ash's types.
+//!
+//! With `RINGFENCE_VALIDATION` set every instance is created with the Khronos validation layer, and what it says is kept
+//! until [`validated`] judges it.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ash::vk;
+
+use super::library::{Absent, Library, Visibility};
+
+mod device;
+mod validation;
+
+pub use device::{Allocation, Device, Memory};
+pub use validation::validated;
+
+/// A VkResult as a number, shown with the name of the codes that cases meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Code(pub i32);
+
+impl Code {
+    pub const SUCCESS: Code = Code(0);
+    pub const OUT_OF_DEVICE_MEMORY: Code = Code(-2);
+    pub const INITIALIZATION_FAILED: Code = Code(-3);
+    pub const LAYER_NOT_PRESENT: Code = Code(-6);
+    pub const INCOMPATIBLE_DRIVER: Code = Code(-9);
+    pub const UNKNOWN: Code = Code(-13);
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.0 {
+            0 => "VK_SUCCESS",
+            -1 => "VK_ERROR_OUT_OF_HOST_MEMORY",
+            -2 => "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+            -3 => "VK_ERROR_INITIALIZATION_FAILED",
+            -6 => "VK_ERROR_LAYER_NOT_PRESENT",
+            -7 => "VK_ERROR_EXTENSION_NOT_PRESENT",
+            -9 => "VK_ERROR_INCOMPATIBLE_DRIVER",
+            -13 => "VK_ERROR_UNKNOWN",
+            _ => "VkResult",
+        };
+        write!(out, "{name} ({})", self.0)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, out)
+    }
+}
+
+impl std::error::Error for Code {}
+
+impl From<vk::Result> for Code {
+    fn from(result: vk::Result) -> Self {
+        Self(result.as_raw())
+    }
+}
+
+/// What kind of client an instance belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Vulkan 1.0, no extension.
+    V1_0,
+    /// Vulkan 1.0 with VK_KHR_get_physical_device_properties2.
+    V1_0WithProperties2,
+    V1_1,
+    V1_3,
+}
+
+impl Client {
+    fn version(self) -> u32 {
+        match self {
+            Self::V1_0 | Self::V1_0WithProperties2 => vk::API_VERSION_1_0,
+            Self::V1_1 => vk::API_VERSION_1_1,
+            Self::V1_3 => vk::API_VERSION_1_3,
+        }
+    }
+}
+
+/// By which command memory properties are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// vkGetPhysicalDeviceMemoryProperties.
+    First,
+    /// vkGetPhysicalDeviceMemoryProperties2.
+    Second,
+    /// vkGetPhysicalDeviceMemoryProperties2KHR.
+    SecondKhr,
+}
+
+/// One memory heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heap {
+    pub size: u64,
+    pub device_local: bool,
+}
+
+/// VK_EXT_memory_budget's answer, beside the heaps of the same call.
+#[derive(Clone, Debug)]
+pub struct HeapBudgets {
+    pub heaps: Vec<Heap>,
+    pub budget: [u64; 16],
+    pub usage: [u64; 16],
+}
+
+/// Which memory an allocation asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A device-local heap, not visible to the host.
+    Device,
+    /// A device-local heap, visible to the host.
+    Visible,
+    /// A heap that is not device-local.
+    Host,
+}
+
+/// A physical device of one instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PhysicalDevice(vk::PhysicalDevice);
+
+/// The Vulkan loader.
+pub struct Vulkan {
+    entry: ash::Entry,
+}
+
+/// An instance. Devices keep it alive.
+#[derive(Clone)]
+pub struct Instance {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Destroyed before the instance.
+    messenger: Option<validation::Messenger>,
+    raw: ash::Instance,
+    client: Client,
+    properties2: ash::khr::get_physical_device_properties2::Instance,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.messenger = None;
+        // SAFETY: the last holder is gone, so are all devices.
+        unsafe { self.raw.destroy_instance(None) };
+    }
+}
+
+impl Vulkan {
+    pub fn open() -> Result<Self, Absent> {
+        let library = Library::open("libvulkan.so.1", Visibility::Local)?;
+        // SAFETY: the loader exports this name with this type.
+        let get: Option<vk::PFN_vkGetInstanceProcAddr> =
+            unsafe { library.function("vkGetInstanceProcAddr") };
+        let get = get.ok_or_else(|| Absent {
+            name: "libvulkan.so.1".to_owned(),
+            reason: "it lacks vkGetInstanceProcAddr".to_owned(),
+        })?;
+        // SAFETY: the pointer is the loader's own, which is never unloaded.
+        let entry = unsafe {
+            ash::Entry::from_static_fn(ash::StaticFn {
+                get_instance_proc_addr: get,
+            })
+        };
+        Ok(Self { entry })
+    }
+
+    pub fn instance(&self, client: Client) -> Result<Instance, Code> {
+        let application = vk::ApplicationInfo::default().api_version(client.version());
+        let mut extensions = Vec::new();
+        if client == Client::V1_0WithProperties2 {
+            extensions.push(ash::khr::get_physical_device_properties2::NAME.as_ptr());
+        }
+        let mut layers = Vec::new();
+        let mut creation = validation::creation();
+        let mut create = vk::InstanceCreateInfo::default().application_info(&application);
+        if validation::wanted() {
+            extensions.push(ash::ext::debug_utils::NAME.as_ptr());
+            layers.push(validation::LAYER.as_ptr());
+            create = create.push_next(&mut creation);
+        }
+        create = create
+            .enabled_extension_names(&extensions)
+            .enabled_layer_names(&layers);
+        // SAFETY: every pointer in the structure outlives the call.
+        let raw = unsafe { self.entry.create_instance(&create, None) }?;
+        let messenger = validation::listen(&self.entry, &raw);
+        let properties2 =
+            ash::khr::get_physical_device_properties2::Instance::new(&self.entry, &raw);
+        Ok(Instance {
+            inner: Arc::new(Inner {
+                messenger,
+                raw,
+                client,
+                properties2,
+            }),
+        })
+    }
+
+    /// Names of the layers that the loader would let an application enable.
+    pub fn layers(&self) -> Result<Vec<String>, Code> {
+        // SAFETY: no precondition.
+        let layers = unsafe { self.entry.enumerate_instance_layer_properties() }?;
+        Ok(layers.iter().map(|layer| text(&layer.layer_name)).collect())
+    }
+
+    /// Instance extensions that a layer names as its own.
+    pub fn extensions_of_layer(&self, layer: &CStr) -> Result<usize, Code> {
+        // SAFETY: the name ends in NUL.
+        let found = unsafe {
+            self.entry
+                .enumerate_instance_extension_properties(Some(layer))
+        };
+        Ok(found?.len())
+    }
+}
+
+impl Instance {
+    pub fn physical_devices(&self) -> Result<Vec<PhysicalDevice>, Code> {
+        // SAFETY: the instance lives.
+        let found = unsafe { self.inner.raw.enumerate_physical_devices() }?;
+        Ok(found.into_iter().map(PhysicalDevice).collect())
+    }
+
+    pub fn heaps(&self, device: PhysicalDevice, query: Query) -> Vec<Heap> {
+        self.memory(device, query, &mut vk::PhysicalDeviceMemoryProperties2::default())
+    }
+
+    /// The heaps and their budgets in one call. The extension must be supported.
+    pub fn heap_budgets(&self, device: PhysicalDevice, query: Query) -> HeapBudgets {
+        let mut told = vk::PhysicalDeviceMemoryBudgetPropertiesEXT {
+            // Entries past the heaps must come back as 0, whatever stood there.
+            heap_budget: [7; 16],
+            heap_usage: [7; 16],
+            ..Default::default()
+        };
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut told);
+        let heaps = self.memory(device, query, &mut properties);
+        HeapBudgets {
+            heaps,
+            budget: told.heap_budget,
+            usage: told.heap_usage,
+        }
+    }
+
+    fn memory(
+        &self,
+        device: PhysicalDevice,
+        query: Query,
+        properties: &mut vk::PhysicalDeviceMemoryProperties2<'_>,
+    ) -> Vec<Heap> {
+        let raw = &self.inner.raw;
+        // SAFETY: the device is this instance's; the structure is a well-formed chain.
+        unsafe {
+            match query {
+                Query::First => {
+                    properties.memory_properties =
+                        raw.get_physical_device_memory_properties(device.0);
+                }
+                Query::Second => raw.get_physical_device_memory_properties2(device.0, properties),
+                Query::SecondKhr => self
+                    .inner
+                    .properties2
+                    .get_physical_device_memory_properties2(device.0, properties),
+            }
+        }
+        let heaps = properties.memory_properties.memory_heaps_as_slice();
+        let heap = |heap: &vk::MemoryHeap| Heap {
+            size: heap.size,
+            device_local: heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL),
+        };
+        heaps.iter().map(heap).collect()
+    }
+
+    /// The first memory type of that kind.
+    pub fn memory_type(&self, device: PhysicalDevice, place: Place) -> Option<u32> {
+        // SAFETY: the device is this instance's.
+        let memory = unsafe { self.inner.raw.get_physical_device_memory_properties(device.0) };
+        let heaps = memory.memory_heaps_as_slice();
+        let fits = |kind: &vk::MemoryType| {
+            let heap = &heaps[kind.heap_index as usize];
+            let local = heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+            let visible = kind
+                .property_flags
+                .contains(vk::MemoryPropertyFlags::HOST_VISIBLE);
+            match place {
+                Place::Device => local && !visible,
+                Place::Visible => local && visible,
+                Place::Host => !local && visible,
+            }
+        };
+        let found = memory.memory_types_as_slice().iter().position(fits);
+        found.and_then(|index| u32::try_from(index).ok())
+    }
+
+    pub fn extensions(&self, device: PhysicalDevice) -> Result<Vec<String>, Code> {
+        // SAFETY: the device is this instance's.
+        let found =
+            unsafe { self.inner.raw.enumerate_device_extension_properties(device.0) }?;
+        Ok(found.iter().map(|one| text(&one.extension_name)).collect())
+    }
+
+    /// (domain, bus, device), where the driver has VK_EXT_pci_bus_info. For 1.1 clients and later.
+    pub fn pci(&self, device: PhysicalDevice) -> Result<Option<(u32, u32, u32)>, Code> {
+        let extensions = self.extensions(device)?;
+        if !extensions.iter().any(|name| name == "VK_EXT_pci_bus_info") {
+            return Ok(None);
+        }
+        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut pci);
+        self.properties(device, &mut properties);
+        Ok(Some((pci.pci_domain, pci.pci_bus, pci.pci_device)))
+    }
+
+    /// deviceUUID. For 1.1 clients and later.
+    pub fn uuid(&self, device: PhysicalDevice) -> [u8; 16] {
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
+        self.properties(device, &mut properties);
+        id.device_uuid
+    }
+
+    /// VkPhysicalDeviceType and the vendor id.
+    pub fn kind(&self, device: PhysicalDevice) -> (i32, u32) {
+        // SAFETY: the device is this instance's.
+        let properties = unsafe { self.inner.raw.get_physical_device_properties(device.0) };
+        (properties.device_type.as_raw(), properties.vendor_id)
+    }
+
+    fn properties(
+        &self,
+        device: PhysicalDevice,
+        properties: &mut vk::PhysicalDeviceProperties2<'_>,
+    ) {
+        // SAFETY: the device is this instance's; the structure is a well-formed chain.
+        unsafe {
+            match self.inner.client {
+                Client::V1_0 | Client::V1_0WithProperties2 => self
+                    .inner
+                    .properties2
+                    .get_physical_device_properties2(device.0, properties),
+                Client::V1_1 | Client::V1_3 => self
+                    .inner
+                    .raw
+                    .get_physical_device_properties2(device.0, properties),
+            }
+        }
+    }
+
+    /// Whether vkGetInstanceProcAddr answers anything for the name.
+    pub fn has(&self, vulkan: &Vulkan, name: &CStr) -> bool {
+        // SAFETY: the instance lives and the name ends in NUL.
+        let found = unsafe {
+            vulkan
+                .entry
+                .get_instance_proc_addr(self.inner.raw.handle(), name.as_ptr())
+        };
+        found.is_some()
+    }
+}
+
+fn text(name: &[std::ffi::c_char]) -> String {
+    let bytes = name.iter().map(|&byte| byte as u8);
+    let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
