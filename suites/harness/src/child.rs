@@ -44,14 +44,21 @@ fn run_case(suite: &Suite, name: &str, plan: &std::path::Path) -> Message {
     let Some(case) = suite.case(name) else {
         return Message::Failed(format!("this program has no case {name}"));
     };
-    run(plan, |session| (case.body)(session))
+    run(plan, |session| {
+        (case.body)(session)?;
+        (suite.afterwards)(case)
+    })
 }
 
 fn run_role(suite: &Suite, name: &str, plan: &std::path::Path, args: Vec<String>) -> Message {
     let Some(role) = suite.role(name) else {
         return Message::Failed(format!("this program has no role {name}"));
     };
-    run(plan, |session| (role.body)(session, &mut Parent::new(args)))
+    run(plan, |session| {
+        (role.body)(session, &mut Parent::new(args))?;
+        let case = suite.case(&session.plan().name);
+        case.map_or(Ok(()), suite.afterwards)
+    })
 }
 
 fn run(plan: &std::path::Path, body: impl FnOnce(&mut Session) -> Result<(), Failure>) -> Message {
