@@ -98,6 +98,8 @@ pub enum Refusal {
     Replaced,
     /// The ledger's path cannot be looked at.
     Unreachable { errno: i32 },
+    /// The slot's lock was lost (its descriptor was closed, on a file system that drops a mapping's) and the slot given away.
+    Evicted,
     /// This is a fork child with its parent's handle: attach again.
     Forked,
     /// A device beyond what a ledger holds.
@@ -152,6 +154,9 @@ impl fmt::Display for Refusal {
                 formatter,
                 "the ledger's path cannot be looked at (errno {errno})"
             ),
+            Refusal::Evicted => {
+                formatter.write_str("the slot's lock was lost and the slot given away")
+            }
             Refusal::Forked => formatter.write_str("the ledger belongs to the parent process"),
             Refusal::UnknownDevice(device) => {
                 write!(formatter, "device {device} is beyond the ledger")

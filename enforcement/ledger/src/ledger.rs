@@ -1,89 +1,189 @@
-//! A process's hold on its tenant's ledger. (Skeleton: the shapes are final, attaching is not there yet.)
+//! A process's hold on its tenant's ledger.
 
-use crate::{AttachError, Driver, Reason, Refusal};
+use crate::account::Account;
+use crate::attach::{self, Seat};
+use crate::contest;
+use crate::driver::{Driver, NoDriver};
+use crate::reap::Reaper;
+use crate::region::KeptErrno;
+use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use core::convert::Infallible;
 use std::path::Path;
 
 /// What a newcomer asks for. Whoever creates the file sets the budgets; later ones join under those.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
     pub budgets: [Option<Bytes>; MAX_DEVICES],
 }
 
 /// One process's slot in a tenant's ledger.
+///
+/// In a fork child the parent's handle is dead: [`Ledger::is_mine`] says so, requests are refused, figures read as if nothing were
+/// left, and dropping it leaves the parent's slot alone. A child that needs a ledger attaches its own.
 pub struct Ledger {
-    never: Infallible,
+    seat: Seat,
+    disagreement: Option<DeviceIndex>,
 }
 
 /// Bytes that are charged but not in use yet. Dropping it cancels.
 #[must_use = "dropping a reservation cancels it"]
 pub struct Reservation<'a> {
     ledger: &'a Ledger,
+    device: DeviceIndex,
+    bytes: Bytes,
 }
 
 impl Ledger {
-    pub fn attach(path: &Path, _setup: &Setup) -> Result<Ledger, AttachError> {
-        Err(AttachError {
-            path: path.to_path_buf(),
-            reason: Reason::NotLockable,
+    /// Takes a slot in the ledger at `path`; creates the file, with the budgets of `setup`, where nothing is.
+    pub fn attach(path: &Path, setup: &Setup) -> Result<Ledger, AttachError> {
+        let seat = attach::attach(path, setup)?;
+        let disagreement = attach::disagreement(seat.layout(), setup);
+        Ok(Ledger { seat, disagreement })
+    }
+
+    /// Whether the handle belongs to this process: false in a fork child.
+    #[inline]
+    pub fn is_mine(&self) -> bool {
+        self.seat.arena.is_mine()
+    }
+
+    /// The first device whose budget in the ledger was not what `attach` asked for. The ledger's budgets hold.
+    pub fn disagreement(&self) -> Option<DeviceIndex> {
+        self.disagreement
+    }
+
+    /// The budget of a device; `None` where it has none.
+    pub fn budget(&self, device: DeviceIndex) -> Option<Bytes> {
+        self.account(device).map_or(Some(Bytes::ZERO), |account| {
+            account.budget().limit().map(Bytes)
         })
     }
-    /// Whether the handle belongs to this process: false in a fork child.
-    pub fn is_mine(&self) -> bool {
-        match self.never {}
+
+    /// Charges `bytes` if they fit. May wait: 50 ms for other requests in flight, two seconds for a dead process's memory.
+    #[inline]
+    pub fn reserve(&self, device: DeviceIndex, bytes: Bytes) -> Result<Reservation<'_>, Refusal> {
+        self.reserve_with(device, bytes, &NoDriver)
     }
-    /// The budget of a device; `None` where it has none.
-    pub fn budget(&self, _device: DeviceIndex) -> Option<Bytes> {
-        match self.never {}
-    }
-    /// The first device whose budget in the ledger is not what `attach` asked for.
-    pub fn disagreement(&self) -> Option<DeviceIndex> {
-        match self.never {}
-    }
-    pub fn reserve(&self, _device: DeviceIndex, _bytes: Bytes) -> Result<Reservation<'_>, Refusal> {
-        match self.never {}
-    }
+
+    /// As [`Ledger::reserve`], with a driver that may know when a dead process's memory is back.
+    #[inline]
     pub fn reserve_with(
         &self,
-        _device: DeviceIndex,
-        _bytes: Bytes,
-        _driver: &dyn Driver,
+        device: DeviceIndex,
+        bytes: Bytes,
+        driver: &dyn Driver,
     ) -> Result<Reservation<'_>, Refusal> {
-        match self.never {}
+        let leased = self
+            .account(device)
+            .is_some_and(|account| account.take(self.seat.slot, bytes.0));
+        if !leased {
+            self.reserve_slowly(device, bytes, driver)?;
+        }
+        Ok(Reservation {
+            ledger: self,
+            device,
+            bytes,
+        })
     }
-    pub fn release(&self, _device: DeviceIndex, _bytes: Bytes) {
-        match self.never {}
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_slowly(
+        &self,
+        device: DeviceIndex,
+        bytes: Bytes,
+        driver: &dyn Driver,
+    ) -> Result<(), Refusal> {
+        if !self.is_mine() {
+            return Err(Refusal::Forked);
+        }
+        let _errno = KeptErrno::new();
+        contest::reserve(&self.seat, device, bytes, driver)
     }
+
+    /// Gives back what was committed, after the driver has freed it.
+    #[inline]
+    pub fn release(&self, device: DeviceIndex, bytes: Bytes) {
+        if let Some(account) = self.account(device) {
+            account.release(self.seat.slot, bytes.0);
+        }
+    }
+
     /// What the tenant holds of a device, draining bytes included, unused leases not.
-    pub fn usage(&self, _device: DeviceIndex) -> Bytes {
-        match self.never {}
+    pub fn usage(&self, device: DeviceIndex) -> Bytes {
+        self.account(device)
+            .map_or(Bytes::ZERO, |account| Bytes(account.survey().used))
     }
-    pub fn own_usage(&self, _device: DeviceIndex) -> Bytes {
-        match self.never {}
+
+    /// What this slot holds of a device.
+    pub fn own_usage(&self, device: DeviceIndex) -> Bytes {
+        self.account(device).map_or(Bytes::ZERO, |account| {
+            Bytes(account.word(self.seat.slot).used())
+        })
     }
+
     /// Budget less usage; `None` where the device has no budget.
-    pub fn available(&self, _device: DeviceIndex) -> Option<Bytes> {
-        match self.never {}
+    pub fn available(&self, device: DeviceIndex) -> Option<Bytes> {
+        self.budget(device)
+            .map(|budget| budget.saturating_sub(self.usage(device)))
     }
-    /// Looks for dead processes and takes back what their driver has let go of. Never waits.
-    pub fn reap(&self, _driver: &dyn Driver) {
-        match self.never {}
+
+    /// Looks for dead processes and takes back what the driver has let go of. Never waits.
+    pub fn reap(&self, driver: &dyn Driver) {
+        if !self.is_mine() {
+            return;
+        }
+        let _errno = KeptErrno::new();
+        let seat = &self.seat;
+        if let Ok(fd) = seat.probe.fd() {
+            let reaper = Reaper {
+                layout: seat.layout(),
+                fd,
+                me: Some(seat.slot),
+                namespace: seat.namespace,
+            };
+            // What cannot be looked at now is looked at before the next refusal.
+            let _ = seat.arena.alone(|| attach::sweep_all(&reaper, driver));
+        }
+    }
+
+    /// The account of a device; none in a fork child, where there is no mapping.
+    #[inline]
+    fn account(&self, device: DeviceIndex) -> Option<Account<'_>> {
+        if self.is_mine() {
+            self.seat.layout().account(device.slot()?)
+        } else {
+            None
+        }
     }
 }
 
 impl Reservation<'_> {
-    /// The driver granted it: the charge stays until `Ledger::release`.
-    pub fn commit(self) {
-        match self.ledger.never {}
-    }
-    /// The driver took `actual`, at most what was reserved; the rest is given back.
-    pub fn commit_as(self, _actual: Bytes) {
-        match self.ledger.never {}
-    }
-    pub fn bytes(&self) -> Bytes {
-        match self.ledger.never {}
-    }
     pub fn device(&self) -> DeviceIndex {
-        match self.ledger.never {}
+        self.device
+    }
+
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// The driver granted it: the charge stays until [`Ledger::release`].
+    #[inline]
+    pub fn commit(self) {
+        core::mem::forget(self);
+    }
+
+    /// The driver took `actual`, at most what was reserved; the rest is given back.
+    #[inline]
+    pub fn commit_as(self, actual: Bytes) {
+        let rest = self.bytes.saturating_sub(actual);
+        self.ledger.release(self.device, rest);
+        self.commit();
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.ledger.release(self.device, self.bytes);
     }
 }

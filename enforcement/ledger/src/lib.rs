@@ -3,10 +3,18 @@
 //! It knows no GPU API. One mapped file per tenant; every process has one slot in it and one word per device; the words are the
 //! only truth. See `account` for why nothing is ever granted twice, `region` for the file, `reap` for what the dead leave behind.
 
+mod account;
+mod attach;
+mod contest;
 mod driver;
 mod errors;
 mod ledger;
+mod probe;
+mod reap;
+mod region;
+mod sync;
 mod view;
+mod word;
 
 pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};

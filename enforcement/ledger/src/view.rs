@@ -1,84 +1,200 @@
-//! The public reader: what operators, the harness and its checkers see of a ledger. (Skeleton.)
+//! The public reader: what operators, the harness and its checkers see of a ledger. Takes no slot.
 
-use crate::{AttachError, Driver, Reason};
+use crate::account::Account;
+use crate::attach::{self, sweep_all};
+use crate::driver::{Driver, NoDriver};
+use crate::probe::Probe;
+use crate::reap::Reaper;
+use crate::region::{self, Map, Slot};
+use crate::{AttachError, SLOTS};
 use budget::{Bytes, DeviceIndex};
-use core::convert::Infallible;
+use core::sync::atomic::Ordering;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-/// A ledger seen from outside: takes no slot.
+/// A ledger seen from outside.
 pub struct View {
-    never: Infallible,
+    map: Map,
+    probe: Probe,
+    /// One thread reaps at a time: a byte lock does not tell threads apart.
+    reaping: Mutex<()>,
 }
 
 /// One process's slot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotView {
     pub slot: usize,
     pub pid: u32,
-    /// Start time in clock ticks since boot, as /proc/<pid>/stat says.
+    /// When the process started, in clock ticks since boot; 0 where that was not known.
     pub start: u64,
     /// Its owner still holds the slot's lock.
     pub alive: bool,
-    /// Devices on which it holds or leases anything.
+    /// The devices on which it holds or leases anything.
     pub devices: Vec<DeviceShare>,
 }
 
 /// A slot's share of one device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceShare {
     pub device: DeviceIndex,
-    /// What is in use, leases not included.
+    /// What is in use, the lease not included.
     pub usage: Bytes,
     pub leased: Bytes,
 }
 
-/// Counters of the whole region since it was created.
+/// Counters since the file was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Attempts beyond the first, of all requests.
     pub retries: u64,
     pub refusals: u64,
+    /// Dead processes found.
     pub reaps: u64,
-    /// Nanoseconds of the longest time inside one reserve, waits for a driver's teardown not included.
+    /// Nanoseconds of the longest request, waits for a driver's teardown not included.
     pub longest_stall: u64,
     /// Nanoseconds of the longest wait for a driver's teardown.
     pub longest_drain: u64,
 }
 
 impl View {
+    /// Opens a ledger that exists.
     pub fn open(path: &Path) -> Result<View, AttachError> {
-        Err(AttachError {
-            path: path.to_path_buf(),
-            reason: Reason::NotLockable,
+        let (map, probe) = attach::look(path)?;
+        Ok(View {
+            map,
+            probe,
+            reaping: Mutex::new(()),
         })
     }
-    pub fn budget(&self, _device: DeviceIndex) -> Option<Bytes> {
-        match self.never {}
+
+    /// The budget of a device; `None` where it has none.
+    pub fn budget(&self, device: DeviceIndex) -> Option<Bytes> {
+        self.account(device)?.budget().limit().map(Bytes)
     }
+
     /// What the tenant holds of a device, draining bytes included, unused leases not.
-    pub fn usage(&self, _device: DeviceIndex) -> Bytes {
-        match self.never {}
+    pub fn usage(&self, device: DeviceIndex) -> Bytes {
+        self.account(device)
+            .map_or(Bytes::ZERO, |account| Bytes(account.survey().used))
     }
-    /// What dead processes still hold.
-    pub fn draining(&self, _device: DeviceIndex) -> Bytes {
-        match self.never {}
+
+    /// What processes known to be dead still hold of a device.
+    pub fn draining(&self, device: DeviceIndex) -> Bytes {
+        let Some(account) = self.account(device) else {
+            return Bytes::ZERO;
+        };
+        let dying = self
+            .records()
+            .filter(|(_, record)| record.dying.load(Ordering::Acquire) != 0);
+        dying.fold(Bytes::ZERO, |sum, (slot, _)| {
+            sum.saturating_add(Bytes(account.word(slot).used()))
+        })
     }
+
+    /// The slots that have an owner, or bytes of a dead one.
     pub fn slots(&self) -> Vec<SlotView> {
-        match self.never {}
+        self.records()
+            .filter_map(|(slot, record)| self.slot(slot, record))
+            .collect()
     }
-    /// Changes a budget at once, for every process. Answers the usage seen under the new budget.
-    pub fn set_budget(&self, _device: DeviceIndex, _budget: Bytes) -> Bytes {
-        match self.never {}
+
+    fn slot(&self, slot: usize, record: &Slot) -> Option<SlotView> {
+        let owner = record.owner.load(Ordering::Acquire);
+        let fd = self.probe.fd().ok();
+        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false));
+        let shares = DeviceIndex::all().filter_map(|device| {
+            let word = self.account(device)?.word(slot);
+            let share = DeviceShare {
+                device,
+                usage: Bytes(word.used()),
+                leased: Bytes(word.leased()),
+            };
+            (word.charged() > 0).then_some(share)
+        });
+        let view = SlotView {
+            slot,
+            pid: (owner >> 32) as u32,
+            start: record.start.load(Ordering::Acquire),
+            alive,
+            devices: shares.collect(),
+        };
+        (alive || !view.devices.is_empty()).then_some(view)
     }
-    pub fn clear_budget(&self, _device: DeviceIndex) {
-        match self.never {}
+
+    /// Changes a budget at once, for every process; answers what was in use or in flight under the new one. Lowering it below that
+    /// only refuses further requests.
+    pub fn set_budget(&self, device: DeviceIndex, budget: Bytes) -> Bytes {
+        self.change(device, Some(budget))
     }
+
+    /// Takes a device's budget away.
+    pub fn clear_budget(&self, device: DeviceIndex) -> Bytes {
+        self.change(device, None)
+    }
+
+    fn change(&self, device: DeviceIndex, budget: Option<Bytes>) -> Bytes {
+        let limit = budget.map(|budget| budget.0);
+        self.account(device)
+            .map_or(Bytes::ZERO, |account| Bytes(account.set_budget(limit)))
+    }
+
+    /// Looks for the dead and takes back what has had its time to drain. Never waits.
     pub fn reap(&self) {
-        match self.never {}
+        self.reap_with(&NoDriver);
     }
-    pub fn reap_with(&self, _driver: &dyn Driver) {
-        match self.never {}
+
+    /// As [`View::reap`], with a driver that may know when a dead process's memory is back.
+    pub fn reap_with(&self, driver: &dyn Driver) {
+        let _alone = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(fd) = self.probe.fd() {
+            let namespace = attach::pid_namespace();
+            let reaper = Reaper {
+                layout: self.map.layout(),
+                fd,
+                me: None,
+                namespace,
+            };
+            // A file system that lost its locks shows in `slots`: nobody is alive.
+            let _ = sweep_all(&reaper, driver);
+        }
     }
+
     pub fn stats(&self) -> Stats {
-        match self.never {}
+        let layout = self.map.layout();
+        let first = Stats {
+            reaps: layout.reaps().load(Ordering::Relaxed),
+            ..Stats::default()
+        };
+        layout.slots.iter().fold(first, |stats, record| Stats {
+            retries: stats
+                .retries
+                .saturating_add(record.retries.load(Ordering::Relaxed)),
+            refusals: stats
+                .refusals
+                .saturating_add(record.refusals.load(Ordering::Relaxed)),
+            longest_stall: stats
+                .longest_stall
+                .max(record.longest_stall.load(Ordering::Relaxed)),
+            longest_drain: stats
+                .longest_drain
+                .max(record.longest_drain.load(Ordering::Relaxed)),
+            ..stats
+        })
+    }
+
+    fn records(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        let layout = self.map.layout();
+        let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(SLOTS);
+        layout.slots.iter().enumerate().take(high)
+    }
+
+    fn account(&self, device: DeviceIndex) -> Option<Account<'_>> {
+        self.map.layout().account(device.slot()?)
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.probe.close();
     }
 }

@@ -1,0 +1,312 @@
+//! One device's account: who may take more. Announce, fence, sum.
+//!
+//! A request is announced in its slot's line, then fenced, then the lines up to the high-water mark are summed and the budget is
+//! read. Of any set of requests granted at the same time, the last to announce saw all others, so their sum never passes the
+//! budget: no global counter, no lock, and a process killed at any instruction leaves nothing but its own line. A grant moves from
+//! `pending` to `word` in this order, and readers look in that order, so that it is seen at least once.
+//!
+//! A slot may hold granted bytes that it does not use, its lease; others take them away when they need them. A budget is lowered by
+//! storing it, fencing and summing: either the owner sees the announcement, or the announcer the new budget.
+//!
+//! This file is compiled twice: over the processor's atomics, and over loom's (tests/loom.rs), where [`Protocol`] seeds the bugs.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::word::{Budget, LEASE_MOST, LEASE_UNIT, Word};
+use core::marker::PhantomData;
+
+/// Requests up to this size refill the lease; larger ones are rare enough to be summed each time.
+const LEASE_ASK: u64 = LEASE_MOST / 4;
+
+/// A slot's line on one device. One cache line, so that neighbours do not slow each other.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Line {
+    /// A [`Word`]: what was granted.
+    pub word: AtomicU64,
+    /// What is announced and not decided yet.
+    pub pending: AtomicU64,
+}
+
+/// The order of the steps. Only models change it, to show that they would notice.
+pub trait Protocol {
+    const FENCE: bool = true;
+    const HIGH_WATER_AFTER_FENCE: bool = true;
+    const BUDGET_AFTER_FENCE: bool = true;
+}
+
+/// The order as it is.
+pub struct Sound;
+
+impl Protocol for Sound {}
+
+/// The lines of one device, its budget, and the mark below which every slot in use lies.
+pub struct Account<'a, P: Protocol = Sound> {
+    lines: &'a [Line],
+    high: &'a AtomicU64,
+    budget: &'a AtomicU64,
+    protocol: PhantomData<P>,
+}
+
+/// What a walk over the lines found. Not one instant's picture: see [`Survey::mark`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub used: u64,
+    pub leased: u64,
+    pub pending: u64,
+    /// Differs when any slot's use does: two equal marks in a row make `used` a figure that held at an instant in between.
+    pub mark: u64,
+}
+
+impl Survey {
+    /// All that a request must fit beside.
+    pub fn total(&self) -> u64 {
+        self.used
+            .saturating_add(self.leased)
+            .saturating_add(self.pending)
+    }
+}
+
+/// What became of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    Granted,
+    /// What is in use leaves no room: nothing was announced.
+    Hopeless {
+        seen: Survey,
+        limit: u64,
+    },
+    /// It fits what is in use, but not beside the requests in flight.
+    Crowded {
+        seen: Survey,
+        limit: u64,
+    },
+}
+
+impl<'a, P: Protocol> Account<'a, P> {
+    pub fn new(lines: &'a [Line], high: &'a AtomicU64, budget: &'a AtomicU64) -> Self {
+        Account {
+            lines,
+            high,
+            budget,
+            protocol: PhantomData,
+        }
+    }
+
+    pub fn budget(&self) -> Budget {
+        Budget(self.budget.load(Ordering::Relaxed))
+    }
+
+    /// The common case: one compare-and-swap on the own word, nothing else.
+    #[inline]
+    pub fn take(&self, me: usize, bytes: u64) -> bool {
+        let budget = self.budget();
+        self.update(me, |word| word.take(bytes, budget))
+    }
+
+    /// Gives back bytes in use, to the lease or to everyone.
+    #[inline]
+    pub fn release(&self, me: usize, bytes: u64) {
+        let budget = self.budget();
+        self.update(me, |word| Some(word.give_back(bytes, budget)));
+    }
+
+    /// One attempt at what the lease does not cover.
+    pub fn attempt(&self, me: usize, bytes: u64) -> Attempt {
+        let seen = self.survey();
+        let mut lease = 0;
+        if let Some(limit) = self.budget().limit() {
+            if seen.used.saturating_add(bytes) > limit {
+                return Attempt::Hopeless { seen, limit };
+            }
+            lease = refill(
+                bytes,
+                limit.saturating_sub(seen.total().saturating_add(bytes)),
+            );
+        }
+        self.contend(me, bytes, lease)
+    }
+
+    /// Announces, fences, sums, and takes or retreats.
+    pub fn contend(&self, me: usize, bytes: u64, lease: u64) -> Attempt {
+        let Some(line) = self.lines.get(me) else {
+            return Attempt::Hopeless {
+                seen: Survey::default(),
+                limit: 0,
+            };
+        };
+        let want = bytes.saturating_add(lease);
+        let (early_budget, early_high) = (self.early_budget(), self.early_high());
+        line.pending.fetch_add(want, Ordering::Relaxed);
+        if P::FENCE {
+            fence(Ordering::SeqCst);
+        }
+        let high = early_high.unwrap_or_else(|| self.high());
+        let budget = early_budget.unwrap_or_else(|| self.budget());
+        let Some(limit) = budget.limit() else {
+            return self.settle(line, want, bytes, 0, budget);
+        };
+        let mut seen = self.survey_below(high);
+        let others = seen.total().saturating_sub(lease);
+        if seen.total() > limit && others > limit && others - seen.leased.min(others) <= limit {
+            // Other requests announced meanwhile see this one: what is stolen is not lost to them unnoticed.
+            self.revoke(me, high, others - limit);
+            seen = self.survey_below(high);
+        }
+        if seen.total() <= limit {
+            self.settle(line, want, bytes, lease, budget)
+        } else if seen.total().saturating_sub(lease) <= limit {
+            self.settle(line, want, bytes, 0, budget)
+        } else {
+            line.pending.fetch_sub(want, Ordering::Release);
+            seen.pending = seen.pending.saturating_sub(want);
+            Attempt::Crowded { seen, limit }
+        }
+    }
+
+    /// The grant enters the word before the announcement leaves.
+    fn settle(&self, line: &Line, want: u64, bytes: u64, lease: u64, budget: Budget) -> Attempt {
+        let charged = update(&line.word, |word| word.charge(bytes, lease, budget));
+        line.pending.fetch_sub(want, Ordering::Release);
+        if charged {
+            Attempt::Granted
+        } else {
+            Attempt::Hopeless {
+                seen: self.survey(),
+                limit: crate::word::MOST,
+            }
+        }
+    }
+
+    /// Walks the lines of every slot in use.
+    pub fn survey(&self) -> Survey {
+        self.survey_below(self.high())
+    }
+
+    fn survey_below(&self, high: usize) -> Survey {
+        let mut seen = Survey::default();
+        for line in self.lines.iter().take(high) {
+            let pending = line.pending.load(Ordering::Acquire);
+            let word = Word(line.word.load(Ordering::Acquire));
+            seen.pending = seen.pending.saturating_add(pending);
+            seen.leased = seen.leased.saturating_add(word.leased());
+            seen.used = seen.used.saturating_add(word.used());
+            seen.mark = (seen.mark ^ word.used())
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29);
+        }
+        seen
+    }
+
+    /// Revokes leases, the own one first, until `enough` bytes are free.
+    fn revoke(&self, me: usize, high: usize, enough: u64) {
+        let mut freed = 0_u64;
+        for slot in core::iter::once(me).chain((0..high).filter(|slot| *slot != me)) {
+            if freed >= enough {
+                return;
+            }
+            let mut lease = 0;
+            self.update(slot, |word| {
+                lease = word.leased();
+                (lease > 0).then(|| word.without_lease())
+            });
+            freed = freed.saturating_add(lease);
+        }
+    }
+
+    /// Changes the budget for everyone, at once. Answers what was in use or in flight under the new one.
+    pub fn set_budget(&self, limit: Option<u64>) -> u64 {
+        update_raw(self.budget, |old| Some(Budget(old).changed_to(limit).0));
+        fence(Ordering::SeqCst);
+        let high = self.high();
+        let seen = self.survey_below(high);
+        if limit.is_some_and(|limit| seen.total() > limit) {
+            self.revoke(0, high, u64::MAX);
+        }
+        seen.used.saturating_add(seen.pending)
+    }
+
+    /// Makes the slot visible to every sum that comes after. Before its first announcement.
+    pub fn join(high: &AtomicU64, slot: usize) {
+        high.fetch_max(slot as u64 + 1, Ordering::SeqCst);
+    }
+
+    /// The line's bytes in use, its lease, and whether anything is in it at all.
+    pub fn word(&self, slot: usize) -> Word {
+        self.lines.get(slot).map_or(Word::default(), |line| {
+            Word(line.word.load(Ordering::Acquire))
+        })
+    }
+
+    /// Whether the slot has nothing charged and nothing announced.
+    pub fn is_empty(&self, slot: usize) -> bool {
+        self.lines.get(slot).is_none_or(|line| {
+            line.pending.load(Ordering::Acquire) == 0
+                && Word(line.word.load(Ordering::Acquire)).charged() == 0
+        })
+    }
+
+    /// Drops what a dead owner announced or leased: the driver never heard of it. Only under the slot's byte lock.
+    pub fn bury(&self, slot: usize) {
+        if let Some(line) = self.lines.get(slot) {
+            line.pending.store(0, Ordering::Release);
+            update(&line.word, |word| Some(word.without_lease()));
+        }
+    }
+
+    /// Empties a dead owner's line. Only under the slot's byte lock.
+    pub fn clear(&self, slot: usize) {
+        if let Some(line) = self.lines.get(slot) {
+            line.pending.store(0, Ordering::Release);
+            line.word.store(0, Ordering::Release);
+        }
+    }
+
+    fn high(&self) -> usize {
+        usize::try_from(self.high.load(Ordering::Acquire))
+            .unwrap_or(usize::MAX)
+            .min(self.lines.len())
+    }
+
+    fn early_high(&self) -> Option<usize> {
+        (!P::HIGH_WATER_AFTER_FENCE).then(|| self.high())
+    }
+
+    fn early_budget(&self) -> Option<Budget> {
+        (!P::BUDGET_AFTER_FENCE).then(|| self.budget())
+    }
+
+    #[inline]
+    fn update(&self, slot: usize, change: impl FnMut(Word) -> Option<Word>) -> bool {
+        self.lines
+            .get(slot)
+            .is_some_and(|line| update(&line.word, change))
+    }
+}
+
+/// How much to put by beside a request: enough for some more of them, never more than an eighth of what is free.
+fn refill(bytes: u64, free: u64) -> u64 {
+    if bytes > LEASE_ASK {
+        return 0;
+    }
+    let lease = bytes.saturating_mul(16).min(LEASE_MOST).min(free / 8);
+    lease - lease % LEASE_UNIT
+}
+
+#[inline]
+fn update(word: &AtomicU64, mut change: impl FnMut(Word) -> Option<Word>) -> bool {
+    update_raw(word, |old| change(Word(old)).map(|next| next.0))
+}
+
+#[inline]
+fn update_raw(word: &AtomicU64, mut change: impl FnMut(u64) -> Option<u64>) -> bool {
+    let mut old = word.load(Ordering::Relaxed);
+    loop {
+        let Some(next) = change(old) else {
+            return false;
+        };
+        match word.compare_exchange_weak(old, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(seen) => old = seen,
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Getting a slot: create or open the file, check it, take a free byte, and make sure that the lock on it lives as long as we do.
+
+use crate::account::Account;
+use crate::errors::{AttachError, Reason};
+use crate::probe::Probe;
+use crate::reap::Reaper;
+use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
+use crate::{MAX_DEVICES, SLOTS, Setup};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// How often a file that is replaced under our hands is opened again.
+const ATTEMPTS: usize = 8;
+/// How often a full ledger is walked again: a reaper may have held a free slot's byte for a moment.
+const WALKS: u32 = 5;
+
+/// A slot, with all that keeps it.
+pub struct Seat {
+    pub arena: Arena,
+    pub map: Map,
+    pub probe: Probe,
+    pub slot: usize,
+    /// The descriptor that holds the slot's lock, where the file system drops a mapping's.
+    pub kept: Option<RawFd>,
+    pub namespace: u32,
+}
+
+/// An opened and checked file, closed again unless it is taken out.
+struct Opened {
+    fd: RawFd,
+    identity: Identity,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        region::close(self.fd);
+    }
+}
+
+impl Opened {
+    fn into_fd(self) -> RawFd {
+        let fd = self.fd;
+        core::mem::forget(self);
+        fd
+    }
+}
+
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Reason {
+        Reason::System {
+            call: errno.call,
+            errno: errno.code,
+        }
+    }
+}
+
+/// Takes a slot in the ledger at `path`, which is created where nothing is.
+pub fn attach(path: &Path, setup: &Setup) -> Result<Seat, AttachError> {
+    let _errno = KeptErrno::new();
+    let _attaching = Attaching::begin();
+    let failed = |reason| AttachError {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let name = c_path(path).map_err(failed)?;
+    for _ in 0..ATTEMPTS {
+        let opened = open_or_create(&name, setup).map_err(failed)?;
+        match sit(&name, opened) {
+            Err(Reason::Replaced) => {}
+            seated => return seated.map_err(failed),
+        }
+    }
+    Err(failed(Reason::Replaced))
+}
+
+/// Maps a ledger that exists, for a reader: no slot, and a mapping that fork children share.
+pub fn look(path: &Path) -> Result<(Map, Probe), AttachError> {
+    let failed = |reason| AttachError {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let name = c_path(path).map_err(failed)?;
+    let opened = open(&name).map_err(failed)?;
+    let map = Map::new(opened.fd, false).map_err(|errno| failed(errno.into()))?;
+    let identity = opened.identity;
+    Ok((map, Probe::new(name, identity, opened.into_fd())))
+}
+
+fn c_path(path: &Path) -> Result<CString, Reason> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        Err(Reason::BadPath)
+    } else {
+        CString::new(bytes).map_err(|_| Reason::BadPath)
+    }
+}
+
+fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
+    for _ in 0..ATTEMPTS {
+        match open(path) {
+            Err(Reason::System {
+                call: "open",
+                errno: libc::ENOENT,
+            }) => create(path, setup)?,
+            opened => return opened,
+        }
+    }
+    Err(Reason::Replaced)
+}
+
+fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let mut temporary = path.as_bytes().to_vec();
+    // The clock too: in two PID namespaces two processes have one pid.
+    temporary.extend_from_slice(
+        format!(".{}-{serial}-{:x}", std::process::id(), nanoseconds()).as_bytes(),
+    );
+    let temporary = CString::new(temporary).map_err(|_| Reason::BadPath)?;
+    let budgets = setup.budgets.map(|budget| budget.map(|bytes| bytes.0));
+    Ok(region::create(
+        path,
+        &temporary,
+        &region::first_bytes(&budgets),
+    )?)
+}
+
+fn nanoseconds() -> u128 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos())
+}
+
+/// Opens the file and checks that it is a ledger of ours, before anything is mapped.
+fn open(path: &CString) -> Result<Opened, Reason> {
+    let fd = region::open(path)?;
+    let mut opened = Opened {
+        fd,
+        identity: Identity {
+            device: 0,
+            inode: 0,
+            size: 0,
+            regular: false,
+        },
+    };
+    opened.identity = region::identity_of(fd)?;
+    let foreign = |field, found, expected| Reason::ForeignFile {
+        field,
+        found,
+        expected,
+    };
+    if !opened.identity.regular {
+        return Err(foreign("regular file", 0, 1));
+    }
+    if let Some((field, found, expected)) = region::read_header(fd)?.difference() {
+        return Err(foreign(field, found, expected));
+    }
+    if opened.identity.size != region::SIZE as u64 {
+        return Err(foreign(
+            "file size",
+            opened.identity.size,
+            region::SIZE as u64,
+        ));
+    }
+    Ok(opened)
+}
+
+fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
+    let namespace = pid_namespace();
+    let arena = Arena::new()?;
+    let map = Map::new(opened.fd, true)?;
+    let identity = opened.identity;
+    let claim = |fd| {
+        claim(&Reaper {
+            layout: map.layout(),
+            fd,
+            me: None,
+            namespace,
+        })
+    };
+    let mut slot = claim(opened.fd)?;
+    // From here on the mapping alone holds the lock, if this file system lets it.
+    drop(opened);
+    let fresh = |path: &CString| {
+        let again = open(path)?;
+        if again.identity.is(&identity) {
+            Ok(again)
+        } else {
+            Err(Reason::Replaced)
+        }
+    };
+    let probe = fresh(path)?;
+    let mut kept = None;
+    if !region::is_locked(probe.fd, slot)? {
+        let holder = fresh(path)?;
+        slot = claim(holder.fd)?;
+        if !region::is_locked(probe.fd, slot)? {
+            return Err(Reason::NotLockable);
+        }
+        let fd = region::keep_high(holder.into_fd());
+        if !region::forget_in_child(fd, &identity) {
+            region::close(fd);
+            return Err(Reason::NotLockable);
+        }
+        kept = Some(fd);
+    }
+    let seat = Seat {
+        arena,
+        map,
+        probe: Probe::new(path.clone(), identity, probe.into_fd()),
+        slot,
+        kept,
+        namespace,
+    };
+    seat.sign();
+    Ok(seat)
+}
+
+/// Takes the byte of the first slot that is free: nobody holds it and nothing is charged there.
+fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
+    for walk in 0..WALKS {
+        for slot in 0..SLOTS {
+            if !region::lock(reaper.fd, slot)? {
+                continue;
+            }
+            if reaper.is_free_locked(slot) {
+                return Ok(slot);
+            }
+            region::unlock(reaper.fd, slot);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(walk)));
+    }
+    Err(Reason::NoFreeSlot)
+}
+
+impl Seat {
+    pub fn layout(&self) -> &Layout {
+        self.map.layout()
+    }
+
+    /// Writes who sits here, and raises the high-water mark: from now on every sum sees the slot.
+    fn sign(&self) {
+        if let Some(record) = self.layout().slots.get(self.slot) {
+            record.dying.store(0, Ordering::Release);
+            record.start.store(start_time(), Ordering::Release);
+            record.owner.store(self.owner(), Ordering::Release);
+        }
+        Account::<crate::account::Sound>::join(self.layout().high(), self.slot);
+        if let Ok(fd) = self.probe.fd() {
+            let reaper = Reaper {
+                layout: self.layout(),
+                fd,
+                me: Some(self.slot),
+                namespace: self.namespace,
+            };
+            let _ = self.arena.alone(|| reaper.shrink());
+        }
+    }
+
+    /// How the slot's record names this process.
+    pub fn owner(&self) -> u64 {
+        (u64::from(std::process::id()) << 32) | u64::from(self.namespace)
+    }
+
+    /// Whether the slot is still ours. A mapping's lock is; a kept descriptor may have been closed by a program that closes all, and
+    /// is taken again unless the slot was given away meanwhile.
+    pub fn is_held(&self) -> bool {
+        let Some(fd) = self.kept else { return true };
+        if self.probe.is_ledger(fd)
+            && self
+                .probe
+                .fd()
+                .is_ok_and(|probe| region::is_locked(probe, self.slot).unwrap_or(false))
+        {
+            return true;
+        }
+        let Ok(fresh) = self.probe.reopen() else {
+            return false;
+        };
+        let record = self.layout().slots.get(self.slot);
+        let mine = |record: &region::Slot| {
+            record.owner.load(Ordering::Acquire) == self.owner()
+                && record.dying.load(Ordering::Acquire) == 0
+        };
+        if region::lock(fresh, self.slot).unwrap_or(false) && record.is_some_and(mine) {
+            // Held until the process ends; a lost number is only noticed again if this one is closed too.
+            return region::forget_in_child(fresh, self.probe.identity());
+        }
+        region::close(fresh);
+        // Another thread may have been quicker.
+        record.is_some_and(mine)
+            && self
+                .probe
+                .fd()
+                .is_ok_and(|probe| region::is_locked(probe, self.slot).unwrap_or(false))
+    }
+}
+
+impl Drop for Seat {
+    /// Leaves the slot. What is still charged there drains as a dead process's.
+    fn drop(&mut self) {
+        let _errno = KeptErrno::new();
+        if !self.arena.is_mine() {
+            // A fork child has no mapping, and its descriptors were closed by the fork handler.
+            return self.map.abandon();
+        }
+        for account in self.layout().accounts() {
+            account.bury(self.slot);
+        }
+        if let Some(record) = self
+            .layout()
+            .slots
+            .get(self.slot)
+            .filter(|_| self.layout().is_empty(self.slot))
+        {
+            record.owner.store(0, Ordering::Release);
+        }
+        self.probe.close();
+        if let Some(fd) = self.kept {
+            region::keep_in_child(fd);
+            if self.probe.is_ledger(fd) {
+                region::close(fd);
+            }
+        }
+    }
+}
+
+pub fn pid_namespace() -> u32 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32)
+}
+
+/// When this process started, in clock ticks since boot; 0 where /proc does not say.
+fn start_time() -> u64 {
+    let Ok(line) = std::fs::read_to_string("/proc/self/stat") else {
+        return 0;
+    };
+    // The command's name is in parentheses and may hold anything; the start is the 20th field after it.
+    let after = line.rsplit_once(')').map_or("", |(_, after)| after);
+    after
+        .split_whitespace()
+        .nth(19)
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0)
+}
+
+/// The first device whose budget in the ledger is not the one asked for.
+pub fn disagreement(layout: &Layout, setup: &Setup) -> Option<crate::DeviceIndex> {
+    (0..MAX_DEVICES).find_map(|device| {
+        let asked =
+            crate::word::Budget::first(setup.budgets.get(device)?.map(|bytes| bytes.0)).limit();
+        (layout.account(device)?.budget().limit() != asked)
+            .then_some(crate::DeviceIndex(device as u32))
+    })
+}
+
+/// Looks for the dead on every device, without waiting.
+pub fn sweep_all(reaper: &Reaper<'_>, driver: &dyn crate::Driver) -> Result<(), Errno> {
+    for device in crate::DeviceIndex::all() {
+        reaper.sweep(device, driver)?;
+    }
+    reaper.shrink()
+}

@@ -1,0 +1,221 @@
+//! What the dead leave behind. A slot whose byte lock is free has no owner; what was announced or leased there goes at once, what was
+//! charged stays in its word, *draining*, until the driver has let go of it. It never moves, so there is no instant at which a sum
+//! could miss it, and a reaper may be killed as well.
+//!
+//! A dead owner's words are only written under its slot's byte lock. The driver is asked before, never under it.
+
+use crate::driver::Driver;
+use crate::region::{self, Errno, Layout, Slot};
+use crate::{DeviceIndex, SLOTS};
+use core::sync::atomic::Ordering;
+use std::os::fd::RawFd;
+
+/// How long bytes drain where no driver can tell. Teardown of 100 GiB took 136 ms on an H200; this leaves room for a loaded host.
+pub const DRAIN_MS: u64 = 2_000;
+/// How long a driver is believed that says a dead process still holds memory: its pid may have been given to another.
+pub const DRAIN_MOST_MS: u64 = 30_000;
+
+/// What looking for the dead came to, for one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Bytes that dead processes still hold.
+    pub draining: u64,
+    /// Something was freed.
+    pub freed: bool,
+}
+
+/// The file and the way to its locks.
+#[derive(Clone, Copy)]
+pub struct Reaper<'a> {
+    pub layout: &'a Layout,
+    pub fd: RawFd,
+    /// The own slot, which this process can tell is alive.
+    pub me: Option<usize>,
+    /// The own PID namespace: pids of another mean nothing here.
+    pub namespace: u32,
+}
+
+/// A slot's byte, locked by this process for as long as it lives.
+struct ByteLock {
+    fd: RawFd,
+    slot: usize,
+}
+
+impl ByteLock {
+    fn take(fd: RawFd, slot: usize) -> Result<Option<ByteLock>, Errno> {
+        Ok(region::lock(fd, slot)?.then_some(ByteLock { fd, slot }))
+    }
+}
+
+impl Drop for ByteLock {
+    fn drop(&mut self) {
+        region::unlock(self.fd, self.slot);
+    }
+}
+
+impl Reaper<'_> {
+    /// Finds the dead among those who hold anything of `device`, and takes back what has drained.
+    pub fn sweep(&self, device: DeviceIndex, driver: &dyn Driver) -> Result<Swept, Errno> {
+        let mut swept = Swept::default();
+        let Some(account) = device.slot().and_then(|device| self.layout.account(device)) else {
+            return Ok(swept);
+        };
+        for (slot, record) in self.records() {
+            if account.is_empty(slot) {
+                continue;
+            }
+            if record.dying.load(Ordering::Acquire) == 0 {
+                if region::is_locked(self.fd, slot)? {
+                    continue;
+                }
+                swept.freed |= self.bury(slot)?;
+            }
+            swept.freed |= self.drain(slot, device, driver)?;
+            if record.dying.load(Ordering::Acquire) != 0 {
+                swept.draining = swept.draining.saturating_add(account.word(slot).used());
+            }
+        }
+        Ok(swept)
+    }
+
+    fn records(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        let high = usize::try_from(self.layout.high().load(Ordering::Acquire)).unwrap_or(SLOTS);
+        self.layout
+            .slots
+            .iter()
+            .enumerate()
+            .take(high)
+            .filter(|(slot, _)| Some(*slot) != self.me)
+    }
+
+    /// Marks the slot's owner dead and drops what the driver never heard of. Whether anything was freed.
+    fn bury(&self, slot: usize) -> Result<bool, Errno> {
+        let Some(_lock) = ByteLock::take(self.fd, slot)? else {
+            return Ok(false);
+        };
+        Ok(self.bury_locked(slot))
+    }
+
+    /// As `bury`, under the slot's byte lock.
+    pub fn bury_locked(&self, slot: usize) -> bool {
+        let Some(record) = self.layout.slots.get(slot) else {
+            return false;
+        };
+        if record.dying.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        let before: u64 = self
+            .layout
+            .accounts()
+            .map(|account| account.word(slot).charged())
+            .fold(0, u64::saturating_add);
+        for account in self.layout.accounts() {
+            account.bury(slot);
+        }
+        region::count(self.layout.reaps());
+        if self.layout.is_empty(slot) {
+            record.owner.store(0, Ordering::Release);
+        } else {
+            record.dying.store(region::now_ms(), Ordering::Release);
+        }
+        before > 0
+    }
+
+    /// Takes back the slot's bytes of `device` if its driver has let go of them. Whether it did.
+    fn drain(&self, slot: usize, device: DeviceIndex, driver: &dyn Driver) -> Result<bool, Errno> {
+        let Some(record) = self.layout.slots.get(slot) else {
+            return Ok(false);
+        };
+        let (since, owner) = (
+            record.dying.load(Ordering::Acquire),
+            record.owner.load(Ordering::Acquire),
+        );
+        if since == 0 || !self.is_drained(since, owner, device, driver) {
+            return Ok(false);
+        }
+        let Some(_lock) = ByteLock::take(self.fd, slot)? else {
+            return Ok(false);
+        };
+        if (
+            record.dying.load(Ordering::Acquire),
+            record.owner.load(Ordering::Acquire),
+        ) != (since, owner)
+        {
+            return Ok(false);
+        }
+        if let Some(account) = device.slot().and_then(|device| self.layout.account(device)) {
+            account.clear(slot);
+        }
+        self.vacate(slot, record);
+        Ok(true)
+    }
+
+    fn is_drained(&self, since: u64, owner: u64, device: DeviceIndex, driver: &dyn Driver) -> bool {
+        // Both ways: a clock of another time namespace, or of before a reboot, must not keep bytes for ever.
+        let age = region::now_ms().abs_diff(since);
+        let pid = (owner >> 32) as u32;
+        let told = if owner as u32 == self.namespace {
+            driver.still_holds(device, pid)
+        } else {
+            None
+        };
+        match told {
+            Some(false) => true,
+            Some(true) => age >= DRAIN_MOST_MS,
+            None => age >= DRAIN_MS,
+        }
+    }
+
+    fn vacate(&self, slot: usize, record: &Slot) {
+        if self.layout.is_empty(slot) {
+            record.owner.store(0, Ordering::Release);
+            record.dying.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether a newcomer who holds the slot's byte may have it: a dead owner's bytes must have drained.
+    pub fn is_free_locked(&self, slot: usize) -> bool {
+        let Some(record) = self.layout.slots.get(slot) else {
+            return false;
+        };
+        if !self.layout.is_empty(slot) {
+            self.bury_locked(slot);
+            let since = record.dying.load(Ordering::Acquire);
+            if since != 0 && region::now_ms().abs_diff(since) >= DRAIN_MS {
+                for account in self.layout.accounts() {
+                    account.clear(slot);
+                }
+            }
+            self.vacate(slot, record);
+        }
+        self.layout.is_empty(slot)
+    }
+
+    /// Lowers the high-water mark over vacant slots. It moves only while every vacated byte is held, so that nobody can be on the
+    /// way into one of them.
+    pub fn shrink(&self) -> Result<(), Errno> {
+        let top = self.layout.high().load(Ordering::Acquire);
+        let mut low = top.min(SLOTS as u64);
+        let mut held = low..low;
+        while low > 0 && Some(low as usize - 1) != self.me {
+            let slot = low as usize - 1;
+            if !region::lock(self.fd, slot)? {
+                break;
+            }
+            held.start = slot as u64;
+            if !self.layout.is_empty(slot) {
+                break;
+            }
+            low -= 1;
+        }
+        if low < top {
+            // Fails where a newcomer above has raised it meanwhile.
+            let _ =
+                self.layout
+                    .high()
+                    .compare_exchange(top, low, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        held.for_each(|slot| region::unlock(self.fd, slot as usize));
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! The file all processes of a tenant map: its layout, and every system call the ledger makes. The ledger's only unsafe code.
+//!
+//! What lies in the file is written by other processes and is untrusted: it is all atomics, valid with any content; the compiled
+//! layout decides every offset, and the header is only compared with it. What remains is that somebody who may write the file may
+//! truncate it, and then the next access is a SIGBUS: such a process could as well kill us.
+
+mod arena;
+mod files;
+mod forks;
+
+pub use arena::Arena;
+pub use files::{
+    Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked, keep_high,
+    lock, open, read_header, unlock,
+};
+pub use forks::{Attaching, forget_in_child, keep_in_child};
+
+use crate::account::{Account, Line};
+use crate::word::Budget;
+use crate::{MAX_DEVICES, SLOTS};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::RawFd;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
+const VERSION: u64 = 1;
+
+/// The whole file.
+#[repr(C)]
+pub struct Layout {
+    header: Header,
+    /// One per slot, whatever the device.
+    pub slots: [Slot; SLOTS],
+    lines: [[Line; SLOTS]; MAX_DEVICES],
+}
+
+/// Says what the file is, and holds what belongs to no slot. One page.
+#[repr(C, align(4096))]
+struct Header {
+    fixed: Fixed,
+    budgets: [AtomicU64; MAX_DEVICES],
+    high: AtomicU64,
+    reaps: AtomicU64,
+}
+
+/// What must be equal for two processes to understand each other.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Fixed([u64; 6]);
+
+const FIXED_NAMES: [&str; 6] = ["magic", "version", "size", "slots", "devices", "line size"];
+
+impl Fixed {
+    pub const BYTES: usize = size_of::<Fixed>();
+
+    fn ours() -> Fixed {
+        Fixed([
+            MAGIC,
+            VERSION,
+            SIZE as u64,
+            SLOTS as u64,
+            MAX_DEVICES as u64,
+            size_of::<Line>() as u64,
+        ])
+    }
+
+    pub fn from_bytes(bytes: &[u8; Fixed::BYTES]) -> Fixed {
+        let mut words = [0; 6];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = chunk
+                .iter()
+                .rev()
+                .fold(0, |value, byte| (value << 8) | u64::from(*byte));
+        }
+        Fixed(words)
+    }
+
+    /// The first field that is not ours: name, found, expected.
+    pub fn difference(&self) -> Option<(&'static str, u64, u64)> {
+        let fields = FIXED_NAMES
+            .into_iter()
+            .zip(self.0.into_iter().zip(Fixed::ours().0));
+        fields
+            .map(|(name, (found, ours))| (name, found, ours))
+            .find(|(_, found, ours)| found != ours)
+    }
+}
+
+/// Who holds a slot, since when its owner is known to be dead, and what its owners met. One cache line.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Slot {
+    /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
+    pub owner: AtomicU64,
+    pub start: AtomicU64,
+    /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
+    pub dying: AtomicU64,
+    pub retries: AtomicU64,
+    pub refusals: AtomicU64,
+    pub longest_stall: AtomicU64,
+    pub longest_drain: AtomicU64,
+}
+
+/// The file's size: 2 MiB of lines, and a little.
+pub const SIZE: usize = size_of::<Layout>();
+
+const _: () =
+    assert!(size_of::<Line>() == 64 && size_of::<Slot>() == 64 && size_of::<Header>() == 4096);
+
+impl Layout {
+    pub fn account(&self, device: usize) -> Option<Account<'_>> {
+        let lines = self.lines.get(device)?;
+        Some(Account::new(
+            lines,
+            &self.header.high,
+            self.header.budgets.get(device)?,
+        ))
+    }
+
+    pub fn accounts(&self) -> impl Iterator<Item = Account<'_>> {
+        (0..MAX_DEVICES).filter_map(|device| self.account(device))
+    }
+
+    /// Whether the slot has nothing charged on any device.
+    pub fn is_empty(&self, slot: usize) -> bool {
+        self.accounts().all(|account| account.is_empty(slot))
+    }
+
+    /// The mark below which every slot in use lies.
+    pub fn high(&self) -> &AtomicU64 {
+        &self.header.high
+    }
+
+    /// How many dead owners were found since the file was created.
+    pub fn reaps(&self) -> &AtomicU64 {
+        &self.header.reaps
+    }
+}
+
+/// Initial contents up to the end of the budgets; the rest of a new file is zeros.
+pub fn first_bytes(budgets: &[Option<u64>; MAX_DEVICES]) -> Vec<u8> {
+    let budgets = budgets.iter().map(|limit| Budget::first(*limit).0);
+    Fixed::ours()
+        .0
+        .into_iter()
+        .chain(budgets)
+        .flat_map(u64::to_le_bytes)
+        .collect()
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(Header, budgets) == Fixed::BYTES && cfg!(target_endian = "little")
+);
+
+/// A mapping of the whole file.
+pub struct Map {
+    base: NonNull<Layout>,
+    abandoned: AtomicBool,
+}
+
+// SAFETY: the mapping belongs to no thread, and all that is reached through it are atomics.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps the file, kept out of fork children where `private` is set: there it would pin the parent's lock.
+    pub fn new(fd: RawFd, private: bool) -> Result<Map, Errno> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new shared mapping at a place the kernel chooses; no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                SIZE,
+                protection,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        let Some(base) = NonNull::new(base).filter(|base| base.as_ptr() != libc::MAP_FAILED) else {
+            return Err(Errno::last("mmap"));
+        };
+        let map = Map {
+            base: base.cast(),
+            abandoned: AtomicBool::new(false),
+        };
+        // SAFETY: advice about exactly the mapping made above.
+        if private && unsafe { libc::madvise(base.as_ptr(), SIZE, libc::MADV_DONTFORK) } != 0 {
+            return Err(Errno::last("madvise"));
+        }
+        Ok(map)
+    }
+
+    /// The file's contents. Not in a fork child of a private mapping: there is nothing at this address, or something else.
+    pub fn layout(&self) -> &Layout {
+        // SAFETY: `base` is the page-aligned start of a mapping of SIZE bytes, which lives as long as self; every field is an
+        // atomic, or is never read through this reference, so that any content and any concurrent writer are allowed. Handles
+        // check that they are not in a fork child before they come here.
+        unsafe { self.base.as_ref() }
+    }
+
+    /// Has the address left alone from now on: in a fork child it is somebody else's.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        if !self.abandoned.load(Ordering::Relaxed) {
+            // SAFETY: unmaps exactly what `new` mapped; no reference outlives self.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), SIZE) };
+        }
+    }
+}
+
+/// Milliseconds of the clock that all processes of a machine share; never 0.
+pub fn now_ms() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64)
+        .wrapping_mul(1000)
+        .wrapping_add(now.tv_nsec as u64 / 1_000_000)
+        .max(1)
+}
+
+/// Adds to a counter of the region.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
