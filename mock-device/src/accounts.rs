@@ -32,12 +32,13 @@ impl Accounts {
     /// Takes `bytes`, or answers how much is free and takes nothing.
     #[inline]
     pub(crate) fn take(&self, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
-        if let Some(row) = self.own_row()
-            && self.try_take(row, device, kind, bytes)
+        match self
+            .own_row()
+            .map(|row| self.try_take(row, device, kind, bytes))
         {
-            return Ok(());
+            Some(Ok(())) => Ok(()),
+            _ => self.take_after_sweep(device, kind, bytes),
         }
-        self.take_after_sweep(device, kind, bytes)
     }
 
     pub(crate) fn give_back(&self, device: usize, kind: Kind, bytes: Bytes) {
@@ -202,15 +203,14 @@ impl Accounts {
     }
 
     #[inline]
-    fn try_take(&self, row: &Row, device: usize, kind: Kind, bytes: Bytes) -> bool {
+    fn try_take(&self, row: &Row, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
         let _guard = self.region.lock();
         let total = &self.region.totals()[device];
-        let Some(sum) = total.used.load(Relaxed).checked_add(bytes.0) else {
-            return false;
+        let (used, capacity) = (total.used.load(Relaxed), total.capacity.load(Relaxed));
+        let sum = used.checked_add(bytes.0).filter(|sum| *sum <= capacity);
+        let Some(sum) = sum else {
+            return Err(Bytes(capacity.saturating_sub(used)));
         };
-        if sum > total.capacity.load(Relaxed) {
-            return false;
-        }
         // The row first: if this process dies here, the sum over rows is what the next holder finds.
         let cell = &row.bytes[device][kind as usize];
         cell.store(cell.load(Relaxed) + bytes.0, Relaxed);
@@ -218,24 +218,16 @@ impl Accounts {
         if sum > total.peak.load(Relaxed) {
             total.peak.store(sum, Relaxed);
         }
-        true
+        Ok(())
     }
 
     #[cold]
     fn take_after_sweep(&self, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
         self.sweep(true);
         match self.own_row() {
-            Some(row) if self.try_take(row, device, kind, bytes) => Ok(()),
-            _ => {
-                let _guard = self.region.lock();
-                let total = &self.region.totals()[device];
-                Err(Bytes(
-                    total
-                        .capacity
-                        .load(Relaxed)
-                        .saturating_sub(total.used.load(Relaxed)),
-                ))
-            }
+            Some(row) => self.try_take(row, device, kind, bytes),
+            // No row for this process: nothing is free for it.
+            None => Err(Bytes::ZERO),
         }
     }
 

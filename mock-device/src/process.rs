@@ -1,8 +1,9 @@
 //! Who holds a row, and whether that process image still exists.
 //!
-//! Two opinions, either of which suffices for "dead". (1) PID and start time, where the asking process shares the PID
-//! namespace: exists on every system, sees zombies, is not deceived by reuse. (2) A byte lock pinned by a mapping of the
-//! process, where the file system keeps such locks: sees exec too, and needs no common namespace.
+//! A byte lock pinned by a mapping of the process says so exactly, exec and PID reuse included, and needs no common PID
+//! namespace; where the file system keeps no such lock, PID and start time do. A number that no process of the own
+//! namespace has, or that the asking process itself had before it called exec, is gone whatever a lock says: a fork in the
+//! instant between locking and closing leaks the lock to a child.
 
 use std::fs::File;
 use std::io::Read;
@@ -60,6 +61,20 @@ impl Image {
     fn same_process(&self, other: &Self) -> bool {
         (self.pid, self.start, self.namespace) == (other.pid, other.start, other.namespace)
     }
+
+    /// For a process of the own PID namespace whose number exists: whether it is a zombie, or the number another's now.
+    fn is_finished(&self) -> bool {
+        // Where /proc shows another namespace's processes it can say nothing of ours.
+        let link = std::fs::read_link("/proc/self").ok();
+        let proc_is_ours = link.and_then(|link| link.to_str()?.parse().ok()) == Some(os::pid());
+        if !proc_is_ours || self.start == 0 {
+            return false;
+        }
+        // A leader that ended before its threads is a `Z` with company: the process lives.
+        stat(&self.pid.to_string()).is_some_and(|stat| {
+            stat.start != self.start || (matches!(stat.state, b'Z' | b'X') && stat.threads <= 1)
+        })
+    }
 }
 
 /// What `/proc/<pid>/stat` says. The name in it is arbitrary bytes, blanks and parentheses included, so fields are counted
@@ -98,19 +113,13 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// Asks about other processes' rows; one per sweep.
 pub(crate) struct Prober<'a> {
     own: &'a Image,
-    /// /proc shows this process's own PID namespace.
-    proc_is_ours: bool,
     locks: Option<File>,
 }
 
 impl<'a> Prober<'a> {
     pub(crate) fn new(own: &'a Image, file: Option<&Place>) -> Self {
-        let self_link = std::fs::read_link("/proc/self").ok();
-        let proc_is_ours =
-            self_link.and_then(|link| link.to_str()?.parse().ok()) == Some(os::pid());
         Self {
             own,
-            proc_is_ours,
             locks: file.and_then(Place::open),
         }
     }
@@ -121,32 +130,22 @@ impl<'a> Prober<'a> {
         if owner == *self.own {
             return false;
         }
-        self.lock_is_free(index, row) || owner.replaced_by(self.own) || self.process_is_gone(&owner)
-    }
-
-    fn lock_is_free(&self, index: usize, row: &Row) -> bool {
-        // Generation and pin are read before the lock: a row that changes hands meanwhile is judged by its caller.
-        row.pinned.load(Acquire) == 1
-            && self
-                .locks
-                .as_ref()
-                .is_some_and(|file| os::byte_is_locked(file, lock_of(index)) == Some(false))
-    }
-
-    fn process_is_gone(&self, owner: &Image) -> bool {
-        if owner.namespace != self.own.namespace {
-            return false;
-        }
-        if !os::exists(owner.pid) {
+        let neighbour = owner.namespace == self.own.namespace;
+        if owner.replaced_by(self.own) || (neighbour && !os::exists(owner.pid)) {
             return true;
         }
-        if !self.proc_is_ours || owner.start == 0 {
-            return false;
+        match self.lock_is_held(index, row) {
+            Some(held) => !held,
+            None => neighbour && owner.is_finished(),
         }
-        // A leader that ended before its threads is a `Z` with company: the process lives.
-        stat(&owner.pid.to_string()).is_some_and(|stat| {
-            stat.start != owner.start || (matches!(stat.state, b'Z' | b'X') && stat.threads <= 1)
-        })
+    }
+
+    /// `None` where the row has no lock, or nothing can be asked about it.
+    fn lock_is_held(&self, index: usize, row: &Row) -> Option<bool> {
+        if row.pinned.load(Acquire) == 0 {
+            return None;
+        }
+        os::byte_is_locked(self.locks.as_ref()?, lock_of(index))
     }
 }
 
