@@ -98,6 +98,9 @@ pub struct Case {
     pub on_real: RealDriver,
     /// Why two runs of the case may differ in their traces; empty where they must not.
     pub unordered: &'static str,
+    /// Why the target does not account for all that the case does (a Vulkan program without the layer, say): only the
+    /// drivers are then checked after it. Empty where it must.
+    pub unaccounted: &'static str,
     /// Most seconds that it may take.
     pub seconds: u32,
     pub body: fn(&mut Session) -> Result<(), Failure>,
@@ -122,6 +125,7 @@ impl Case {
         invalid_use: &[],
         on_real: RealDriver::Yes,
         unordered: "",
+        unaccounted: "",
         seconds: 60,
         body: |_| Ok(()),
     };
@@ -152,6 +156,8 @@ pub struct Role {
 pub struct Suite {
     pub cases: &'static [&'static [Case]],
     pub roles: &'static [&'static [Role]],
+    /// Judges each process of a case once its body has passed: what the body itself cannot see, as validation messages.
+    pub afterwards: fn(&Case) -> Result<(), Failure>,
 }
 
 impl Suite {

@@ -34,8 +34,8 @@ pub struct Request<'a> {
     pub libraries: Libraries,
     pub absent: &'a [Absent],
     pub env: &'a [(&'a str, &'a str)],
-    /// Where the mocks write their trace.
-    pub trace: Option<PathBuf>,
+    /// Whether the mocks write a trace, to `trace.jsonl`.
+    pub traced: bool,
 }
 
 /// Why an environment could not be made.
@@ -74,6 +74,8 @@ pub struct Environment {
     pub plan: Plan,
     /// The simulated devices, as an onlooker sees them.
     pub world: Option<World>,
+    /// NVML answers truthfully, so that it can be compared with the simulated devices.
+    pub nvml_answers: bool,
     _root: tempfile::TempDir,
     _shared: tempfile::TempDir,
 }
@@ -103,7 +105,7 @@ impl Environment {
         let spec = request
             .driver
             .machine_for(request.machine)
-            .map(|machine| world_spec(&machine, request))
+            .map(|machine| world_spec(&machine, &path, request))
             .transpose()?;
         let sizes = match &spec {
             Some(spec) => spec
@@ -139,7 +141,10 @@ impl Environment {
             root: path,
         };
         plan.store().map_err(file_error(&plan.path()))?;
+        let absent = request.absent.contains(&Absent::Nvml);
+        let nvml_answers = spec.is_none_or(|spec| !absent && !faults_nvml(&spec.faults));
         Ok(Self {
+            nvml_answers,
             plan,
             world,
             _root: root,
@@ -160,11 +165,23 @@ fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> EnvironmentError {
     move |source| EnvironmentError::File { path, source }
 }
 
-fn world_spec(machine: &str, request: &Request<'_>) -> Result<WorldSpec, EnvironmentError> {
+fn world_spec(
+    machine: &str,
+    root: &Path,
+    request: &Request<'_>,
+) -> Result<WorldSpec, EnvironmentError> {
     let mut spec = WorldSpec::new(mock_device::profile::embedded(machine)?);
     spec.faults = FaultPlan::parse(request.name, request.faults)?;
-    spec.trace = request.trace.clone();
+    spec.trace = request.traced.then(|| root.join("trace.jsonl"));
     Ok(spec)
+}
+
+/// Whether a fault keeps NVML from answering; a false identity does not.
+fn faults_nvml(plan: &FaultPlan) -> bool {
+    let hits = |at: &str| at == "*" || at == "nvml.*" || Api::of_symbol(at) == Some(Api::Nvml);
+    plan.faults
+        .iter()
+        .any(|fault| hits(&fault.at) && !matches!(fault.then, Effect::Identity(_)))
 }
 
 /// Links the mocks, or copies without the symbols that the fault plan takes away, under the names clients ask for.

@@ -1,0 +1,248 @@
+//! What must hold of every case, whatever it tried: run by the runner, not by the case.
+//!
+//! Once while the case's process waits at the end of its body (its other processes are gone or dying, so that figures
+//! stand still), and once when all of it is dead.
+//!
+//! * The device never held more for the tenant than its budget: `peak ≤ budget`, at any instant, as the simulated device
+//!   itself counted it.
+//! * The ledger knows at least what the device holds: `device ≤ ledger`. It may know more: a request is charged in whole
+//!   2 MiB blocks and a context by an upper bound, before the driver decides what it really takes.
+//! * NVML says what the simulated device holds, to the byte.
+//! * Nothing is left of a dead case, neither on the device nor in the ledger.
+//!
+//! Over a real driver its NVML takes the simulated device's place, and only the case's own process is looked at: others
+//! may use the card.
+
+use std::time::{Duration, Instant};
+
+use budget::DeviceIndex as LedgerDevice;
+use ledger::View;
+use mock_device::{Bytes, DeviceIndex};
+
+use crate::environment::Environment;
+use crate::nvml;
+
+/// How long a dead case's memory may take to come back, the simulated teardown included.
+const RETURN: Duration = Duration::from_secs(3);
+/// How long figures are given to stand still.
+const STILL: Duration = Duration::from_secs(2);
+
+/// What the checkers look at.
+pub struct Checkers<'a> {
+    pub environment: &'a Environment,
+    /// The case says that its target does not account for all it does, so that only the drivers are judged.
+    pub unaccounted: bool,
+}
+
+impl Checkers<'_> {
+    /// While the case's process `pid` is alive and still.
+    pub fn while_alive(&self, pid: u32) -> Vec<String> {
+        match &self.environment.world {
+            Some(_) => self.simulated(),
+            None => self.real(pid),
+        }
+    }
+
+    /// When every process of the case is dead.
+    pub fn after_death(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let Some(world) = &self.environment.world else {
+            return findings;
+        };
+        let deadline = Instant::now() + RETURN;
+        for device in self.devices() {
+            let device = DeviceIndex(device);
+            while world.used(device) != Bytes::ZERO && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if world.used(device) != Bytes::ZERO {
+                findings.push(format!(
+                    "{device} still holds {} for dead processes",
+                    world.used(device)
+                ));
+            }
+            if let Some(budget) = self
+                .budget(device.0)
+                .filter(|&budget| world.peak(device) > budget)
+            {
+                findings.push(format!(
+                    "{device} held {} at its peak, over a budget of {budget}",
+                    world.peak(device)
+                ));
+            }
+        }
+        let Some(ledger) = self.ledger() else {
+            return findings;
+        };
+        for device in self.devices() {
+            let mut left = ledger.usage(LedgerDevice(device));
+            while left.0 != 0 && Instant::now() < deadline {
+                ledger.reap();
+                std::thread::sleep(Duration::from_millis(2));
+                left = ledger.usage(LedgerDevice(device));
+            }
+            if left.0 != 0 {
+                findings.push(format!(
+                    "the ledger still charges {left} on device {device} to dead processes"
+                ));
+            }
+        }
+        findings
+    }
+
+    fn simulated(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let Some(world) = &self.environment.world else {
+            return findings;
+        };
+        for device in self
+            .devices()
+            .filter(|&device| self.budget(device).is_some() && self.judges_ledger())
+        {
+            let figures = still(
+                || (self.charged(device), world.used(DeviceIndex(device))),
+                |(ledger, held)| held <= ledger,
+            );
+            if let Some((ledger, held)) = figures {
+                findings.push(format!(
+                    "device {device} holds {held}, the ledger knows of {ledger}"
+                ));
+            }
+        }
+        if self.environment.nvml_answers {
+            match nvml::figures_of(&self.environment.plan) {
+                Ok(figures) => findings.extend(self.nvml_differences(&figures)),
+                Err(error) => findings.push(error.to_string()),
+            }
+        }
+        findings
+    }
+
+    fn nvml_differences(&self, figures: &[nvml::DeviceFigures]) -> Vec<String> {
+        let Some(world) = &self.environment.world else {
+            return Vec::new();
+        };
+        let says = |device: &u32| {
+            figures
+                .get(*device as usize)
+                .map_or(Bytes::ZERO, |figures| figures.free)
+        };
+        let differs = |device: &u32| says(device) != world.free(DeviceIndex(*device));
+        let mut different: Vec<u32> = self.devices().filter(differs).collect();
+        if !different.is_empty() {
+            // A dying process's memory may have come back between the two looks.
+            std::thread::sleep(Duration::from_millis(300));
+            match nvml::figures_of(&self.environment.plan) {
+                Ok(again) => different.retain(|device| {
+                    again.get(*device as usize).map(|figures| figures.free)
+                        != Some(world.free(DeviceIndex(*device)))
+                }),
+                Err(error) => return vec![error.to_string()],
+            }
+        }
+        let tell = |device: u32| {
+            let (nvml, simulated) = (says(&device), world.free(DeviceIndex(device)));
+            format!("NVML says that {nvml} of device {device} are free, {simulated} are")
+        };
+        different.into_iter().map(tell).collect()
+    }
+
+    fn real(&self, pid: u32) -> Vec<String> {
+        if !self.judges_ledger() {
+            return Vec::new();
+        }
+        let figures = match nvml::figures_of(&self.environment.plan) {
+            Ok(figures) => figures,
+            Err(error) => return vec![error.to_string()],
+        };
+        let mut findings = Vec::new();
+        for (device, figures) in (0..).zip(&figures) {
+            let Some(budget) = self.budget(device) else {
+                continue;
+            };
+            let Some((_, held)) = figures.processes.iter().find(|(of, _)| *of == pid) else {
+                continue;
+            };
+            let charged = self.charged(device);
+            if *held > charged {
+                findings.push(format!(
+                    "NVML says that the case holds {held} of device {device}, the ledger {charged}"
+                ));
+            }
+            if *held > budget {
+                findings.push(format!(
+                    "NVML says that the case holds {held} of device {device}, over {budget}"
+                ));
+            }
+        }
+        findings
+    }
+
+    fn devices(&self) -> impl Iterator<Item = u32> + use<> {
+        0..self.environment.plan.gpus
+    }
+
+    fn judges_ledger(&self) -> bool {
+        !self.unaccounted && self.environment.plan.target.declares_ledger
+    }
+
+    /// The budget that holds: the case's, or what it was raised to live.
+    fn budget(&self, device: u32) -> Option<Bytes> {
+        if self.unaccounted || !self.environment.plan.target.enforces {
+            return None;
+        }
+        let set = self.environment.plan.budgets.get(device as usize)?;
+        let live = self
+            .ledger()
+            .and_then(|ledger| ledger.budget(LedgerDevice(device)));
+        Some(live.map_or(set, |live| Bytes(live.0.max(set.0))))
+    }
+
+    /// What the ledger charges; nothing where no process ever made one.
+    fn charged(&self, device: u32) -> Bytes {
+        self.ledger().map_or(Bytes::ZERO, |ledger| {
+            Bytes(ledger.usage(LedgerDevice(device)).0)
+        })
+    }
+
+    fn ledger(&self) -> Option<View> {
+        let plan = &self.environment.plan;
+        plan.target
+            .declares_ledger
+            .then(|| View::open(&plan.ledger).ok())
+            .flatten()
+    }
+}
+
+/// Reads figures until they are right, or stand still and are wrong: those are answered.
+fn still<T: PartialEq>(read: impl Fn() -> T, right: impl Fn(&T) -> bool) -> Option<T> {
+    let deadline = Instant::now() + STILL;
+    let mut last = read();
+    let mut same = 0;
+    while !right(&last) && same < 20 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = read();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    (!right(&last)).then_some(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn figures_that_become_right_are_no_finding() {
+        let reads = Cell::new(0);
+        let figure = || reads.replace(reads.get() + 1);
+        assert_eq!(still(figure, |&figure| figure > 5), None);
+    }
+
+    #[test]
+    fn figures_that_stay_wrong_are_answered() {
+        assert_eq!(still(|| 7, |&figure| figure > 7), Some(7));
+    }
+}

@@ -1,0 +1,187 @@
+//! One run of one case: its process is started, heard out, looked at by the checkers while it waits, and ended.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::case::Case;
+use crate::checkers::Checkers;
+use crate::environment::{Environment, EnvironmentError};
+use crate::message::{self, Message};
+use crate::status::Status;
+
+/// How often a silent child is looked at.
+const TICK: Duration = Duration::from_millis(20);
+/// How long a case's process may take to exit after its body has ended.
+const EXIT: Duration = Duration::from_secs(20);
+/// The end of a case's stderr that a report shows.
+const SHOWN_LINES: usize = 12;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub status: Status,
+    pub detail: String,
+    /// The end of what its processes wrote to stderr, where it did not pass.
+    pub said: String,
+}
+
+/// Runs a case in its environment.
+pub fn execute(
+    case: &Case,
+    environment: &Environment,
+    check: bool,
+) -> Result<Ending, EnvironmentError> {
+    let plan = &environment.plan;
+    let stderr_path = plan.root.join("stderr.txt");
+    let file_error = |source| EnvironmentError::File {
+        path: stderr_path.clone(),
+        source,
+    };
+    let mut command = Command::new(&plan.executable);
+    command.args(["__case", case.name]).arg(plan.path());
+    plan.apply(&mut command, plan.libraries)?;
+    command
+        .env("RINGFENCE_ROLE", "case")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command.stderr(File::create(&stderr_path).map_err(file_error)?);
+    let child = command.spawn().map_err(|source| EnvironmentError::File {
+        path: plan.executable.clone(),
+        source,
+    })?;
+    let mut run = Run::new(child, Duration::from_secs(case.seconds.into()));
+
+    let (mut status, mut detail) = run.body();
+    let checkers = Checkers {
+        environment,
+        unaccounted: !case.unaccounted.is_empty(),
+    };
+    let judged = check && matches!(status, Status::Pass | Status::Fail);
+    let mut findings = if judged {
+        checkers.while_alive(run.child.id())
+    } else {
+        Vec::new()
+    };
+    if let Some((worse, how)) = run.end(status) {
+        (status, detail) = (worse, how);
+    }
+    if judged {
+        findings.extend(checkers.after_death());
+    }
+    if !findings.is_empty() && status == Status::Pass {
+        status = Status::Fail;
+    }
+    findings.insert(0, detail);
+    findings.retain(|finding| !finding.is_empty());
+    let said = if status == Status::Pass {
+        String::new()
+    } else {
+        last_lines(&stderr_path)
+    };
+    Ok(Ending {
+        status,
+        detail: findings.join("; "),
+        said,
+    })
+}
+
+struct Run {
+    child: Child,
+    messages: Receiver<Message>,
+    deadline: Instant,
+    seconds: u64,
+}
+
+impl Run {
+    fn new(mut child: Child, limit: Duration) -> Self {
+        let (sender, messages) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stdout);
+                while let Some(message) = message::receive(&mut lines, |_| ()) {
+                    if sender.send(message).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Self {
+            child,
+            messages,
+            deadline: Instant::now() + limit,
+            seconds: limit.as_secs(),
+        }
+    }
+
+    /// Waits for the end of the case's body.
+    fn body(&mut self) -> (Status, String) {
+        loop {
+            // Asked before the messages, so that a last word is not taken for silence.
+            let exited = self.child.try_wait();
+            match self.messages.recv_timeout(TICK) {
+                Ok(Message::Passed) => return (Status::Pass, String::new()),
+                Ok(Message::Failed(seen)) => return (Status::Fail, seen),
+                Ok(Message::Skipped(reason)) => return (Status::Skip, reason),
+                Ok(Message::Line(_)) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => match exited {
+                    Ok(Some(status)) => return (Status::Crash, describe(status)),
+                    Ok(None) if Instant::now() > self.deadline => {
+                        return (Status::Timeout, format!("no end within {} s", self.seconds));
+                    }
+                    Ok(None) => std::thread::sleep(TICK / 4),
+                    Err(error) => {
+                        return (Status::Crash, format!("it cannot be waited for: {error}"));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Lets the process go, then ends all of its group. A bad exit outdoes what the body said.
+    fn end(&mut self, body: Status) -> Option<(Status, String)> {
+        drop(self.child.stdin.take());
+        let patience = match body {
+            Status::Pass | Status::Fail | Status::Skip => EXIT,
+            Status::Crash | Status::Timeout => Duration::ZERO,
+        };
+        let deadline = Instant::now() + patience;
+        let mut exit = None;
+        while exit.is_none() && Instant::now() < deadline {
+            exit = self.child.try_wait().ok().flatten();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The group may be empty by now, which is what it should be.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        let after = |how: &str| format!("its body ended, its process {how}");
+        match (body, exit) {
+            (Status::Crash | Status::Timeout, _) => None,
+            (_, None) => Some((Status::Timeout, after(&format!("did not within {EXIT:?}")))),
+            (Status::Fail, Some(exit)) if exit.code().is_some() => None,
+            (_, Some(exit)) if exit.success() => None,
+            (_, Some(exit)) => Some((Status::Crash, after(&describe(exit)))),
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("died of signal {signal}"),
+        (None, Some(code)) => format!("ended with status {code}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+fn last_lines(path: &std::path::Path) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}

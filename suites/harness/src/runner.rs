@@ -1,0 +1,306 @@
+//! Runs the entries of a suite against a target over a driver, a few at a time, and judges each.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use mock_device::Bytes;
+
+use crate::case::{Case, Kind, RealDriver, Suite};
+use crate::driver::Driver;
+use crate::environment::{Environment, EnvironmentError, Request};
+use crate::execution::{Ending, execute};
+use crate::expectations::{self, Expectations, LineError};
+use crate::nvml::{self, NvmlError};
+use crate::status::{Status, Verdict, judge};
+use crate::target::{Target, TargetError};
+use crate::traces;
+
+/// What the entry that compares a case's traces is called: the case's name with this.
+pub const UNCHANGED: &str = "::unchanged";
+
+/// One thing to run.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub case: &'static Case,
+    check: Check,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// The case's own promise.
+    Promise,
+    /// That the drivers see the same calls as without the target.
+    Unchanged,
+}
+
+impl Entry {
+    pub fn name(&self) -> String {
+        match self.check {
+            Check::Promise => self.case.name.to_owned(),
+            Check::Unchanged => format!("{}{UNCHANGED}", self.case.name),
+        }
+    }
+}
+
+/// What came of an entry.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct EntryResult {
+    pub name: String,
+    pub area: &'static str,
+    /// None where it could not be run.
+    pub status: Option<Status>,
+    pub verdict: Verdict,
+    /// What was seen, or why it was skipped.
+    pub detail: String,
+    /// Why another end than Pass was expected.
+    pub reason: String,
+    /// The end of its stderr.
+    pub said: String,
+    #[serde(serialize_with = "seconds")]
+    pub took: Duration,
+}
+
+fn seconds<S: serde::Serializer>(duration: &Duration, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_f64(duration.as_secs_f64())
+}
+
+/// Why a run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error("expectations: {0}")]
+    Expectations(#[from] LineError),
+    #[error("--driver real: {0}")]
+    NoDriver(#[from] NvmlError),
+}
+
+/// A suite with what it is run against.
+pub struct Runner {
+    suite: Suite,
+    pub target: Target,
+    pub driver: Driver,
+    expectations: Expectations,
+    real_devices: Vec<Bytes>,
+}
+
+impl Runner {
+    pub fn new(suite: Suite, target: Target, driver: Driver) -> Result<Self, RunnerError> {
+        let real_devices = match driver.is_real() {
+            true => nvml::figures_of_this_machine()?
+                .iter()
+                .map(|device| device.total)
+                .collect(),
+            false => Vec::new(),
+        };
+        expectations::check_embedded(&suite)?;
+        let expectations = Expectations::embedded(&target, &driver)?;
+        Ok(Self {
+            suite,
+            target,
+            driver,
+            expectations,
+            real_devices,
+        })
+    }
+
+    /// Everything to run, in the order of the suite; a target that is to change nothing has its traces compared too.
+    pub fn entries(&self) -> Vec<Entry> {
+        let compares = self.target.own && !self.target.enforces && !self.driver.is_real();
+        let checks = if compares {
+            &[Check::Promise, Check::Unchanged][..]
+        } else {
+            &[Check::Promise]
+        };
+        self.suite
+            .cases()
+            .flat_map(|case| checks.iter().map(move |&check| Entry { case, check }))
+            .collect()
+    }
+
+    /// Runs one entry to its verdict.
+    pub fn run_one(&self, entry: &Entry) -> EntryResult {
+        let started = Instant::now();
+        let name = entry.name();
+        let (expectation, reason) = self.expectations.of(&name, entry.case, &self.target);
+        let skipped = self
+            .expectations
+            .skip(&name)
+            .map(str::to_owned)
+            .or_else(|| self.unsuitable(entry));
+        let ending = match (skipped, entry.check) {
+            (Some(reason), _) => Ok(Ending {
+                status: Status::Skip,
+                detail: reason,
+                said: String::new(),
+            }),
+            (None, Check::Promise) => self.run_case(entry.case),
+            (None, Check::Unchanged) => self.compare_traces(entry.case),
+        };
+        let (status, detail, said) = match ending {
+            Ok(ending) => (Some(ending.status), ending.detail, ending.said),
+            Err(error) => (None, error.to_string(), String::new()),
+        };
+        EntryResult {
+            area: entry.case.area(),
+            status,
+            verdict: judge(status, expectation),
+            detail,
+            reason: reason.to_owned(),
+            said,
+            took: started.elapsed(),
+            name,
+        }
+    }
+
+    /// Runs entries, `jobs` at a time, and shows each result to the observer as it comes. Answers in the entries' order.
+    pub fn run(
+        &self,
+        entries: &[Entry],
+        jobs: usize,
+        mut observe: impl FnMut(&EntryResult),
+    ) -> Vec<EntryResult> {
+        let next = AtomicUsize::new(0);
+        let (sender, results) = channel();
+        let mut done: HashMap<usize, EntryResult> = HashMap::new();
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, entries.len().max(1)) {
+                let (next, sender) = (&next, sender.clone());
+                scope.spawn(move || {
+                    while let Some((index, entry)) = take(next, entries) {
+                        if sender.send((index, self.run_one(entry))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (index, result) in results {
+                observe(&result);
+                done.insert(index, result);
+            }
+        });
+        (0..entries.len())
+            .filter_map(|index| done.remove(&index))
+            .collect()
+    }
+
+    /// Runs a case under `none` and under the target, and compares what the drivers were asked, process by process.
+    ///
+    /// The answer is Pass where the traces are equal, Fail with the first line that differs, Skip where two runs of the case
+    /// may differ anyway.
+    pub fn compare_traces(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
+        if !case.unordered.is_empty() {
+            return Ok(Ending {
+                status: Status::Skip,
+                detail: case.unordered.to_owned(),
+                said: String::new(),
+            });
+        }
+        let traced = |target: &Target| {
+            let environment = Environment::create(&Request {
+                traced: true,
+                ..self.request(case, target)
+            })?;
+            let ending = execute(case, &environment, false)?;
+            Ok::<_, EnvironmentError>((
+                ending,
+                traces::read(&environment.plan.root.join("trace.jsonl")),
+            ))
+        };
+        let (bare, bare_traces) = traced(&Target::nothing())?;
+        let (guarded, guarded_traces) = traced(&self.target)?;
+        if bare.status != guarded.status {
+            let detail = format!(
+                "{:?} without the target, {:?} with it: {}",
+                bare.status, guarded.status, guarded.detail
+            );
+            return Ok(Ending {
+                status: Status::Fail,
+                detail,
+                said: guarded.said,
+            });
+        }
+        Ok(
+            match traces::first_difference(&bare_traces, &guarded_traces) {
+                Some(difference) => Ending {
+                    status: Status::Fail,
+                    detail: difference.to_string(),
+                    said: guarded.said,
+                },
+                None if bare_traces.is_empty() => {
+                    let detail = "the case asks the drivers for nothing".to_owned();
+                    Ending {
+                        status: Status::Skip,
+                        detail,
+                        said: String::new(),
+                    }
+                }
+                None => Ending {
+                    status: Status::Pass,
+                    detail: String::new(),
+                    said: String::new(),
+                },
+            },
+        )
+    }
+
+    fn run_case(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
+        let environment = Environment::create(&self.request(case, &self.target))?;
+        execute(case, &environment, true)
+    }
+
+    fn request<'a>(&'a self, case: &'a Case, target: &'a Target) -> Request<'a> {
+        Request {
+            name: case.name,
+            target,
+            driver: &self.driver,
+            machine: case.machine,
+            real_devices: &self.real_devices,
+            budget: case.budget,
+            faults: case.faults,
+            libraries: case.libraries,
+            absent: case.absent,
+            env: case.env,
+            traced: false,
+        }
+    }
+
+    /// Why this entry shows nothing here.
+    fn unsuitable(&self, entry: &Entry) -> Option<String> {
+        let case = entry.case;
+        if case.kind == Kind::Own && !self.target.own {
+            return Some(format!(
+                "about our own libraries, which {} has not",
+                self.target.name
+            ));
+        }
+        if case.kind == Kind::Own && entry.check == Check::Unchanged {
+            return Some("about our own libraries: there is nothing to compare with".to_owned());
+        }
+        if case.kind == Kind::Own && !case.budget.is_empty() && !self.target.enforces {
+            return Some(format!(
+                "needs a budget, and {} sets none",
+                self.target.name
+            ));
+        }
+        if !self.driver.is_real() {
+            return None;
+        }
+        if let RealDriver::No(reason) = case.on_real {
+            return Some(reason.to_owned());
+        }
+        if !case.faults.is_empty() || !case.absent.is_empty() {
+            return Some("a real driver takes no faults".to_owned());
+        }
+        let (here, needed) = (self.real_devices.len(), case.needs_gpus as usize);
+        (here < needed).then(|| format!("needs {needed} GPUs, here are {here}"))
+    }
+}
+
+fn take<'a>(next: &AtomicUsize, entries: &'a [Entry]) -> Option<(usize, &'a Entry)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    entries.get(index).map(|entry| (index, entry))
+}
