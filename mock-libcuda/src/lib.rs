@@ -1,1 +1,32 @@
-//! mock-libcuda
+//! mock-libcuda: a libcuda.so.1 without a GPU, one face of the simulated device world ([`mock_device`]).
+//!
+//! `table.rs` lists what is simulated; every other export of driver 580 answers what the oracle recorded for it, or
+//! NOT_SUPPORTED. [`boundary`] holds all the unsafe; the nouns below hold safe functions.
+//! What it is not: it runs no kernels, and it does not answer libcudart's authenticity handshake.
+
+mod boundary;
+mod exports;
+
+mod handle;
+mod arena;
+mod array;
+mod contents;
+mod context;
+mod copy;
+mod device;
+mod driver;
+mod entry;
+mod error;
+mod event;
+mod host;
+mod init;
+mod limits;
+mod lookup;
+mod memory;
+mod pointer;
+mod pool;
+mod process;
+mod settings;
+mod stream;
+mod visible;
+mod vmm;

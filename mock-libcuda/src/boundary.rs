@@ -1,0 +1,268 @@
+//! All the unsafe of this library: C arguments become [`Out`], [`In`] and [`Host`]; exports pass through [`enter`].
+//!
+//! `enter` is the one place where the fault plan is consulted and the trace written. It is never inlined and takes
+//! the entry's own id, so that no two exports can be merged into one address.
+
+mod backing;
+mod canary;
+mod trace;
+
+pub use backing::{Backing, HostPages, copy_host, fill_host};
+pub use canary::Canary;
+pub use trace::{Arguments, Traced};
+
+use std::ffi::CStr;
+
+use abi::cuda::*;
+use mock_device::{Api, Consultation, fault};
+
+use crate::driver;
+use crate::entry::{Entry, Recorded};
+
+/// A pointer that the caller gave for an answer.
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// INVALID_VALUE where the caller gave NULL.
+    pub fn required(self) -> Result<Slot<T>, CUresult> {
+        if self.0.is_null() { Err(CUresult::ERROR_INVALID_VALUE) } else { Ok(Slot(self.0)) }
+    }
+
+    pub fn optional(self) -> Option<Slot<T>> {
+        (!self.0.is_null()).then_some(Slot(self.0))
+    }
+
+    /// Where the real driver writes without looking, NULL ends the process.
+    pub fn or_crash(self) -> Slot<T> {
+        if self.0.is_null() {
+            crash();
+        }
+        Slot(self.0)
+    }
+
+    pub fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+}
+
+/// A non-NULL [`Out`].
+pub struct Slot<T>(*mut T);
+
+impl<T> Slot<T> {
+    pub fn set(&self, value: T) {
+        // SAFETY: the C contract of every entry point is that a non-NULL out-pointer may be written; callers with
+        // packed structures may pass unaligned ones.
+        unsafe { self.0.write_unaligned(value) }
+    }
+
+    pub fn get(&self) -> T
+    where
+        T: Copy,
+    {
+        // SAFETY: as for `set`; the entry points that use this read before they write (in-out arguments).
+        unsafe { self.0.read_unaligned() }
+    }
+}
+
+impl Slot<c_char> {
+    /// Text with its NUL, cut to `len` bytes as strncpy would cut it.
+    pub fn set_text(&self, text: &str, len: usize) {
+        let bytes = text.as_bytes();
+        for at in 0..len {
+            let byte = bytes.get(at).copied().unwrap_or(0);
+            // SAFETY: the caller said that `len` bytes are there.
+            unsafe { self.0.add(at).write(byte as c_char) }
+            if byte == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// A pointer to something the caller lets us read.
+pub struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    pub fn required(self) -> Result<T, CUresult> {
+        if self.0.is_null() {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        // SAFETY: not NULL, and the C contract lets the driver read it.
+        Ok(unsafe { self.0.read_unaligned() })
+    }
+}
+
+impl In<c_char> {
+    pub fn text(&self) -> Option<&CStr> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL; the C contract is a NUL-terminated string that lives as long as the call.
+        Some(unsafe { CStr::from_ptr(self.0) })
+    }
+}
+
+/// The address of host memory: a number until [`copy_host`] or [`fill_host`] uses it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Host(pub u64);
+
+/// How a C argument becomes a handler's argument.
+pub trait FromC<Raw> {
+    fn from_c(raw: Raw) -> Self;
+}
+
+impl<T> FromC<*mut T> for Out<T> {
+    fn from_c(raw: *mut T) -> Self {
+        Out(raw)
+    }
+}
+impl<T> FromC<*const T> for In<T> {
+    fn from_c(raw: *const T) -> Self {
+        In(raw)
+    }
+}
+impl FromC<*mut c_void> for Host {
+    fn from_c(raw: *mut c_void) -> Self {
+        Host(raw as u64)
+    }
+}
+impl FromC<*const c_void> for Host {
+    fn from_c(raw: *const c_void) -> Self {
+        Host(raw as u64)
+    }
+}
+macro_rules! as_it_is {
+    ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
+}
+as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray }
+
+/// What a handler gives back.
+pub type Answer = Result<(), CUresult>;
+
+/// Dies as the real driver does where the oracle recorded SIGSEGV.
+pub fn crash() -> ! {
+    // SAFETY: raise has no preconditions; abort never returns, should a handler have swallowed the signal.
+    unsafe {
+        libc::raise(libc::SIGSEGV);
+        libc::abort()
+    }
+}
+
+/// Runs one call of one entry point: fault plan, initialisation, the handler, trace.
+#[inline(never)]
+pub fn enter(entry: Entry, act: impl FnOnce() -> Answer, arguments: impl Fn(&mut Arguments)) -> CUresult {
+    let Some(world) = driver::world() else {
+        return CUresult::ERROR_UNKNOWN;
+    };
+    let consultation = world.consult(Api::Cuda, entry.name());
+    let answer = match consultation {
+        Consultation::Proceed | Consultation::KillAfter => {
+            let answer = if entry.refuses_before_init() && driver::get().is_err() {
+                Err(CUresult::ERROR_NOT_INITIALIZED)
+            } else {
+                act()
+            };
+            if consultation == Consultation::KillAfter {
+                fault::kill_self();
+            }
+            answer.err().unwrap_or(CUresult::SUCCESS)
+        }
+        Consultation::KillBefore => fault::kill_self(),
+        Consultation::Result(code) => CUresult(code as u32),
+    };
+    if world.tracing() {
+        trace::write(world, entry, answer, arguments);
+    }
+    answer
+}
+
+/// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one (a
+/// first argument of zero), else NOT_SUPPORTED. Never success.
+fn unsimulated(entry: Entry, first: usize) -> Answer {
+    let recorded = if driver::get().is_ok() { entry.initialised() } else { entry.before_init() };
+    match recorded {
+        Recorded::Crash if first == 0 => crash(),
+        Recorded::Code(code) if code != 0 && (first == 0 || driver::get().is_err()) => Err(CUresult(code)),
+        _ if driver::get().is_err() => Err(CUresult::ERROR_NOT_INITIALIZED),
+        _ => Err(CUresult::ERROR_NOT_SUPPORTED),
+    }
+}
+
+/// Expands a row of the table into an export.
+macro_rules! export {
+    (($handler:path) $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty) => {
+        /// # Safety
+        /// As the public `cuda.h` demands of this entry point.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
+            $crate::boundary::enter(
+                $crate::entry::Entry::$name,
+                || $handler($($crate::boundary::FromC::from_c($arg)),*),
+                |_arguments| { $( $crate::boundary::Traced::trace($arg, stringify!($arg), _arguments); )* },
+            )
+        }
+    };
+}
+pub(crate) use export;
+
+mod stubs {
+    use super::*;
+
+    macro_rules! entries { ($($name:ident { $before:expr, $after:expr })*) => {}; }
+    macro_rules! stubs {
+        ($($name:ident)*) => { $(
+            /// # Safety
+            /// None: it reads nothing through its arguments.
+            #[allow(non_snake_case, reason = "C names stay exact")]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name(first: usize) -> CUresult {
+                enter(Entry::$name, || unsimulated(Entry::$name, first), |_| {})
+            }
+        )* };
+    }
+    macro_rules! data {
+        ($($name:ident)*) => { $(
+            // The debugger's interface: variables that it would read and write. Nobody debugs a mock with cuda-gdb.
+            #[allow(non_upper_case_globals, reason = "C names stay exact")]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub static $name: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        )* };
+    }
+    include!(concat!(env!("OUT_DIR"), "/entries.rs"));
+}
+
+/// The address of an export, as cuGetProcAddress answers it.
+#[derive(Clone, Copy)]
+pub struct Address(*const c_void);
+
+// SAFETY: the address of a function is the same for every thread and is never read through.
+unsafe impl Sync for Address {}
+
+impl Address {
+    pub fn pointer(self) -> *mut c_void {
+        self.0.cast_mut()
+    }
+}
+
+mod addresses {
+    use super::stubs::*;
+    use super::*;
+    use crate::exports::*;
+
+    macro_rules! entries {
+        ($($name:ident { $before:expr, $after:expr })*) => {
+            pub static ALL: &[Address] = &[$(Address($name as *const c_void),)*];
+        };
+    }
+    macro_rules! stubs { ($($name:ident)*) => {}; }
+    macro_rules! data { ($($name:ident)*) => {}; }
+    include!(concat!(env!("OUT_DIR"), "/entries.rs"));
+}
+
+pub fn address(entry: Entry) -> Address {
+    addresses::ALL[entry as usize]
+}

@@ -1,0 +1,274 @@
+//! What device memory holds: nothing (zero), a repeated pattern, or bytes that the backing stores.
+//!
+//! A fill is remembered, not carried out, so that a 20 GiB memset costs nothing. Written bytes are stored up to a bound
+//! per process; beyond it a write is remembered by its first word alone, and tests that check data stay below.
+
+use std::collections::BTreeMap;
+
+use crate::boundary::{Backing, copy_host, fill_host};
+
+/// A repeated unit of 1, 2 or 4 bytes whose phase follows the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl Pattern {
+    pub fn new(bytes: &[u8]) -> Pattern {
+        let mut pattern = Pattern { bytes: [0; 4], len: bytes.len() };
+        pattern.bytes[..bytes.len()].copy_from_slice(bytes);
+        pattern
+    }
+
+    /// The unit in the phase that makes `at` its beginning.
+    fn anchored(bytes: &[u8], at: u64) -> Pattern {
+        let mut turned = bytes.to_vec();
+        turned.rotate_right((at % bytes.len() as u64) as usize);
+        Pattern::new(&turned)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn is_zero(&self) -> bool {
+        self.bytes().iter().all(|byte| *byte == 0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Pattern(Pattern),
+    Stored,
+}
+
+/// Bytes that one process stores of all its devices' memory.
+const STORED_BOUND: u64 = 1 << 30;
+/// Fills up to this size are carried out, so that many small ones do not become many extents.
+const SMALL_FILL: u64 = 64 << 10;
+
+pub struct Contents {
+    backing: Backing,
+    /// Start → (end, content). What no extent covers is zero.
+    extents: BTreeMap<u64, (u64, Content)>,
+    stored: u64,
+}
+
+impl Contents {
+    pub fn new(backing: Backing) -> Contents {
+        Contents { backing, extents: BTreeMap::new(), stored: 0 }
+    }
+
+    pub fn base(&self) -> u64 {
+        self.backing.base()
+    }
+
+    /// Repeats `unit` over a range, from its start on.
+    pub fn fill(&mut self, start: u64, len: u64, unit: &[u8]) {
+        let pattern = Pattern::anchored(unit, start);
+        let end = start + len;
+        let in_place = self.is_stored(start, end) || (len <= SMALL_FILL && !pattern.is_zero());
+        if in_place && self.store(start, end) {
+            fill_host(start, len, pattern.bytes());
+        } else if pattern.is_zero() {
+            self.forget(start, end);
+        } else {
+            self.forget(start, end);
+            self.extents.insert(start, (end, Content::Pattern(pattern)));
+        }
+    }
+
+    /// Host memory into device memory.
+    pub fn write(&mut self, to: u64, from_host: u64, len: u64) {
+        if self.store(to, to + len) {
+            return copy_host(to, from_host, len);
+        }
+        let mut word = [0; 4];
+        let known = len.min(4) as usize;
+        copy_host(word.as_mut_ptr() as u64, from_host, known as u64);
+        self.forget(to, to + len);
+        self.extents.insert(to, (to + len, Content::Pattern(Pattern::anchored(&word, to))));
+    }
+
+    /// Device memory into host memory.
+    pub fn read(&self, from: u64, to_host: u64, len: u64) {
+        for (start, end, content) in self.pieces(from, from + len) {
+            let to = to_host + (start - from);
+            match content {
+                Some(Content::Stored) => copy_host(to, start, end - start),
+                Some(Content::Pattern(pattern)) => {
+                    let mut turned = pattern.bytes().to_vec();
+                    let phase = (start % turned.len() as u64) as usize;
+                    turned.rotate_left(phase);
+                    let at_target = Pattern::anchored(&turned, to);
+                    fill_host(to, end - start, at_target.bytes());
+                }
+                None => fill_host(to, end - start, &[0]),
+            }
+        }
+    }
+
+    /// Makes a range host-readable and -writable as it stands, for managed memory.
+    pub fn expose(&mut self, start: u64, len: u64) {
+        self.forget(start, start + len);
+        self.extents.insert(start, (start + len, Content::Stored));
+    }
+
+    /// The range reads as zero again and costs nothing.
+    pub fn forget(&mut self, start: u64, end: u64) {
+        if self.extents.is_empty() {
+            return;
+        }
+        let pieces = self.pieces(start, end);
+        self.split(start);
+        self.split(end);
+        let inside: Vec<u64> = self.extents.range(start..end).map(|(at, _)| *at).collect();
+        for at in inside {
+            self.extents.remove(&at);
+        }
+        for (from, to, content) in pieces {
+            if content == Some(Content::Stored) {
+                self.backing.punch(from, to);
+                self.stored = self.stored.saturating_sub(to - from);
+            }
+        }
+    }
+
+    /// Every piece of a range with its content, in order.
+    fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<Content>)> {
+        let mut pieces = Vec::new();
+        let mut at = start;
+        let first = self.extents.range(..=start).next_back().map_or(start, |(from, _)| *from);
+        for (&from, &(to, content)) in self.extents.range(first..end) {
+            if to <= at {
+                continue;
+            }
+            if from > at {
+                pieces.push((at, from, None));
+                at = from;
+            }
+            pieces.push((at, to.min(end), Some(content)));
+            at = to.min(end);
+        }
+        if at < end {
+            pieces.push((at, end, None));
+        }
+        pieces
+    }
+
+    fn is_stored(&self, start: u64, end: u64) -> bool {
+        let holder = self.extents.range(..=start).next_back();
+        holder.is_some_and(|(_, (to, content))| *to >= end && *content == Content::Stored)
+    }
+
+    /// Makes a range stored, its present content kept; false where the bound forbids it.
+    fn store(&mut self, start: u64, end: u64) -> bool {
+        if self.is_stored(start, end) {
+            return true;
+        }
+        let pieces = self.pieces(start, end);
+        let more: u64 = pieces.iter().filter(|piece| piece.2 != Some(Content::Stored)).map(|piece| piece.1 - piece.0).sum();
+        if self.stored + more > STORED_BOUND {
+            return false;
+        }
+        for (from, to, content) in pieces {
+            if let Some(Content::Pattern(pattern)) = content {
+                fill_host(from, to - from, pattern.bytes());
+            }
+        }
+        self.stored += more;
+        self.split(start);
+        self.split(end);
+        let inside: Vec<u64> = self.extents.range(start..end).map(|(at, _)| *at).collect();
+        for at in inside {
+            self.extents.remove(&at);
+        }
+        self.insert_stored(start, end);
+        true
+    }
+
+    /// Joined with stored neighbours, so that writing in pieces leaves one extent.
+    fn insert_stored(&mut self, start: u64, end: u64) {
+        let (mut start, mut end) = (start, end);
+        if let Some(&(to, Content::Stored)) = self.extents.get(&end) {
+            self.extents.remove(&end);
+            end = to;
+        }
+        if let Some((&from, &(to, Content::Stored))) = self.extents.range(..start).next_back()
+            && to == start
+        {
+            start = from;
+        }
+        self.extents.insert(start, (end, Content::Stored));
+    }
+
+    fn split(&mut self, at: u64) {
+        if let Some((&from, &(to, content))) = self.extents.range(..at).next_back()
+            && to > at
+        {
+            self.extents.insert(from, (at, content));
+            self.extents.insert(at, (to, content));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: u64 = 64 << 30;
+
+    fn contents() -> Contents {
+        Contents::new(Backing::reserve(SPAN).expect("address space"))
+    }
+
+    fn bytes(contents: &Contents, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; len];
+        contents.read(at, bytes.as_mut_ptr() as u64, len as u64);
+        bytes
+    }
+
+    #[test]
+    fn untouched_memory_reads_as_zero() {
+        let contents = contents();
+        assert_eq!(bytes(&contents, contents.base() + 12345, 3), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_fill_of_32_gib_is_remembered_and_can_be_written_over() {
+        let mut contents = contents();
+        let base = contents.base();
+        contents.fill(base, 32 << 30, &[1, 2, 3, 4]);
+        assert_eq!(bytes(&contents, base + (20 << 30) + 2, 4), [3, 4, 1, 2]);
+        let data = [9u8, 8, 7];
+        contents.write(base + 5, data.as_ptr() as u64, 3);
+        assert_eq!(bytes(&contents, base + 3, 7), [4, 1, 9, 8, 7, 1, 2]);
+        contents.fill(base, 32 << 30, &[0]);
+        assert_eq!(bytes(&contents, base + 3, 4), [0; 4]);
+        assert_eq!((contents.stored, contents.extents.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_forgotten_range_gives_its_bytes_back() {
+        let mut contents = contents();
+        let base = contents.base();
+        let data = vec![7u8; 1 << 20];
+        contents.write(base, data.as_ptr() as u64, 1 << 20);
+        contents.write(base + (1 << 20), data.as_ptr() as u64, 1 << 20);
+        assert_eq!((contents.stored, contents.extents.len()), (2 << 20, 1));
+        contents.forget(base + 4096, base + (2 << 20));
+        assert_eq!(contents.stored, 4096);
+        assert_eq!(bytes(&contents, base + 4094, 4), [7, 7, 0, 0]);
+    }
+
+    #[test]
+    fn writes_beyond_the_bound_are_kept_as_a_pattern() {
+        let mut contents = contents();
+        let base = contents.base();
+        contents.stored = STORED_BOUND;
+        let data = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        contents.write(base + 1, data.as_ptr() as u64, 8);
+        assert_eq!(bytes(&contents, base + 1, 8), [1, 2, 3, 4, 1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,282 @@
+//! Contexts: primary and created ones, and the thread's stack of them.
+
+use abi::cuda::*;
+use mock_device::Kind;
+
+use crate::boundary::{Answer, Host, Out};
+use crate::driver::{self, Driver, Ordinal};
+use crate::handle;
+use crate::process::{Context, ContextId, Process, with_stack};
+
+pub fn handle_of(id: ContextId) -> CUcontext {
+    CUcontext(handle::encode(handle::Kind::Context, id.0) as *mut c_void)
+}
+
+impl Process {
+    /// The live context of a handle; INVALID_CONTEXT for anything else.
+    pub fn context_of(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        let id = handle::decode(handle::Kind::Context, context.0 as u64).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+        match self.contexts.get(id as usize) {
+            Some(context) if context.alive => Ok(ContextId(id)),
+            Some(_) => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
+            None => Err(CUresult::ERROR_INVALID_CONTEXT),
+        }
+    }
+
+    /// The context of a handle, or the current one for NULL.
+    fn context_or_current(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        if context.is_null() { self.current() } else { self.context_of(context) }
+    }
+
+    fn open_context(&mut self, driver: &Driver, device: Ordinal) -> Result<(), CUresult> {
+        self.charge(driver, device, Kind::Context, driver.profile(device).context_overhead.0)
+    }
+
+    fn new_context(&mut self, device: Ordinal, flags: u32, primary: bool, legacy: bool) -> ContextId {
+        self.contexts.push(Context {
+            device,
+            flags,
+            primary,
+            legacy,
+            alive: true,
+            limits: Default::default(),
+            small: Default::default(),
+        });
+        ContextId(self.contexts.len() as u32 - 1)
+    }
+
+    fn close_context(&mut self, driver: &Driver, id: ContextId) {
+        self.release_context_memory(driver, id);
+        let device = self.context(id).device;
+        let context = self.context_mut(id);
+        context.alive = false;
+        context.limits.clear();
+        driver.world.give_back(driver.index(device), Kind::Context, driver.profile(device).context_overhead);
+        let last = !self.contexts.iter().any(|context| context.alive && context.device == device);
+        if last {
+            self.empty_pools(driver, device);
+        }
+    }
+
+    fn close_primary(&mut self, driver: &Driver, device: Ordinal) {
+        if let Some(id) = self.primaries[device.0].context
+            && self.context(id).alive
+        {
+            self.close_context(driver, id);
+        }
+        self.primaries[device.0].retained = 0;
+    }
+}
+
+pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
+    let driver = driver::get()?;
+    let pctx = pctx.required()?;
+    let device = driver.ordinal(dev)?;
+    let mut process = driver.lock();
+    let primary = process.primaries[device.0];
+    let id = match primary.context {
+        Some(id) if process.context(id).alive => id,
+        known => {
+            process.open_context(driver, device)?;
+            let id = known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));
+            let context = process.context_mut(id);
+            (context.alive, context.flags) = (true, primary.flags);
+            id
+        }
+    };
+    process.primaries[device.0].context = Some(id);
+    process.primaries[device.0].retained += 1;
+    pctx.set(handle_of(id));
+    Ok(())
+}
+
+pub fn primary_release(dev: CUdevice) -> Answer {
+    let driver = driver::get()?;
+    let device = driver.ordinal(dev)?;
+    let mut process = driver.lock();
+    match process.primaries[device.0].retained {
+        0 => return Err(CUresult::ERROR_INVALID_CONTEXT),
+        1 => process.close_primary(driver, device),
+        more => process.primaries[device.0].retained = more - 1,
+    }
+    Ok(())
+}
+
+pub fn primary_reset(dev: CUdevice) -> Answer {
+    let driver = driver::get()?;
+    let device = driver.ordinal(dev)?;
+    driver.lock().close_primary(driver, device);
+    Ok(())
+}
+
+pub fn primary_state(dev: CUdevice, flags: Out<c_uint>, active: Out<c_int>) -> Answer {
+    let (flags, active) = (flags.required()?, active.required()?);
+    let driver = driver::get()?;
+    let device = driver.ordinal(dev)?;
+    let process = driver.lock();
+    let primary = process.primaries[device.0];
+    flags.set(primary.flags);
+    active.set(primary.context.is_some_and(|id| process.context(id).alive).into());
+    Ok(())
+}
+
+/// The flags that a context may have: a scheduling policy, mapping, local memory that stays, core dumps, memory ops.
+fn valid_flags(flags: u32) -> Answer {
+    let scheduling = flags & 0x7;
+    if flags & !0xff != 0 || !matches!(scheduling, 0 | 1 | 2 | 4) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    Ok(())
+}
+
+pub fn primary_set_flags(dev: CUdevice, flags: c_uint) -> Answer {
+    let driver = driver::get()?;
+    let device = driver.ordinal(dev)?;
+    valid_flags(flags)?;
+    driver.lock().primaries[device.0].flags = flags;
+    Ok(())
+}
+
+/// The first version refuses while the context is active.
+pub fn primary_set_flags_v1(dev: CUdevice, flags: c_uint) -> Answer {
+    let driver = driver::get()?;
+    let device = driver.ordinal(dev)?;
+    let process = driver.lock();
+    if process.primaries[device.0].context.is_some_and(|id| process.context(id).alive) {
+        return Err(CUresult::ERROR_PRIMARY_CONTEXT_ACTIVE);
+    }
+    drop(process);
+    primary_set_flags(dev, flags)
+}
+
+fn make(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice, legacy: bool) -> Answer {
+    let driver = driver::get()?;
+    let pctx = pctx.required()?;
+    let device = driver.ordinal(dev)?;
+    valid_flags(flags)?;
+    let mut process = driver.lock();
+    process.open_context(driver, device)?;
+    let id = process.new_context(device, flags, false, legacy);
+    with_stack(|stack| stack.push(id));
+    pctx.set(handle_of(id));
+    Ok(())
+}
+
+pub fn create(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice) -> Answer {
+    make(pctx, flags, dev, false)
+}
+
+pub fn create_legacy(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice) -> Answer {
+    make(pctx, flags, dev, true)
+}
+
+/// Execution affinity is not simulated: only an empty list of parameters is taken.
+pub fn create_v3(pctx: Out<CUcontext>, params: Host, count: c_int, flags: c_uint, dev: CUdevice) -> Answer {
+    if count < 0 || (count > 0 && params.0 == 0) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if count > 0 {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    make(pctx, flags, dev, false)
+}
+
+/// Neither affinity nor CIG parameters are simulated.
+pub fn create_v4(pctx: Out<CUcontext>, params: Host, flags: c_uint, dev: CUdevice) -> Answer {
+    if params.0 != 0 {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    make(pctx, flags, dev, false)
+}
+
+pub fn destroy(context: CUcontext) -> Answer {
+    if context.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let id = process.context_of(context)?;
+    if process.context(id).primary {
+        return Err(CUresult::ERROR_INVALID_CONTEXT);
+    }
+    process.close_context(driver, id);
+    with_stack(|stack| {
+        if stack.last() == Some(&id) {
+            stack.pop();
+        }
+    });
+    Ok(())
+}
+
+pub fn push(context: CUcontext) -> Answer {
+    if context.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let id = driver::get()?.lock().context_of(context)?;
+    with_stack(|stack| stack.push(id));
+    Ok(())
+}
+
+pub fn pop(pctx: Out<CUcontext>) -> Answer {
+    let id = with_stack(Vec::pop).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+    if let Some(pctx) = pctx.optional() {
+        pctx.set(handle_of(id));
+    }
+    Ok(())
+}
+
+/// Replaces the top of the stack; NULL only takes it away.
+pub fn set_current(context: CUcontext) -> Answer {
+    let id = match context.is_null() {
+        true => None,
+        false => Some(driver::get()?.lock().context_of(context)?),
+    };
+    with_stack(|stack| {
+        stack.pop();
+        stack.extend(id);
+    });
+    Ok(())
+}
+
+pub fn get_current(pctx: Out<CUcontext>) -> Answer {
+    let top = with_stack(|stack| stack.last().copied());
+    pctx.required()?.set(top.map_or(CUcontext::NULL, handle_of));
+    Ok(())
+}
+
+pub fn get_device(device: Out<CUdevice>) -> Answer {
+    let device = device.required()?;
+    let process = driver::get()?.lock();
+    device.set(process.context(process.current()?).device.0 as CUdevice);
+    Ok(())
+}
+
+pub fn get_flags(flags: Out<c_uint>) -> Answer {
+    let flags = flags.required()?;
+    let process = driver::get()?.lock();
+    flags.set(process.context(process.current()?).flags);
+    Ok(())
+}
+
+pub fn set_flags(flags: c_uint) -> Answer {
+    let mut process = driver::get()?.lock();
+    let id = process.current()?;
+    valid_flags(flags)?;
+    process.context_mut(id).flags = flags;
+    Ok(())
+}
+
+pub fn get_id(context: CUcontext, id: Out<c_ulonglong>) -> Answer {
+    let id = id.required()?;
+    let found = driver::get()?.lock().context_or_current(context)?;
+    id.set(u64::from(found.0) + 1);
+    Ok(())
+}
+
+pub fn get_api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
+    let version = version.required()?;
+    let process = driver::get()?.lock();
+    let id = process.context_or_current(context)?;
+    version.set(if process.context(id).legacy { 3010 } else { 3020 });
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The driver as one process holds it: made by cuInit, gone in a fork child.
+
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+
+use abi::cuda::CUresult;
+use mock_device::{DeviceIndex, DeviceProfile, World};
+
+use crate::boundary::Canary;
+use crate::process::Process;
+
+/// A device as this process numbers it, after CUDA_VISIBLE_DEVICES.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ordinal(pub usize);
+
+pub struct Driver {
+    pub world: &'static World,
+    devices: Vec<DeviceIndex>,
+    process: Mutex<Process>,
+    canary: Canary,
+}
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+/// The simulated machine; `None`, once said on stderr, where it cannot be opened.
+pub fn world() -> Option<&'static World> {
+    static SAID: Once = Once::new();
+    match World::ambient() {
+        Ok(world) => Some(world),
+        Err(error) => {
+            SAID.call_once(|| eprintln!("mock-libcuda: the simulated machine cannot be opened: {error}"));
+            None
+        }
+    }
+}
+
+/// The driver, if cuInit made it in this very process.
+pub fn get() -> Result<&'static Driver, CUresult> {
+    match DRIVER.get() {
+        Some(driver) if driver.canary.alive() => Ok(driver),
+        _ => Err(CUresult::ERROR_NOT_INITIALIZED),
+    }
+}
+
+/// Whether a driver was made here or in the process that this one was forked from.
+pub fn exists() -> bool {
+    DRIVER.get().is_some()
+}
+
+/// Keeps the driver that cuInit has made. A second one is dropped: the first stays.
+pub fn install(world: &'static World, devices: Vec<DeviceIndex>) {
+    let process = Mutex::new(Process::new(devices.len()));
+    let _ = DRIVER.set(Driver { world, devices, process, canary: Canary::new() });
+}
+
+impl Driver {
+    pub fn lock(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn count(&self) -> usize {
+        self.devices.len()
+    }
+
+    pub fn ordinals(&self) -> impl Iterator<Item = Ordinal> {
+        (0..self.devices.len()).map(Ordinal)
+    }
+
+    /// The device that a client's number means; INVALID_DEVICE where there is none.
+    pub fn ordinal(&self, number: i32) -> Result<Ordinal, CUresult> {
+        match usize::try_from(number) {
+            Ok(number) if number < self.devices.len() => Ok(Ordinal(number)),
+            _ => Err(CUresult::ERROR_INVALID_DEVICE),
+        }
+    }
+
+    pub fn index(&self, ordinal: Ordinal) -> DeviceIndex {
+        self.devices[ordinal.0]
+    }
+
+    pub fn profile(&self, ordinal: Ordinal) -> &'static DeviceProfile {
+        &self.world.devices()[self.index(ordinal).as_usize()]
+    }
+}

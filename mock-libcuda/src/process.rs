@@ -1,0 +1,233 @@
+//! What one process holds of the devices: contexts, allocations, pools. One lock guards it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use abi::cuda::CUresult;
+use mock_device::{Bytes, Kind};
+
+use crate::arena::{Blocks, Holes};
+use crate::array::Array;
+use crate::boundary::Backing;
+use crate::contents::Contents;
+use crate::driver::{Driver, Ordinal};
+use crate::event::Event;
+use crate::host::HostAllocation;
+use crate::pool::Pool;
+use crate::stream::Stream;
+use crate::vmm::Physical;
+
+/// Index into [`Process::contexts`]; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContextId(pub u32);
+
+/// Index into [`Process::pools`]; the devices' default pools come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId(pub u32);
+
+pub struct Context {
+    pub device: Ordinal,
+    pub flags: u32,
+    pub primary: bool,
+    /// Made by the first generation's cuCtxCreate.
+    pub legacy: bool,
+    pub alive: bool,
+    pub limits: HashMap<i32, usize>,
+    /// Blocks that this context's small allocations share.
+    pub small: Blocks,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Primary {
+    pub retained: u32,
+    pub flags: u32,
+    pub context: Option<ContextId>,
+}
+
+/// Who gave an allocation its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A part of a block of its context.
+    Shared,
+    /// Whole blocks of its own.
+    Blocks,
+    Managed,
+    Pool(PoolId),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation {
+    /// As asked for.
+    pub size: u64,
+    /// As taken.
+    pub taken: u64,
+    pub context: ContextId,
+    pub device: Ordinal,
+    pub owner: Owner,
+    pub id: u64,
+}
+
+/// The device addresses of one device.
+pub struct Arena {
+    pub holes: Holes,
+    pub contents: Contents,
+    span: u64,
+}
+
+pub struct Process {
+    pub contexts: Vec<Context>,
+    pub primaries: Vec<Primary>,
+    pub allocations: BTreeMap<u64, Allocation>,
+    pub pools: Vec<Pool>,
+    /// The pool that cuMemAllocAsync uses, by device.
+    pub current_pools: Vec<PoolId>,
+    pub streams: HashMap<u32, Stream>,
+    pub events: HashMap<u32, Event>,
+    pub arrays: HashMap<u32, Array>,
+    pub physical: HashMap<u32, Physical>,
+    pub host: BTreeMap<u64, HostAllocation>,
+    arenas: Vec<Option<Arena>>,
+    next_handle: u32,
+    next_buffer: u64,
+}
+
+thread_local! {
+    /// The calling thread's stack of contexts; `None` is a NULL that cuCtxSetCurrent left there.
+    static STACK: RefCell<Vec<ContextId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The calling thread's stack of contexts.
+pub fn with_stack<R>(act: impl FnOnce(&mut Vec<ContextId>) -> R) -> R {
+    STACK.with_borrow_mut(act)
+}
+
+impl Process {
+    pub fn new(devices: usize) -> Process {
+        Process {
+            contexts: Vec::new(),
+            primaries: vec![Primary::default(); devices],
+            allocations: BTreeMap::new(),
+            pools: (0..devices).map(|device| Pool::new(Ordinal(device), 0)).collect(),
+            current_pools: (0..devices as u32).map(PoolId).collect(),
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            arrays: HashMap::new(),
+            physical: HashMap::new(),
+            host: BTreeMap::new(),
+            arenas: (0..devices).map(|_| None).collect(),
+            next_handle: 0,
+            next_buffer: 0,
+        }
+    }
+
+    /// The calling thread's context; INVALID_CONTEXT without one.
+    pub fn current(&self) -> Result<ContextId, CUresult> {
+        let top = with_stack(|stack| stack.last().copied()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+        if self.context(top).alive { Ok(top) } else { Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) }
+    }
+
+    pub fn context(&self, id: ContextId) -> &Context {
+        &self.contexts[id.0 as usize]
+    }
+
+    pub fn context_mut(&mut self, id: ContextId) -> &mut Context {
+        &mut self.contexts[id.0 as usize]
+    }
+
+    pub fn next_handle(&mut self) -> u32 {
+        self.next_handle += 1;
+        self.next_handle
+    }
+
+    /// The device whose address space holds `address`.
+    pub fn device_at(&self, address: u64) -> Option<Ordinal> {
+        let inside = |arena: &Option<Arena>| {
+            arena.as_ref().is_some_and(|arena| address.wrapping_sub(arena.contents.base()) < arena.span)
+        };
+        self.arenas.iter().position(inside).map(Ordinal)
+    }
+
+    /// The live allocation that holds all of a range.
+    pub fn holding(&self, address: u64, len: u64) -> Option<(u64, &Allocation)> {
+        let (&base, allocation) = self.allocations.range(..=address).next_back()?;
+        let end = address.checked_add(len)?;
+        (address < base + allocation.size && end <= base + allocation.size).then_some((base, allocation))
+    }
+
+    pub fn arena(&mut self, driver: &Driver, device: Ordinal) -> Result<&mut Arena, CUresult> {
+        let slot = &mut self.arenas[device.0];
+        if slot.is_none() {
+            // Room for fragmentation: a card's address space is far larger than its memory too.
+            let span = (driver.profile(device).cuda_total.0 * 4).next_power_of_two();
+            let backing = Backing::reserve(span).map_err(|_| CUresult::ERROR_OPERATING_SYSTEM)?;
+            let contents = Contents::new(backing);
+            *slot = Some(Arena { holes: Holes::new(contents.base(), span), contents, span });
+        }
+        Ok(slot.as_mut().expect("just made"))
+    }
+
+    /// Whole blocks of device memory, counted by the world. Before it is refused, what this process's pools hold
+    /// unused goes back.
+    pub fn take(&mut self, driver: &Driver, device: Ordinal, kind: Kind, len: u64) -> Result<u64, CUresult> {
+        self.charge(driver, device, kind, len)?;
+        match self.arena(driver, device).map(|arena| arena.holes.take(len)) {
+            Ok(Some(base)) => Ok(base),
+            Ok(None) => {
+                driver.world.give_back(driver.index(device), kind, Bytes(len));
+                Err(CUresult::ERROR_OUT_OF_MEMORY)
+            }
+            Err(error) => {
+                driver.world.give_back(driver.index(device), kind, Bytes(len));
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts memory that has no address.
+    pub fn charge(&mut self, driver: &Driver, device: Ordinal, kind: Kind, len: u64) -> Result<(), CUresult> {
+        let index = driver.index(device);
+        if driver.world.take(index, kind, Bytes(len)).is_ok() {
+            return Ok(());
+        }
+        if self.trim_pools(driver, device) == 0 {
+            return Err(CUresult::ERROR_OUT_OF_MEMORY);
+        }
+        driver.world.take(index, kind, Bytes(len)).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)
+    }
+
+    pub fn give_back(&mut self, driver: &Driver, device: Ordinal, kind: Kind, base: u64, len: u64) {
+        if let Some(arena) = self.arenas[device.0].as_mut() {
+            arena.contents.forget(base, base + len);
+            arena.holes.give(base, len);
+        }
+        driver.world.give_back(driver.index(device), kind, Bytes(len));
+    }
+
+    /// Enters an allocation into the books.
+    pub fn enter(&mut self, address: u64, size: u64, taken: u64, context: ContextId, owner: Owner) {
+        self.next_buffer += 1;
+        let device = self.context(context).device;
+        let id = self.next_buffer;
+        self.allocations.insert(address, Allocation { size, taken, context, device, owner, id });
+    }
+
+    /// All of a context's memory, as its end returns it.
+    pub fn release_context_memory(&mut self, driver: &Driver, id: ContextId) {
+        let gone: Vec<u64> = self
+            .allocations
+            .iter()
+            .filter(|(_, allocation)| allocation.context == id && !matches!(allocation.owner, Owner::Pool(_)))
+            .map(|(address, _)| *address)
+            .collect();
+        for address in gone {
+            self.free(driver, address).expect("it is in the books");
+        }
+        self.streams.retain(|_, stream| stream.context != id);
+        self.events.retain(|_, event| event.context != id);
+        let arrays: Vec<u32> =
+            self.arrays.iter().filter(|(_, array)| array.context == id).map(|(id, _)| *id).collect();
+        for array in arrays {
+            self.destroy_array(driver, array);
+        }
+    }
+}
