@@ -1,0 +1,148 @@
+//! Whether enforcement stands: the ledger this process draws on, or why every request must be refused.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use budget::settings::Remark;
+use budget::{Bytes, DeviceIndex};
+use ledger::{Ledger, Setup};
+
+use crate::arena::{Arena, Id};
+use crate::boundary::nvml::Rows;
+use crate::settings::settings;
+use crate::targets::{self, Held, Targets};
+use crate::trace;
+
+/// One process's enforcement. A fork child gets another.
+pub struct Attachment {
+    id: Id,
+    /// `None`: enforcement could not be established, nothing is granted.
+    ledger: Option<Ledger>,
+}
+
+/// Nothing more is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+static ATTACHMENTS: Arena<Attachment> = Arena::new();
+static CURRENT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any budget is set. If not, the layer hands out next's functions and does nothing.
+pub fn enforcing() -> bool {
+    settings().any_budget()
+}
+
+/// This process's attachment; made at the first GPU that a budget could be for, so that other programs take no slot.
+pub fn current() -> Option<&'static Attachment> {
+    static ATTACHING: Mutex<()> = Mutex::new(());
+    if let Some(attachment) = mine() {
+        return Some(attachment);
+    }
+    let _attaching = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(attachment) = mine() {
+        return Some(attachment);
+    }
+    let id = ATTACHMENTS.push(|id| Attachment {
+        id,
+        ledger: attach(),
+    })?;
+    CURRENT.store(id.0, Ordering::Release);
+    ATTACHMENTS.get(id)
+}
+
+fn mine() -> Option<&'static Attachment> {
+    let attachment = ATTACHMENTS.get(Id(CURRENT.load(Ordering::Acquire)))?;
+    attachment
+        .ledger
+        .as_ref()
+        .is_none_or(Ledger::is_mine)
+        .then_some(attachment)
+}
+
+fn attach() -> Option<Ledger> {
+    let settings = settings();
+    for remark in &settings.remarks {
+        match remark {
+            Remark::Disagreement { used, ignored } => {
+                trace::tell(format_args!("{used} and {ignored} differ: {used} is used"))
+            }
+            Remark::Meaningless { variable, text } => {
+                trace::tell(format_args!(
+                    "{variable}={text:?} means nothing: the default is used"
+                ));
+            }
+        }
+    }
+    if let Some((variable, text)) = settings.unparsable() {
+        trace::tell(format_args!(
+            "{variable}={text:?} is not a size: every device allocation is refused"
+        ));
+        return None;
+    }
+    match Ledger::attach(
+        &settings.ledger,
+        &Setup {
+            budgets: settings.budgets(),
+        },
+    ) {
+        Ok(ledger) => {
+            if let Some(device) = ledger.disagreement() {
+                trace::tell(format_args!(
+                    "device {device} keeps the budget its ledger already has, not the one asked for here"
+                ));
+            }
+            Some(ledger)
+        }
+        Err(error) => {
+            trace::tell(format_args!("{error}: every device allocation is refused"));
+            None
+        }
+    }
+}
+
+impl Attachment {
+    pub const fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Whether anything can be granted at all.
+    pub const fn stands(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// Reserves on every target, or refuses.
+    pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Refused> {
+        let ledger = self.ledger.as_ref().ok_or(Refused)?;
+        targets::reserve(ledger, targets, bytes, &Rows).map_err(|refusal| {
+            trace::line(format_args!("refused {bytes}: {refusal}"));
+            Refused
+        })
+    }
+
+    pub fn release(&self, targets: Targets, bytes: Bytes) {
+        // What a parent was charged is the parent's to give back.
+        if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
+            targets::release(ledger, targets, bytes);
+        }
+    }
+
+    /// The strictest budget among the targets, `None` where none has one.
+    pub fn budget(&self, targets: Targets) -> Option<Bytes> {
+        targets::smallest_budget(self.ledger.as_ref()?, targets)
+    }
+
+    /// What the tenant has left; nothing where enforcement does not stand or the device is unknown.
+    pub fn available(&self, targets: Targets) -> Option<Bytes> {
+        match &self.ledger {
+            Some(ledger) if !targets.is_empty() => targets::available(ledger, targets),
+            _ => Some(Bytes::ZERO),
+        }
+    }
+
+    /// What this library instance holds of one target.
+    pub fn own_usage(&self, device: DeviceIndex) -> Bytes {
+        self.ledger
+            .as_ref()
+            .map_or(Bytes::ZERO, |ledger| ledger.own_usage(device))
+    }
+}

@@ -1,0 +1,33 @@
+//! Where C comes in and goes out. Everything unsafe of this library is here and in the modules below.
+#![expect(unsafe_code, reason = "the boundary")]
+
+pub mod chain;
+pub mod commands;
+pub mod hooks;
+pub mod negotiate;
+pub mod next;
+pub mod nvml;
+pub mod os;
+pub mod resolve;
+pub mod structures;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ash::vk::Handle;
+
+use crate::table::Key;
+
+/// No panic crosses into C: it becomes `fallback`.
+fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+}
+
+/// The dispatch key of an instance, a physical device, a device or a queue. `None` for a null handle.
+///
+/// # Safety
+/// A dispatchable handle that is not null points to an object whose first word is the loader's dispatch pointer.
+unsafe fn key<H: Handle>(handle: H) -> Option<Key> {
+    let object = std::ptr::with_exposed_provenance::<usize>(handle.as_raw() as usize);
+    // SAFETY: the caller's obligation.
+    (!object.is_null()).then(|| Key(unsafe { object.read() }))
+}

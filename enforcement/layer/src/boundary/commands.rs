@@ -1,0 +1,447 @@
+//! The hooks' outer side: reads what the application passed, calls next, leaves the deciding to safe code.
+
+use std::ffi::{CStr, c_char};
+
+use ash::vk;
+use ash::vk::Handle;
+
+use super::next::{DeviceNext, InstanceNext};
+use super::{chain, guard, key, structures};
+use crate::device::Made;
+use crate::physical::Physical;
+use crate::records::Object;
+use crate::{attachment, device, heaps, instance, memory};
+
+const FAILED: vk::Result = vk::Result::ERROR_INITIALIZATION_FAILED;
+const LAYER: &CStr = c"VK_LAYER_HAMI_vgpu";
+
+// Every function below is a Vulkan command: its obligations towards its caller are the specification's, and they are what the SAFETY notes lean on.
+
+pub unsafe extern "system" fn create_instance(
+    info: *const vk::InstanceCreateInfo<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    out: *mut vk::Instance,
+) -> vk::Result {
+    guard(FAILED, || {
+        // SAFETY: valid usage; the chain's functions are called as what their names say, on the instance they just made.
+        unsafe {
+            let Some(get) = chain::take_instance_link(info) else {
+                return FAILED;
+            };
+            let create = get(vk::Instance::null(), c"vkCreateInstance".as_ptr());
+            let Some(create) = std::mem::transmute::<
+                vk::PFN_vkVoidFunction,
+                Option<vk::PFN_vkCreateInstance>,
+            >(create) else {
+                return FAILED;
+            };
+            let result = create(info, allocator, out);
+            if result == vk::Result::SUCCESS
+                && let Some(created) = out.as_ref()
+                && let Some(key) = key(*created)
+            {
+                instance::register(key, InstanceNext::load(get, *created));
+            }
+            result
+        }
+    })
+}
+
+pub unsafe extern "system" fn destroy_instance(
+    handle: vk::Instance,
+    allocator: *const vk::AllocationCallbacks<'_>,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            let Some(key) = key(handle) else {
+                return;
+            };
+            let next = instance::unregister(key)
+                .or_else(|| instance::find(None))
+                .and_then(|known| known.next.destroy);
+            if let Some(destroy) = next {
+                destroy(handle, allocator);
+            }
+        }
+    });
+}
+
+pub unsafe extern "system" fn create_device(
+    physical: vk::PhysicalDevice,
+    info: *const vk::DeviceCreateInfo<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    out: *mut vk::Device,
+) -> vk::Result {
+    guard(FAILED, || {
+        // SAFETY: valid usage; the link is the loader's, and its functions are called as what their names say.
+        unsafe {
+            let (Some(instance), Some((get, get_device))) =
+                (instance::find(key(physical)), chain::take_device_link(info))
+            else {
+                return FAILED;
+            };
+            let create = get(instance.next.handle, c"vkCreateDevice".as_ptr());
+            let Some(create) = std::mem::transmute::<
+                vk::PFN_vkVoidFunction,
+                Option<vk::PFN_vkCreateDevice>,
+            >(create) else {
+                return FAILED;
+            };
+            let (group, wanted) = (
+                structures::group(&*info, physical),
+                structures::extensions(&*info),
+            );
+            let hopeless = || {
+                let known = instance.next.device_extensions(physical);
+                wanted.iter().any(|name| {
+                    known
+                        .iter()
+                        .all(|one| one.extension_name_as_c_str() != Ok(name))
+                })
+            };
+            let before = out.as_ref().copied();
+            let result = device::create(instance, &group, hopeless, || {
+                match create(physical, info, allocator, out) {
+                    vk::Result::SUCCESS => {
+                        let created = *out;
+                        let key = key(created).ok_or(FAILED)?;
+                        Ok(Made {
+                            key,
+                            next: DeviceNext::load(get_device, created),
+                        })
+                    }
+                    code => Err(code),
+                }
+            });
+            if let (true, Some(out), Some(before)) = (result.as_raw() < 0, out.as_mut(), before) {
+                *out = before;
+            }
+            result
+        }
+    })
+}
+
+pub unsafe extern "system" fn destroy_device(
+    handle: vk::Device,
+    allocator: *const vk::AllocationCallbacks<'_>,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            let Some(key) = key(handle) else {
+                return;
+            };
+            let known = device::unregister(key);
+            let next = known
+                .or_else(|| device::find(None).map(|found| found.device))
+                .and_then(|device| device.next.destroy);
+            if let Some(destroy) = next {
+                destroy(handle, allocator);
+            }
+            if let Some(device) = known {
+                device.destroyed();
+            }
+        }
+    });
+}
+
+pub unsafe extern "system" fn instance_extensions(
+    layer: *const c_char,
+    count: *mut u32,
+    properties: *mut vk::ExtensionProperties,
+) -> vk::Result {
+    guard(FAILED, || {
+        // SAFETY: valid usage.
+        unsafe {
+            let next = instance::find(None)
+                .filter(|_| !is_ours(layer))
+                .and_then(|known| {
+                    known.next.look_up(
+                        vk::Instance::null(),
+                        c"vkEnumerateInstanceExtensionProperties",
+                    )
+                });
+            match std::mem::transmute::<
+                vk::PFN_vkVoidFunction,
+                Option<vk::PFN_vkEnumerateInstanceExtensionProperties>,
+            >(next)
+            {
+                Some(next) => next(layer, count, properties),
+                None => none(count),
+            }
+        }
+    })
+}
+
+pub unsafe extern "system" fn device_extensions(
+    physical: vk::PhysicalDevice,
+    layer: *const c_char,
+    count: *mut u32,
+    properties: *mut vk::ExtensionProperties,
+) -> vk::Result {
+    guard(FAILED, || {
+        // SAFETY: valid usage.
+        unsafe {
+            let next = (!is_ours(layer))
+                .then(|| instance::find(key(physical)))
+                .flatten()
+                .and_then(|known| known.next.extensions);
+            match next {
+                Some(next) => next(physical, layer, count, properties),
+                None => none(count),
+            }
+        }
+    })
+}
+
+/// # Safety
+/// `layer` is null or ends in NUL.
+unsafe fn is_ours(layer: *const c_char) -> bool {
+    // SAFETY: the caller's obligation.
+    !layer.is_null() && unsafe { CStr::from_ptr(layer) } == LAYER
+}
+
+/// # Safety
+/// `count` is null or can be written.
+unsafe fn none(count: *mut u32) -> vk::Result {
+    // SAFETY: the caller's obligation.
+    if let Some(count) = unsafe { count.as_mut() } {
+        *count = 0;
+    }
+    vk::Result::SUCCESS
+}
+
+pub unsafe extern "system" fn physical_devices(
+    handle: vk::Instance,
+    count: *mut u32,
+    devices: *mut vk::PhysicalDevice,
+) -> vk::Result {
+    guard(FAILED, || {
+        // SAFETY: valid usage.
+        unsafe {
+            let Some((known, next)) = instance::find(key(handle))
+                .and_then(|known| Some((known, known.next.physical_devices?)))
+            else {
+                return FAILED;
+            };
+            let result = next(handle, count, devices);
+            known.enumerated();
+            result
+        }
+    })
+}
+
+pub unsafe extern "system" fn groups(
+    handle: vk::Instance,
+    count: *mut u32,
+    groups: *mut vk::PhysicalDeviceGroupProperties<'_>,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    guard(FAILED, || unsafe {
+        groups_by(|next| next.groups, handle, count, groups)
+    })
+}
+
+pub unsafe extern "system" fn groups_khr(
+    handle: vk::Instance,
+    count: *mut u32,
+    groups: *mut vk::PhysicalDeviceGroupProperties<'_>,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    guard(FAILED, || unsafe {
+        groups_by(|next| next.groups_khr, handle, count, groups)
+    })
+}
+
+/// # Safety
+/// As vkEnumeratePhysicalDeviceGroups.
+unsafe fn groups_by(
+    of: impl Fn(&InstanceNext) -> Option<vk::PFN_vkEnumeratePhysicalDeviceGroups>,
+    handle: vk::Instance,
+    count: *mut u32,
+    groups: *mut vk::PhysicalDeviceGroupProperties<'_>,
+) -> vk::Result {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let Some((known, next)) =
+            instance::find(key(handle)).and_then(|known| Some((known, of(&known.next)?)))
+        else {
+            return FAILED;
+        };
+        let result = next(handle, count, groups.cast());
+        known.enumerated();
+        result
+    }
+}
+
+pub unsafe extern "system" fn memory_properties(
+    handle: vk::PhysicalDevice,
+    out: *mut vk::PhysicalDeviceMemoryProperties,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            let Some((known, next)) =
+                instance::find(key(handle)).and_then(|known| Some((known, known.next.memory?)))
+            else {
+                return;
+            };
+            next(handle, out);
+            if let Some(memory) = out.as_mut() {
+                tell(known, handle, |attachment, physical| {
+                    heaps::clamp(attachment, physical, memory)
+                });
+            }
+        }
+    });
+}
+
+pub unsafe extern "system" fn memory_properties2(
+    handle: vk::PhysicalDevice,
+    out: *mut vk::PhysicalDeviceMemoryProperties2<'_>,
+) {
+    // SAFETY: valid usage.
+    guard((), || unsafe {
+        memory_properties2_by(|next| next.memory2, handle, out)
+    });
+}
+
+pub unsafe extern "system" fn memory_properties2_khr(
+    handle: vk::PhysicalDevice,
+    out: *mut vk::PhysicalDeviceMemoryProperties2<'_>,
+) {
+    // SAFETY: valid usage.
+    guard((), || unsafe {
+        memory_properties2_by(|next| next.memory2_khr, handle, out)
+    });
+}
+
+/// # Safety
+/// As vkGetPhysicalDeviceMemoryProperties2.
+unsafe fn memory_properties2_by(
+    of: impl Fn(&InstanceNext) -> Option<vk::PFN_vkGetPhysicalDeviceMemoryProperties2>,
+    handle: vk::PhysicalDevice,
+    out: *mut vk::PhysicalDeviceMemoryProperties2<'_>,
+) {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let Some((known, next)) =
+            instance::find(key(handle)).and_then(|known| Some((known, of(&known.next)?)))
+        else {
+            return;
+        };
+        next(handle, out.cast());
+        let Some(out) = out.as_mut() else {
+            return;
+        };
+        let report = structures::find_mut::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>>(
+            out.p_next,
+            vk::StructureType::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT,
+        );
+        tell(known, handle, |attachment, physical| {
+            heaps::clamp(attachment, physical, &mut out.memory_properties);
+            if let Some(report) = report {
+                heaps::report(attachment, physical, &mut out.memory_properties, report);
+            }
+        });
+    }
+}
+
+/// A tenant's GPU is told of by `say`; any other device's answer stands.
+fn tell(
+    known: &instance::Instance,
+    handle: vk::PhysicalDevice,
+    say: impl FnOnce(&attachment::Attachment, &Physical),
+) {
+    if let Some(physical) = known
+        .physical(handle)
+        .filter(|physical| physical.tenant_gpu)
+        && let Some(attachment) = attachment::current()
+    {
+        say(attachment, &physical);
+    }
+}
+
+pub unsafe extern "system" fn allocate_memory(
+    handle: vk::Device,
+    info: *const vk::MemoryAllocateInfo<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    out: *mut vk::DeviceMemory,
+) -> vk::Result {
+    guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {
+        // SAFETY: valid usage; where a pointer is null, next is called with it as it is, and does what it does.
+        unsafe {
+            let Some((found, next)) = device::find(key(handle))
+                .and_then(|found| Some((found, found.device.next.allocate?)))
+            else {
+                return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+            };
+            let (Some(request), false) = (
+                info.as_ref().map(|info| structures::request(info)),
+                out.is_null(),
+            ) else {
+                return next(handle, info, allocator, out);
+            };
+            let before = out.read();
+            let call = || {
+                let result = next(handle, info, allocator, out);
+                (result, object(out.read()))
+            };
+            let result = memory::allocate(found, request, call, |unwanted| {
+                if let Some(free) = found.device.next.free {
+                    free(handle, vk::DeviceMemory::from_raw(unwanted.0), allocator);
+                }
+                out.write(before);
+            });
+            result
+        }
+    })
+}
+
+pub unsafe extern "system" fn free_memory(
+    handle: vk::Device,
+    memory: vk::DeviceMemory,
+    allocator: *const vk::AllocationCallbacks<'_>,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            if let Some((found, next)) =
+                device::find(key(handle)).and_then(|found| Some((found, found.device.next.free?)))
+            {
+                memory::free(found, object(memory), || next(handle, memory, allocator));
+            }
+        }
+    });
+}
+
+pub unsafe extern "system" fn memory_fd(
+    handle: vk::Device,
+    info: *const vk::MemoryGetFdInfoKHR<'_>,
+    fd: *mut i32,
+) -> vk::Result {
+    guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {
+        // SAFETY: valid usage.
+        unsafe {
+            let Some((found, next)) = device::find(key(handle))
+                .and_then(|found| Some((found, found.device.next.memory_fd?)))
+            else {
+                return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+            };
+            let result = next(handle, info, fd);
+            if result == vk::Result::SUCCESS
+                && let (Some(info), Some(fd)) = (info.as_ref(), fd.as_ref())
+                && let (Some(object), Some(descriptor)) =
+                    (object(info.memory), super::os::descriptor(*fd))
+            {
+                memory::exported(found, object, descriptor);
+            }
+            result
+        }
+    })
+}
+
+fn object(memory: vk::DeviceMemory) -> Option<Object> {
+    (!memory.is_null()).then(|| Object(memory.as_raw()))
+}

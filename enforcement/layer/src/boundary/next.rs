@@ -1,0 +1,222 @@
+//! Next's functions, looked up once per instance and device, and what we ask of it for ourselves.
+
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use ash::vk;
+use budget::Bytes;
+use budget::identity::{NVIDIA, Pci};
+
+use crate::physical::Description;
+
+/// What a look-up gives when it gives something.
+type Function = unsafe extern "system" fn();
+
+macro_rules! next {
+    ($(#[$doc:meta])* $table:ident of $handle:ty, by $get:ident: $getter:ty { $($field:ident: $function:ty = $name:literal,)* }) => {
+        $(#[$doc])*
+        pub struct $table {
+            pub handle: $handle,
+            pub $get: $getter,
+            $(pub $field: Option<$function>,)*
+        }
+
+        impl $table {
+            /// # Safety
+            /// `handle` lives, and `getter` is the chain's look-up for it.
+            pub unsafe fn load(getter: $getter, handle: $handle) -> $table {
+                // SAFETY: the caller's obligation; a command's address is what its name says.
+                unsafe {
+                    $table {
+                        handle,
+                        $get: getter,
+                        $($field: std::mem::transmute::<vk::PFN_vkVoidFunction, Option<$function>>(getter(handle, $name.as_ptr())),)*
+                    }
+                }
+            }
+
+            /// Asks next for a name on behalf of a handle of this chain.
+            pub fn look_up(&self, handle: $handle, name: &CStr) -> Option<Function> {
+                // SAFETY: the handle's dispatch key is this chain's, and the name ends in NUL.
+                unsafe { (self.$get)(handle, name.as_ptr()) }
+            }
+
+            /// The same for the handle that the chain was made for.
+            pub fn look_up_own(&self, name: &CStr) -> Option<Function> {
+                self.look_up(self.handle, name)
+            }
+        }
+    };
+}
+
+next! {
+    InstanceNext of vk::Instance, by get_proc_addr: vk::PFN_vkGetInstanceProcAddr {
+        destroy: vk::PFN_vkDestroyInstance = c"vkDestroyInstance",
+        physical_devices: vk::PFN_vkEnumeratePhysicalDevices = c"vkEnumeratePhysicalDevices",
+        groups: vk::PFN_vkEnumeratePhysicalDeviceGroups = c"vkEnumeratePhysicalDeviceGroups",
+        groups_khr: vk::PFN_vkEnumeratePhysicalDeviceGroups = c"vkEnumeratePhysicalDeviceGroupsKHR",
+        extensions: vk::PFN_vkEnumerateDeviceExtensionProperties = c"vkEnumerateDeviceExtensionProperties",
+        properties: vk::PFN_vkGetPhysicalDeviceProperties = c"vkGetPhysicalDeviceProperties",
+        properties2: vk::PFN_vkGetPhysicalDeviceProperties2 = c"vkGetPhysicalDeviceProperties2",
+        properties2_khr: vk::PFN_vkGetPhysicalDeviceProperties2 = c"vkGetPhysicalDeviceProperties2KHR",
+        memory: vk::PFN_vkGetPhysicalDeviceMemoryProperties = c"vkGetPhysicalDeviceMemoryProperties",
+        memory2: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 = c"vkGetPhysicalDeviceMemoryProperties2",
+        memory2_khr: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 = c"vkGetPhysicalDeviceMemoryProperties2KHR",
+    }
+}
+
+next! {
+    DeviceNext of vk::Device, by get_proc_addr: vk::PFN_vkGetDeviceProcAddr {
+        destroy: vk::PFN_vkDestroyDevice = c"vkDestroyDevice",
+        allocate: vk::PFN_vkAllocateMemory = c"vkAllocateMemory",
+        free: vk::PFN_vkFreeMemory = c"vkFreeMemory",
+        memory_fd: vk::PFN_vkGetMemoryFdKHR = c"vkGetMemoryFdKHR",
+    }
+}
+
+impl DeviceNext {
+    /// Takes back a device that the application will not get.
+    pub fn destroy_device(&self) {
+        if let Some(destroy) = self.destroy {
+            // SAFETY: the device was just created and nobody else has it.
+            unsafe { destroy(self.handle, ptr::null()) };
+        }
+    }
+}
+
+impl InstanceNext {
+    pub fn physical_devices(&self) -> Vec<vk::PhysicalDevice> {
+        let Some(enumerate) = self.physical_devices else {
+            return Vec::new();
+        };
+        // SAFETY: the instance lives; the array has as many members as said.
+        two_calls(|count, array| unsafe { enumerate(self.handle, count, array) })
+    }
+
+    pub fn device_extensions(&self, device: vk::PhysicalDevice) -> Vec<vk::ExtensionProperties> {
+        let Some(enumerate) = self.extensions else {
+            return Vec::new();
+        };
+        // SAFETY: as above, for all layers and the driver together.
+        two_calls(|count, array| unsafe { enumerate(device, ptr::null(), count, array) })
+    }
+
+    /// Everything that identity and charging need to know of a physical device.
+    pub fn describe(&self, handle: vk::PhysicalDevice) -> Description {
+        let (mut properties, mut memory) = (
+            vk::PhysicalDeviceProperties::default(),
+            vk::PhysicalDeviceMemoryProperties::default(),
+        );
+        // SAFETY: the physical device is this instance's, and each structure is what its command fills.
+        unsafe {
+            if let Some(get) = self.properties {
+                get(handle, &mut properties);
+            }
+            if let Some(get) = self.memory {
+                get(handle, &mut memory);
+            }
+        }
+        let mut description = Description {
+            handle,
+            name: text(&properties.device_name),
+            vendor: properties.vendor_id,
+            kind: properties.device_type,
+            uuid: None,
+            pci: None,
+            memory,
+            has_memory_budget: false,
+        };
+        if description.vendor == NVIDIA {
+            let extensions = self.device_extensions(handle);
+            let has = |name: &CStr| {
+                extensions
+                    .iter()
+                    .any(|one| one.extension_name_as_c_str() == Ok(name))
+            };
+            description.has_memory_budget = has(vk::EXT_MEMORY_BUDGET_NAME);
+            (description.uuid, description.pci) =
+                self.identity(handle, has(vk::EXT_PCI_BUS_INFO_NAME));
+        }
+        description
+    }
+
+    /// By VkPhysicalDeviceProperties2, also on a 1.0 instance if the chain has it, as NVIDIA's does.
+    fn identity(
+        &self,
+        handle: vk::PhysicalDevice,
+        has_pci: bool,
+    ) -> (Option<[u8; 16]>, Option<Pci>) {
+        let Some(get) = self.properties2.or(self.properties2_khr) else {
+            return (None, None);
+        };
+        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        if has_pci {
+            id.p_next = ptr::from_mut(&mut pci).cast();
+        }
+        let mut properties = vk::PhysicalDeviceProperties2 {
+            p_next: ptr::from_mut(&mut id).cast(),
+            ..Default::default()
+        };
+        // SAFETY: the chain's structures live until the call returns; the second is chained only where its extension is.
+        unsafe { get(handle, &mut properties) };
+        let place = Pci {
+            domain: pci.pci_domain,
+            bus: pci.pci_bus,
+            device: pci.pci_device,
+            function: pci.pci_function,
+        };
+        (Some(id.device_uuid), has_pci.then_some(place))
+    }
+
+    /// What VK_EXT_memory_budget says this process holds of the device-local heaps. Only for a device that has the extension.
+    pub fn own_heap_usage(&self, handle: vk::PhysicalDevice) -> Option<Bytes> {
+        let get = self.memory2.or(self.memory2_khr)?;
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut memory = vk::PhysicalDeviceMemoryProperties2 {
+            p_next: ptr::from_mut(&mut budget).cast(),
+            ..Default::default()
+        };
+        // SAFETY: the chain's structures live until the call returns.
+        unsafe { get(handle, &mut memory) };
+        let heaps = memory
+            .memory_properties
+            .memory_heaps_as_slice()
+            .iter()
+            .zip(budget.heap_usage);
+        let local =
+            heaps.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        Some(Bytes(
+            local.fold(0, |sum, (_, usage)| sum.saturating_add(usage)),
+        ))
+    }
+}
+
+/// Count, then fill; again while the count grows in between.
+fn two_calls<T: Default + Clone>(call: impl Fn(*mut u32, *mut T) -> vk::Result) -> Vec<T> {
+    for _ in 0..4 {
+        let mut count = 0;
+        if call(&mut count, ptr::null_mut()) != vk::Result::SUCCESS {
+            return Vec::new();
+        }
+        let mut found = vec![T::default(); count as usize];
+        match call(&mut count, found.as_mut_ptr()) {
+            vk::Result::SUCCESS => {
+                found.truncate(count as usize);
+                return found;
+            }
+            vk::Result::INCOMPLETE => {}
+            _ => return Vec::new(),
+        }
+    }
+    Vec::new()
+}
+
+fn text(name: &[c_char]) -> String {
+    let bytes: Vec<u8> = name
+        .iter()
+        .map(|byte| byte.cast_unsigned())
+        .take_while(|byte| *byte != 0)
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

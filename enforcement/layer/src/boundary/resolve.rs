@@ -1,0 +1,56 @@
+//! Which function a name is: next is asked first, and a hook is given only for what next has (FINDINGS 29).
+
+use std::ffi::{CStr, c_char};
+
+use ash::vk;
+
+use super::hooks::{Hook, Purpose, Scope};
+use super::key;
+use crate::{attachment, device, instance};
+
+/// # Safety
+/// `instance` is null or an instance, known to us or not; `name` is null or ends in NUL.
+pub unsafe fn for_instance(handle: vk::Instance, name: *const c_char) -> vk::PFN_vkVoidFunction {
+    // SAFETY: the caller's obligation.
+    let name = unsafe { (!name.is_null()).then(|| CStr::from_ptr(name)) }?;
+    let hook = Hook::named(name.to_bytes());
+    if let Some(hook) = hook.filter(|hook| hook.scope == Scope::Global) {
+        return hook.address();
+    }
+    // SAFETY: the caller's obligation.
+    let key = unsafe { key(handle) };
+    let known = instance::registered(key);
+    let next = match known {
+        Some(known) => known.next.look_up(handle, name)?,
+        // Somebody else's instance, or none: what a living one's chain has is the best answer there is (DEFECTS V11).
+        None => instance::find(key)?.next.look_up_own(name)?,
+    };
+    match hook {
+        Some(hook) if hook.purpose == Purpose::Chain || attachment::enforcing() => hook.address(),
+        _ => Some(next),
+    }
+}
+
+/// # Safety
+/// `device` is null or a device, known to us or not; `name` is null or ends in NUL.
+pub unsafe fn for_device(handle: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {
+    // SAFETY: the caller's obligation.
+    let (name, key) = unsafe {
+        (
+            (!name.is_null()).then(|| CStr::from_ptr(name))?,
+            key(handle),
+        )
+    };
+    let found = device::find(key)?;
+    let next = if found.registered {
+        found.device.next.look_up(handle, name)
+    } else {
+        found.device.next.look_up_own(name)
+    }?;
+    match Hook::named(name.to_bytes()).filter(|hook| hook.scope == Scope::Device) {
+        Some(hook) if hook.purpose == Purpose::Chain || found.device.enforced.is_some() => {
+            hook.address()
+        }
+        _ => Some(next),
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading the structures that applications chain.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use ash::vk;
+use budget::Bytes;
+
+use super::os;
+use crate::memory::{Import, Request};
+
+/// The first structure of a type in a pNext chain.
+///
+/// # Safety
+/// `chain` is a valid pNext chain, and `T` is the structure that `s_type` names.
+pub unsafe fn find<'a, T>(chain: *const c_void, s_type: vk::StructureType) -> Option<&'a T> {
+    let mut at = chain.cast::<vk::BaseInStructure<'_>>();
+    // SAFETY: every structure of a pNext chain begins as VkBaseInStructure does.
+    unsafe {
+        while let Some(structure) = at.as_ref() {
+            if structure.s_type == s_type {
+                return at.cast::<T>().as_ref();
+            }
+            at = structure.p_next;
+        }
+    }
+    None
+}
+
+/// # Safety
+/// As [`find`], for a chain that the driver may write.
+pub unsafe fn find_mut<'a, T>(chain: *mut c_void, s_type: vk::StructureType) -> Option<&'a mut T> {
+    let mut at = chain.cast::<vk::BaseOutStructure<'_>>();
+    // SAFETY: as in `find`; the chain is the application's to be written.
+    unsafe {
+        while let Some(structure) = at.as_mut() {
+            if structure.s_type == s_type {
+                return at.cast::<T>().as_mut();
+            }
+            at = structure.p_next;
+        }
+    }
+    None
+}
+
+/// # Safety
+/// `info` is a VkMemoryAllocateInfo with a valid pNext chain.
+pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>) -> Request {
+    let plain = Request {
+        size: Bytes(info.allocation_size),
+        memory_type: info.memory_type_index,
+        device_mask: None,
+        import: None,
+    };
+    if info.p_next.is_null() {
+        return plain;
+    }
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let flags = find::<vk::MemoryAllocateFlagsInfo<'_>>(
+            info.p_next,
+            vk::StructureType::MEMORY_ALLOCATE_FLAGS_INFO,
+        );
+        let masked =
+            flags.filter(|flags| flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK));
+        Request {
+            device_mask: masked.map(|flags| flags.device_mask),
+            import: import(info.p_next),
+            ..plain
+        }
+    }
+}
+
+/// # Safety
+/// `chain` is a valid pNext chain.
+unsafe fn import(chain: *const c_void) -> Option<Import> {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let by_fd = find::<vk::ImportMemoryFdInfoKHR<'_>>(
+            chain,
+            vk::StructureType::IMPORT_MEMORY_FD_INFO_KHR,
+        );
+        // A handle type of 0 says that there is no import.
+        if let Some(by_fd) = by_fd.filter(|info| !info.handle_type.is_empty()) {
+            return Some(Import::Descriptor(os::descriptor(by_fd.fd)));
+        }
+        find::<vk::ImportMemoryHostPointerInfoEXT<'_>>(
+            chain,
+            vk::StructureType::IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
+        )
+        .filter(|info| !info.handle_type.is_empty())
+        .map(|_| Import::Other)
+    }
+}
+
+/// The physical devices a VkDevice is to be made of.
+///
+/// # Safety
+/// `info` has a valid pNext chain.
+pub unsafe fn group(
+    info: &vk::DeviceCreateInfo<'_>,
+    first: vk::PhysicalDevice,
+) -> Vec<vk::PhysicalDevice> {
+    // SAFETY: the caller's obligation; the array has as many members as its count says.
+    unsafe {
+        let asked = find::<vk::DeviceGroupDeviceCreateInfo<'_>>(
+            info.p_next,
+            vk::StructureType::DEVICE_GROUP_DEVICE_CREATE_INFO,
+        );
+        match asked
+            .filter(|asked| asked.physical_device_count > 0 && !asked.p_physical_devices.is_null())
+        {
+            Some(asked) => std::slice::from_raw_parts(
+                asked.p_physical_devices,
+                asked.physical_device_count as usize,
+            )
+            .to_vec(),
+            None => vec![first],
+        }
+    }
+}
+
+/// The extensions a VkDevice is to have.
+///
+/// # Safety
+/// The names are as many as the count says, and end in NUL.
+pub unsafe fn extensions<'a>(info: &'a vk::DeviceCreateInfo<'_>) -> Vec<&'a CStr> {
+    let names: &[*const c_char] = if info.pp_enabled_extension_names.is_null() {
+        &[]
+    } else {
+        // SAFETY: the caller's obligation.
+        unsafe {
+            std::slice::from_raw_parts(
+                info.pp_enabled_extension_names,
+                info.enabled_extension_count as usize,
+            )
+        }
+    };
+    // SAFETY: the caller's obligation.
+    names
+        .iter()
+        .filter(|name| !name.is_null())
+        .map(|name| unsafe { CStr::from_ptr(*name) })
+        .collect()
+}

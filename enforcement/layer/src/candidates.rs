@@ -1,0 +1,226 @@
+//! The container's GPUs in NVML's order, which is what a budget's index counts.
+//!
+//! NVML if it is there; else the kernel driver's own list under /proc, in PCI order; else the PCI order of the NVIDIA devices that
+//! Vulkan itself shows.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use budget::identity::{Asked, Candidate, Pci};
+use budget::{DeviceIndex, DeviceSet};
+
+use crate::boundary::nvml;
+use crate::targets::Targets;
+use crate::trace;
+
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+const PROC: &str = "/proc/driver/nvidia/gpus";
+
+/// Where the candidates come from. `asked` are the physical devices of the instance at hand, for when nothing else knows any.
+pub fn candidates(asked: &[Asked]) -> Vec<Candidate> {
+    static OF_THE_MACHINE: OnceLock<(&str, Vec<Candidate>)> = OnceLock::new();
+    let (source, machine) = OF_THE_MACHINE.get_or_init(|| match nvml::candidates() {
+        Some(known) if !known.is_empty() => ("nvml", known),
+        _ => ("proc", numbered(of_proc(PROC))),
+    });
+    let (source, found) = if machine.is_empty() {
+        ("vulkan", of_vulkan(asked))
+    } else {
+        (*source, machine.clone())
+    };
+    if trace::on() {
+        for one in &found {
+            let (uuid, pci) = (trace::uuid(one.uuid), trace::pci(one.pci));
+            trace::line(format_args!(
+                "candidate {} uuid={uuid} pci={pci} source={source}",
+                one.index
+            ));
+        }
+    }
+    SEEN.fetch_or(
+        Targets::from(found.iter().map(|one| one.index).collect::<DeviceSet>()).0,
+        Ordering::Relaxed,
+    );
+    found
+}
+
+/// Every candidate there ever was: whom an allocation is charged to when not even its device is known.
+pub fn everyone() -> Targets {
+    Targets(SEEN.load(Ordering::Relaxed))
+}
+
+fn of_vulkan(asked: &[Asked]) -> Vec<Candidate> {
+    let tenants = || asked.iter().filter(|asked| asked.tenant_gpu);
+    if tenants().any(|asked| asked.pci.is_none()) {
+        // Their order is unknown, so no identity may be drawn from it.
+        return (0..tenants().count() as u32)
+            .map(|index| Candidate {
+                index: DeviceIndex(index),
+                uuid: None,
+                pci: None,
+            })
+            .collect();
+    }
+    numbered(
+        tenants()
+            .filter_map(|asked| Some((asked.pci?, asked.uuid.filter(|uuid| *uuid != [0; 16]))))
+            .collect(),
+    )
+}
+
+/// Numbers GPUs in PCI order. One that two drivers show is one GPU.
+fn numbered(mut found: Vec<(Pci, Option<[u8; 16]>)>) -> Vec<Candidate> {
+    found.sort();
+    found.dedup_by_key(|(pci, _)| *pci);
+    found
+        .into_iter()
+        .enumerate()
+        .map(|(index, (pci, uuid))| Candidate {
+            index: DeviceIndex(index as u32),
+            uuid,
+            pci: Some(pci),
+        })
+        .collect()
+}
+
+fn of_proc(directory: &str) -> Vec<(Pci, Option<[u8; 16]>)> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pci = parse_pci(entry.file_name().to_str()?)?;
+            let text =
+                std::fs::read_to_string(entry.path().join("information")).unwrap_or_default();
+            Some((
+                pci,
+                text.lines()
+                    .find_map(|line| parse_uuid(line.strip_prefix("GPU UUID:")?.trim())),
+            ))
+        })
+        .collect()
+}
+
+/// `0000:00:06.0`
+fn parse_pci(text: &str) -> Option<Pci> {
+    let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+    let (place, function) = text.split_once('.')?;
+    let mut parts = place.split(':');
+    let pci = Pci {
+        domain: hex(parts.next()?)?,
+        bus: hex(parts.next()?)?,
+        device: hex(parts.next()?)?,
+        function: hex(function)?,
+    };
+    parts.next().is_none().then_some(pci)
+}
+
+/// `GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386f`, also `MIG-…`. A driver that does not know yet prints question marks.
+pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text
+        .split_once('-')?
+        .1
+        .bytes()
+        .filter(|byte| *byte != b'-')
+        .collect();
+    let nibble = |digit: u8| char::from(digit).to_digit(16);
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut uuid = [0; 16];
+    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
+        *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
+    }
+    Some(uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn pci(bus: u32) -> Pci {
+        Pci {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        }
+    }
+
+    #[test]
+    fn the_kernel_drivers_list_is_read_in_pci_order() {
+        let proc = tempfile::tempdir().expect("a directory");
+        for (address, uuid) in [
+            ("0000:0b:00.0", "GPU-28d65e0a-acc1-5bda-992b-484e123f6cf3"),
+            ("0000:06:00.0", "GPU-????????-????-????-????-????????????"),
+        ] {
+            std::fs::create_dir(proc.path().join(address)).expect("a directory");
+            let text = format!(
+                "Model: \t\t NVIDIA H200\nIRQ:   \t\t 31\nGPU UUID: \t {uuid}\nBus Location: \t {address}\n"
+            );
+            std::fs::write(proc.path().join(address).join("information"), text).expect("a file");
+        }
+        let found = numbered(of_proc(proc.path().to_str().expect("UTF-8")));
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].pci, found[0].uuid), (Some(pci(6)), None));
+        assert_eq!(
+            found[1].uuid.map(|uuid| uuid[..4].to_vec()),
+            Some(vec![0x28, 0xd6, 0x5e, 0x0a])
+        );
+        assert_eq!(found[1].index, DeviceIndex(1));
+        assert_eq!(of_proc("/nonexistent"), []);
+    }
+
+    #[test]
+    fn without_any_list_vulkans_own_devices_count_in_pci_order() {
+        let cpu = Asked {
+            tenant_gpu: false,
+            ..Asked::nvidia(None, None)
+        };
+        let found = of_vulkan(&[
+            Asked::nvidia(Some([2; 16]), Some(pci(9))),
+            cpu,
+            Asked::nvidia(Some([0; 16]), Some(pci(3))),
+        ]);
+        assert_eq!(
+            found
+                .iter()
+                .map(|one| (one.index.0, one.uuid, one.pci))
+                .collect::<Vec<_>>(),
+            [(0, None, Some(pci(3))), (1, Some([2; 16]), Some(pci(9)))]
+        );
+    }
+
+    #[test]
+    fn devices_without_an_address_are_told_apart_by_nothing() {
+        let found = of_vulkan(&[
+            Asked::nvidia(Some([2; 16]), Some(pci(9))),
+            Asked::nvidia(Some([1; 16]), None),
+        ]);
+        assert!(
+            found.len() == 2
+                && found
+                    .iter()
+                    .all(|one| one.uuid.is_none() && one.pci.is_none())
+        );
+    }
+
+    #[test]
+    fn odd_names_are_no_addresses() {
+        assert_eq!(
+            parse_pci("0000:00:06.0"),
+            Some(Pci {
+                device: 6,
+                ..pci(0)
+            })
+        );
+        assert!(
+            ["", "x", "0000:00:06", "0:0:0:0.0", "0000:zz:00.0"]
+                .iter()
+                .all(|text| parse_pci(text).is_none())
+        );
+        assert_eq!(parse_uuid("GPU-28d65e0a"), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! One live VkDevice's chain and charges, from creation to destruction.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ash::vk;
+use budget::{Bytes, MAX_DEVICES};
+
+use crate::arena::Id;
+use crate::attachment::{self, Attachment};
+use crate::boundary::next::DeviceNext;
+use crate::boundary::nvml;
+use crate::instance::Instance;
+use crate::memory;
+use crate::physical::{MemoryTypes, Physical};
+use crate::table::{Key, Table};
+use crate::targets::Targets;
+use crate::trace;
+
+pub struct Device {
+    pub next: DeviceNext,
+    pub id: Id,
+    /// `None`: not a tenant's GPU, or no budget is set. Nothing of it is hooked or charged.
+    pub enforced: Option<Enforced>,
+}
+
+pub struct Enforced {
+    pub attachment: &'static Attachment,
+    pub types: MemoryTypes,
+    /// Of each physical device of the group, in the order of device masks.
+    pub group: Vec<Targets>,
+    pub all: Targets,
+    overhead: AtomicU64,
+}
+
+/// A device and whether it is really the one asked for.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub device: &'static Device,
+    pub registered: bool,
+}
+
+/// What next gave for vkCreateDevice.
+pub struct Made {
+    pub key: Key,
+    pub next: DeviceNext,
+}
+
+static DEVICES: Table<Device> = Table::new();
+/// What a device of each GPU was seen to take, so that the next one's reservation is exact.
+static LEARNED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
+
+/// Before the first was measured: reserved for a device, or an eighth of a small budget. Trued up at once.
+const FIRST_BOUND: Bytes = Bytes::mib(256);
+
+pub fn find(key: Option<Key>) -> Option<Found> {
+    match key.and_then(|key| DEVICES.get(key)) {
+        Some(device) => Some(Found {
+            device,
+            registered: true,
+        }),
+        None => DEVICES.any().map(|device| Found {
+            device,
+            registered: false,
+        }),
+    }
+}
+
+/// To be called before next destroys it: from then on its key may belong to another.
+pub fn unregister(key: Key) -> Option<&'static Device> {
+    DEVICES.remove(key)
+}
+
+/// Creates a device and charges what it takes by itself. `hopeless` says whether next would refuse for another reason than memory.
+pub fn create(
+    instance: &Instance,
+    group: &[vk::PhysicalDevice],
+    hopeless: impl FnOnce() -> bool,
+    make: impl FnOnce() -> Result<Made, vk::Result>,
+) -> vk::Result {
+    let group: Vec<_> = if attachment::enforcing() {
+        group
+            .iter()
+            .filter_map(|handle| instance.physical(*handle))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    if !group.iter().any(|physical| physical.tenant_gpu) {
+        return make().map_or_else(|code| code, |made| register(made, None));
+    }
+    let Some(attachment) = attachment::current() else {
+        return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+    };
+    let enforced = Enforced::new(attachment, &group);
+    if !attachment.stands() {
+        return make().map_or_else(|code| code, |made| register(made, Some(enforced)));
+    }
+    // Measured by the process's growth, so one at a time; the loader does the same.
+    static CREATING: Mutex<()> = Mutex::new(());
+    let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    charged(instance, &group, enforced, hopeless, make)
+}
+
+fn charged(
+    instance: &Instance,
+    group: &[Arc<Physical>],
+    enforced: Enforced,
+    hopeless: impl FnOnce() -> bool,
+    make: impl FnOnce() -> Result<Made, vk::Result>,
+) -> vk::Result {
+    let (attachment, all) = (enforced.attachment, enforced.all);
+    let bound = enforced.bound();
+    let Ok(held) = memory::reserve(attachment, all, bound) else {
+        trace::line(format_args!(
+            "create device reserve={} verdict=refused",
+            bound.0
+        ));
+        return match hopeless().then(make) {
+            Some(Err(code)) => code,
+            Some(Ok(made)) => refuse(&made),
+            None => vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+        };
+    };
+    let before = measure(instance, group, &enforced);
+    let made = match make() {
+        Ok(made) => made,
+        Err(code) => return code,
+    };
+    let took = measure(instance, group, &enforced)
+        .since(&before)
+        .round_up(memory::GRANULARITY)
+        .unwrap_or(Bytes::MAX);
+    let Ok(rest) = took
+        .0
+        .checked_sub(bound.0)
+        .filter(|rest| *rest > 0)
+        .map(|rest| memory::reserve(attachment, all, Bytes(rest)))
+        .transpose()
+    else {
+        return refuse(&made);
+    };
+    held.commit_as(took.min(bound));
+    rest.into_iter().for_each(crate::targets::Held::commit);
+    for device in all.iter() {
+        LEARNED[device.0 as usize].fetch_max(took.0, Ordering::Relaxed);
+    }
+    trace::line(format_args!(
+        "create device charged={} verdict=granted",
+        took.0
+    ));
+    enforced.overhead.store(took.0, Ordering::Relaxed);
+    register(made, Some(enforced))
+}
+
+fn register(made: Made, enforced: Option<Enforced>) -> vk::Result {
+    let Made { key, next } = made;
+    match DEVICES.insert(key, |id| Device { next, id, enforced }) {
+        Some(_) => vk::Result::SUCCESS,
+        None => vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+    }
+}
+
+fn refuse(made: &Made) -> vk::Result {
+    made.next.destroy_device();
+    vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+}
+
+impl Enforced {
+    fn new(attachment: &'static Attachment, group: &[Arc<Physical>]) -> Enforced {
+        let all = group
+            .iter()
+            .fold(Targets::NONE, |all, physical| all.union(physical.targets));
+        Enforced {
+            attachment,
+            types: group
+                .first()
+                .map_or_else(MemoryTypes::default, |first| first.types),
+            group: group.iter().map(|physical| physical.targets).collect(),
+            all,
+            overhead: AtomicU64::new(0),
+        }
+    }
+
+    fn bound(&self) -> Bytes {
+        let learned = self
+            .all
+            .iter()
+            .map(|device| LEARNED[device.0 as usize].load(Ordering::Relaxed))
+            .max()
+            .unwrap_or(0);
+        if learned > 0 {
+            return Bytes(learned);
+        }
+        let eighth = self
+            .attachment
+            .budget(self.all)
+            .map_or(FIRST_BOUND, |budget| Bytes(budget.0 / 8));
+        FIRST_BOUND
+            .min(eighth)
+            .round_up(memory::GRANULARITY)
+            .unwrap_or(FIRST_BOUND)
+    }
+
+    /// What an allocation with this mask falls on. No mask is every device of the group: a MULTI_INSTANCE heap then has one
+    /// instance on each, and which device a single instance lies on is not said (FINDINGS 29).
+    pub fn masked(&self, mask: Option<u32>) -> Targets {
+        let Some(mask) = mask.filter(|_| self.group.len() > 1) else {
+            return self.all;
+        };
+        let chosen = self
+            .group
+            .iter()
+            .enumerate()
+            .filter(|(position, _)| mask & 1_u32.unbounded_shl(*position as u32) != 0);
+        let targets = chosen.fold(Targets::NONE, |all, (_, one)| all.union(*one));
+        if targets.is_empty() {
+            self.all
+        } else {
+            targets
+        }
+    }
+}
+
+impl Device {
+    /// After next destroyed it: whatever it still held is back.
+    pub fn destroyed(&self) {
+        let Some(enforced) = &self.enforced else {
+            return;
+        };
+        memory::drain(self.id, enforced.attachment);
+        enforced.attachment.release(
+            enforced.all,
+            Bytes(enforced.overhead.swap(0, Ordering::Relaxed)),
+        );
+    }
+}
+
+/// What the process holds by two accounts, less what this library charged for itself.
+struct Measure {
+    rows: Vec<(Option<Bytes>, Bytes)>,
+    heaps: Option<Bytes>,
+}
+
+fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) -> Measure {
+    let rows = enforced
+        .all
+        .iter()
+        .map(|device| {
+            (
+                nvml::own_usage(device),
+                enforced.attachment.own_usage(device),
+            )
+        })
+        .collect();
+    let reporting: Vec<_> = group
+        .iter()
+        .filter(|physical| physical.has_memory_budget)
+        .collect();
+    let heaps = reporting
+        .iter()
+        .filter_map(|physical| instance.next.own_heap_usage(physical.handle))
+        .max();
+    Measure { rows, heaps }
+}
+
+impl Measure {
+    fn since(&self, before: &Measure) -> Bytes {
+        let by_row =
+            self.rows
+                .iter()
+                .zip(&before.rows)
+                .map(|((row, own), (row_before, own_before))| {
+                    let grown = row
+                        .unwrap_or_default()
+                        .saturating_sub(row_before.unwrap_or_default());
+                    grown.saturating_sub(own.saturating_sub(*own_before))
+                });
+        let by_heaps = self
+            .heaps
+            .unwrap_or_default()
+            .saturating_sub(before.heaps.unwrap_or_default());
+        by_row.max().unwrap_or_default().max(by_heaps)
+    }
+}

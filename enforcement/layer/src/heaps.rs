@@ -1,0 +1,75 @@
+//! What a tenant is told of a GPU's memory: heap sizes, and `VK_EXT_memory_budget` (DEFECTS V4).
+
+use ash::vk;
+use budget::settings::BudgetReport;
+use budget::{Bytes, heap};
+
+use crate::attachment::Attachment;
+use crate::physical::Physical;
+use crate::settings::settings;
+use crate::trace;
+
+/// All device-local heaps of a device draw on one budget, so none is larger than it.
+pub fn clamp(
+    attachment: &Attachment,
+    physical: &Physical,
+    memory: &mut vk::PhysicalDeviceMemoryProperties,
+) {
+    let Some(budget) = attachment.budget(physical.targets) else {
+        return;
+    };
+    for (number, heap) in local_heaps(memory) {
+        let (before, after) = (heap.size, heap::clamp(Bytes(heap.size), Some(budget)).0);
+        heap.size = after;
+        trace::line(format_args!("heap {number} clamp {before} -> {after}"));
+    }
+}
+
+/// Rewrites the report for the heaps that `clamp` left: usage is the driver's for this process, the budget what it has and the tenant
+/// may still take. Where no budget is set, the driver's report stands.
+pub fn report(
+    attachment: &Attachment,
+    physical: &Physical,
+    memory: &mut vk::PhysicalDeviceMemoryProperties,
+    report: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>,
+) {
+    let count = memory.memory_heap_count as usize;
+    if let Some(available) = attachment
+        .available(physical.targets)
+        .filter(|_| physical.has_memory_budget)
+    {
+        let budget = attachment.budget(physical.targets);
+        for (number, heap) in local_heaps(memory) {
+            let driver = heap::HeapReport {
+                budget: Bytes(report.heap_budget[number]),
+                usage: Bytes(report.heap_usage[number]),
+            };
+            let told = match (settings().budget_report, budget) {
+                (BudgetReport::Inflate, Some(budget)) => heap::inflate(driver, budget),
+                _ => heap::report(Bytes(heap.size), driver.usage, available),
+            };
+            report.heap_budget[number] = told.budget.0;
+            report.heap_usage[number] = told.usage.0;
+            trace::line(format_args!(
+                "heap {number} budget {} -> {} usage {}",
+                driver.budget.0, told.budget.0, told.usage.0
+            ));
+        }
+    }
+    for number in count..vk::MAX_MEMORY_HEAPS {
+        report.heap_budget[number] = 0;
+        report.heap_usage[number] = 0;
+    }
+}
+
+fn local_heaps(
+    memory: &mut vk::PhysicalDeviceMemoryProperties,
+) -> impl Iterator<Item = (usize, &mut vk::MemoryHeap)> {
+    let count = memory.memory_heap_count as usize;
+    memory
+        .memory_heaps
+        .iter_mut()
+        .enumerate()
+        .take(count)
+        .filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
+}

@@ -1,0 +1,261 @@
+//! Memory objects: reserve, let the driver decide, commit or cancel; give back what was charged when the object is gone.
+
+use ash::vk;
+use budget::Bytes;
+
+use crate::arena::Id;
+use crate::attachment::{Attachment, Refused};
+use crate::boundary::os;
+use crate::candidates;
+use crate::device::{Device, Enforced, Found};
+use crate::exports::{Descriptor, Exports, Freed};
+use crate::records::{Charge, Object, Records};
+use crate::targets::{Held, Targets};
+use crate::trace;
+
+/// A driver's allocations are multiples of this (H200, 580).
+pub const GRANULARITY: Bytes = Bytes(64 << 10);
+
+static RECORDS: Records = Records::new();
+static EXPORTS: Exports = Exports::new();
+
+/// What an allocation asks for, as far as it decides the charge.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub size: Bytes,
+    pub memory_type: u32,
+    pub device_mask: Option<u32>,
+    pub import: Option<Import>,
+}
+
+/// Memory that is there already.
+#[derive(Clone, Copy, Debug)]
+pub enum Import {
+    /// By file descriptor; `None` where it is not open, which the driver will refuse.
+    Descriptor(Option<Descriptor>),
+    /// By any other handle: charged like new memory.
+    Other,
+}
+
+/// Allocates. `call` asks next and answers the new object; `free` is next's, for an object that must not be kept.
+pub fn allocate(
+    found: Found,
+    request: Request,
+    call: impl FnOnce() -> (vk::Result, Option<Object>),
+    free: impl FnOnce(Object),
+) -> vk::Result {
+    let device = found.device;
+    let Some(enforced) = &device.enforced else {
+        return call().0;
+    };
+    let odd = !enforced.types.knows(request.memory_type) || request.size == Bytes::ZERO;
+    if !odd && !enforced.types.is_device_local(request.memory_type) {
+        return call().0;
+    }
+    let targets = if found.registered {
+        enforced.masked(request.device_mask)
+    } else {
+        candidates::everyone()
+    };
+    match request.import {
+        Some(Import::Descriptor(Some(descriptor))) if EXPORTS.find(descriptor).is_some() => {
+            import(device, descriptor, call)
+        }
+        Some(Import::Descriptor(None)) => {
+            judged_by_driver(device, enforced, targets, request, call, free)
+        }
+        _ if odd => judged_by_driver(device, enforced, targets, request, call, free),
+        _ => charged(device, enforced, targets, request, call, free),
+    }
+}
+
+fn charged(
+    device: &Device,
+    enforced: &Enforced,
+    targets: Targets,
+    request: Request,
+    call: impl FnOnce() -> (vk::Result, Option<Object>),
+    free: impl FnOnce(Object),
+) -> vk::Result {
+    let Some(bytes) = request.size.round_up(GRANULARITY) else {
+        return refused(request);
+    };
+    let Ok(held) = reserve(enforced.attachment, targets, bytes) else {
+        return refused(request);
+    };
+    let (result, object) = call();
+    if let (true, Some(object)) = (succeeded(result), object) {
+        if !RECORDS.insert(
+            device.id,
+            object,
+            Charge {
+                targets,
+                bytes,
+                shared: None,
+            },
+        ) {
+            free(object);
+            return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+        }
+        held.commit();
+        trace::line(format_args!(
+            "allocate size={} charged={} verdict=granted",
+            request.size.0, bytes.0
+        ));
+    } else {
+        trace::line(format_args!(
+            "allocate size={} verdict=driver answers {}",
+            request.size.0,
+            result.as_raw()
+        ));
+    }
+    result
+}
+
+/// A call that no driver should grant: its own code is the answer. If it is granted all the same, it is charged or taken back.
+fn judged_by_driver(
+    device: &Device,
+    enforced: &Enforced,
+    targets: Targets,
+    request: Request,
+    call: impl FnOnce() -> (vk::Result, Option<Object>),
+    free: impl FnOnce(Object),
+) -> vk::Result {
+    let (result, object) = call();
+    let (true, Some(object)) = (succeeded(result), object) else {
+        trace::line(format_args!(
+            "allocate size={} verdict=driver answers {}",
+            request.size.0,
+            result.as_raw()
+        ));
+        return result;
+    };
+    let bytes = Bytes(request.size.0.max(1))
+        .round_up(GRANULARITY)
+        .unwrap_or(Bytes::MAX);
+    if let Ok(held) = reserve(enforced.attachment, targets, bytes)
+        && RECORDS.insert(
+            device.id,
+            object,
+            Charge {
+                targets,
+                bytes,
+                shared: None,
+            },
+        )
+    {
+        held.commit();
+        return result;
+    }
+    free(object);
+    refused(request)
+}
+
+/// Memory this process already pays for.
+fn import(
+    device: &Device,
+    descriptor: Descriptor,
+    call: impl FnOnce() -> (vk::Result, Option<Object>),
+) -> vk::Result {
+    let (result, object) = call();
+    if let (true, Some(object)) = (succeeded(result), object)
+        && let Some((id, Freed { targets, bytes, .. })) = EXPORTS.imported(descriptor)
+    {
+        RECORDS.insert(
+            device.id,
+            object,
+            Charge {
+                targets,
+                bytes,
+                shared: Some(id),
+            },
+        );
+        trace::line(format_args!("import charged=0 verdict=granted"));
+    }
+    result
+}
+
+fn refused(request: Request) -> vk::Result {
+    trace::line(format_args!(
+        "allocate size={} verdict=refused",
+        request.size.0
+    ));
+    vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+}
+
+fn succeeded(result: vk::Result) -> bool {
+    result.as_raw() >= 0
+}
+
+/// Frees. The record goes first: once next has freed the object, its handle may be another thread's.
+pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
+    let charge = object.and_then(|object| RECORDS.take(found.device.id, object));
+    call();
+    if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {
+        give_back(enforced.attachment, charge);
+        trace::line(format_args!("free released={}", charge.bytes.0));
+    }
+}
+
+/// A descriptor of the object was handed out: from now on its charge may outlive it.
+pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
+    let Some(enforced) = &found.device.enforced else {
+        return;
+    };
+    let mut shared = None;
+    RECORDS.update(found.device.id, object, |charge| {
+        let Charge { targets, bytes, .. } = charge;
+        shared = Some(charge.shared.unwrap_or_else(|| {
+            EXPORTS.share(Freed {
+                payer: enforced.attachment.id(),
+                targets,
+                bytes,
+            })
+        }));
+        Charge { shared, ..charge }
+    });
+    if let Some(stale) = shared.and_then(|id| EXPORTS.opened(descriptor, id)) {
+        pay_back(enforced.attachment, stale);
+    }
+}
+
+/// Reserves, looking for descriptors that were closed meanwhile before it refuses.
+pub fn reserve(
+    attachment: &Attachment,
+    targets: Targets,
+    bytes: Bytes,
+) -> Result<Held<'_>, Refused> {
+    attachment.reserve(targets, bytes).or_else(|refused| {
+        let closed = EXPORTS.sweep(os::descriptor);
+        if closed.is_empty() {
+            return Err(refused);
+        }
+        closed
+            .into_iter()
+            .for_each(|freed| pay_back(attachment, freed));
+        attachment.reserve(targets, bytes)
+    })
+}
+
+/// Every charge of a device that is gone.
+pub fn drain(device: Id, attachment: &Attachment) {
+    for charge in RECORDS.drain(device) {
+        give_back(attachment, charge);
+    }
+}
+
+fn give_back(attachment: &Attachment, charge: Charge) {
+    match charge.shared {
+        None => attachment.release(charge.targets, charge.bytes),
+        Some(id) => EXPORTS
+            .left(id)
+            .into_iter()
+            .for_each(|freed| pay_back(attachment, freed)),
+    }
+}
+
+fn pay_back(attachment: &Attachment, freed: Freed) {
+    if freed.payer == attachment.id() {
+        attachment.release(freed.targets, freed.bytes);
+    }
+}

@@ -1,0 +1,178 @@
+//! From a dispatch key to what the layer knows of that instance or device, without a lock.
+//!
+//! A key is the loader's dispatch pointer, the first word of every dispatchable handle. Keys recur (17 of 20 cycles, FINDINGS 28):
+//! a slot once given to a key stays with it, its entry is replaced at creation and taken out at destruction.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::arena::{Arena, Id};
+
+/// The first word of a dispatchable handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(pub usize);
+
+struct Slot {
+    /// 0 until a key takes the slot, for good.
+    key: AtomicUsize,
+    /// An [`Id`], or 0 while no such object lives.
+    entry: AtomicU32,
+}
+
+const FIRST_SEGMENT: usize = 256;
+const SEGMENTS: usize = 20;
+const WINDOW: usize = 8;
+
+pub struct Table<T: 'static> {
+    entries: Arena<T>,
+    segments: [OnceLock<Box<[Slot]>>; SEGMENTS],
+}
+
+impl<T> Table<T> {
+    pub const fn new() -> Table<T> {
+        Table {
+            entries: Arena::new(),
+            segments: [const { OnceLock::new() }; SEGMENTS],
+        }
+    }
+
+    /// Registers what `make` gives under `key`, in place of whatever was there.
+    pub fn insert(&self, key: Key, make: impl FnOnce(Id) -> T) -> Option<&T> {
+        let id = self.entries.push(make)?;
+        self.take_slot(key)?.entry.store(id.0, Ordering::Release);
+        self.entries.get(id)
+    }
+
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let id = self.slot(key)?.entry.load(Ordering::Acquire);
+        self.entries.get(Id(id))
+    }
+
+    /// The object is gone; its key may come again for another.
+    pub fn remove(&self, key: Key) -> Option<&T> {
+        let id = self.slot(key)?.entry.swap(0, Ordering::AcqRel);
+        self.entries.get(Id(id))
+    }
+
+    /// Some living entry, for a handle that was never registered.
+    pub fn any(&self) -> Option<&T> {
+        self.segments
+            .iter()
+            .map_while(OnceLock::get)
+            .flat_map(|slots| slots.iter())
+            .find_map(|slot| self.entries.get(Id(slot.entry.load(Ordering::Acquire))))
+    }
+
+    fn slot(&self, key: Key) -> Option<&Slot> {
+        for segment in &self.segments {
+            let slots = segment.get()?;
+            for slot in window(slots, key) {
+                match slot.key.load(Ordering::Acquire) {
+                    found if found == key.0 && key.0 != 0 => return Some(slot),
+                    // Slots of a window fill in order and are never vacated.
+                    0 => return None,
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    fn take_slot(&self, key: Key) -> Option<&Slot> {
+        if key.0 == 0 {
+            return None;
+        }
+        for (number, segment) in self.segments.iter().enumerate() {
+            let slots =
+                segment.get_or_init(|| (0..FIRST_SEGMENT << number).map(|_| Slot::EMPTY).collect());
+            for slot in window(slots, key) {
+                match slot
+                    .key
+                    .compare_exchange(0, key.0, Ordering::AcqRel, Ordering::Acquire)
+                {
+                    Ok(_) => return Some(slot),
+                    Err(found) if found == key.0 => return Some(slot),
+                    Err(_) => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        key: AtomicUsize::new(0),
+        entry: AtomicU32::new(0),
+    };
+}
+
+fn window(slots: &[Slot], key: Key) -> impl Iterator<Item = &Slot> {
+    let start = hash(key.0 as u64) as usize;
+    (0..WINDOW).map(move |step| &slots[(start + step) & (slots.len() - 1)])
+}
+
+/// Spreads addresses, whose low bits are all alike, over all bits.
+pub fn hash(word: u64) -> u64 {
+    let product = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recurring_key_finds_the_newest_entry() {
+        let table = Table::new();
+        for round in 0..100 {
+            table.insert(Key(0x1000), |_| round);
+            assert_eq!(table.get(Key(0x1000)), Some(&round));
+            assert_eq!(table.remove(Key(0x1000)), Some(&round));
+            assert_eq!(table.get(Key(0x1000)), None);
+            assert_eq!(table.remove(Key(0x1000)), None);
+        }
+    }
+
+    #[test]
+    fn many_keys_stay_apart() {
+        let table = Table::new();
+        for key in 1..5000_usize {
+            table.insert(Key(key * 16), |_| key);
+        }
+        for key in 1..5000_usize {
+            assert_eq!(table.get(Key(key * 16)), Some(&key));
+        }
+        assert_eq!(table.get(Key(16 * 5000)), None);
+        assert_eq!(table.get(Key(0)), None);
+    }
+
+    #[test]
+    fn any_is_a_living_entry() {
+        let table = Table::new();
+        assert_eq!(table.any(), None);
+        table.insert(Key(8), |_| 'a');
+        table.insert(Key(16), |_| 'b');
+        table.remove(Key(8));
+        assert_eq!(table.any(), Some(&'b'));
+    }
+
+    #[test]
+    fn threads_register_their_own_keys() {
+        let table = Table::new();
+        std::thread::scope(|scope| {
+            for thread in 1..=4_usize {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..2000_usize {
+                        let key = Key((thread << 20) + (round % 37) * 64);
+                        table.insert(key, |_| (thread, round));
+                        assert_eq!(table.get(key), Some(&(thread, round)));
+                        table.remove(key);
+                    }
+                });
+            }
+        });
+        assert_eq!(table.any(), None);
+    }
+}
