@@ -340,3 +340,138 @@ impl Drop for Accounts {
         self.tear_down(row, u64::MAX);
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/support/child.rs"]
+mod child;
+
+#[cfg(test)]
+mod tests {
+    use super::child::{End, fork};
+    use super::*;
+
+    const CAPACITY: u64 = 1000;
+
+    /// Without a place there are no byte locks: PID and start time alone judge, as on overlayfs and gVisor.
+    fn accounts(lag_ns: u64) -> Accounts {
+        let region = Region::create(&os::memfd().unwrap(), b"{}", &[(CAPACITY, lag_ns)]).unwrap();
+        Accounts::new(region, None).unwrap()
+    }
+
+    fn take(accounts: &Accounts, bytes: u64) -> bool {
+        accounts.take(0, Kind::Memory, Bytes(bytes)).is_ok()
+    }
+
+    /// Every store of a take and of a give_back, with SIGKILL after it, the mutex held.
+    #[test]
+    fn a_kill_after_any_store_inside_the_mutex_leaves_the_row_as_the_truth() {
+        type Stores = &'static [fn(&Accounts)];
+        let row = |accounts: &Accounts, bytes: u64| {
+            accounts.own_row().unwrap().bytes[0][0].store(bytes, Relaxed)
+        };
+        let stores: [(Stores, u64); 4] = [
+            (&[], 100),
+            (
+                &[|accounts| accounts.own_row().unwrap().bytes[0][2].store(400, Relaxed)],
+                400,
+            ),
+            (
+                &[
+                    |accounts| accounts.own_row().unwrap().bytes[0][2].store(400, Relaxed),
+                    |accounts| accounts.region.totals()[0].used.store(450, Relaxed),
+                ],
+                400,
+            ),
+            (
+                &[|accounts| accounts.own_row().unwrap().bytes[0][2].store(30, Relaxed)],
+                30,
+            ),
+        ];
+        for (stores, expected) in stores {
+            let accounts = accounts(u64::MAX);
+            assert!(take(&accounts, 50));
+            let mut victim = fork(|_| {
+                assert!(take(&accounts, 100));
+                row(&accounts, 0);
+                let _guard = accounts.region.lock();
+                stores.iter().for_each(|store| store(&accounts));
+                os::kill_self()
+            });
+            assert_eq!(victim.reap(), End::Signal(libc::SIGKILL));
+            let audit = accounts.audit();
+            assert!(audit.is_consistent(), "{audit:#?}");
+            assert_eq!(audit.devices[0].counted, Bytes(50 + expected));
+            assert_eq!(audit.devices[0].peak, Bytes(50 + expected.max(100)));
+            assert_eq!((audit.recoveries, audit.dying), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_kill_in_the_middle_of_a_burial_is_made_good_by_the_next_one() {
+        let accounts = accounts(0);
+        for _ in 0..2 {
+            let mut holder = fork(|_| i32::from(!take(&accounts, 300)));
+            assert_eq!(holder.reap(), End::Exit(0));
+        }
+        let mut undertaker = fork(|_| {
+            let _guard = accounts.region.lock();
+            let row = &accounts.region.rows()[0];
+            row.died_ns.store(0, Relaxed);
+            row.state.store(state::DYING, Release);
+            row.bytes[0][2].store(0, Relaxed);
+            os::kill_self()
+        });
+        assert_eq!(undertaker.reap(), End::Signal(libc::SIGKILL));
+        let audit = accounts.audit();
+        assert!(audit.is_consistent() && audit.is_empty(), "{audit:#?}");
+    }
+
+    #[test]
+    fn without_byte_locks_a_death_is_seen_by_process_number_even_unreaped() {
+        let accounts = accounts(0);
+        let mut holder = fork(|line| {
+            let taken = take(&accounts, 700);
+            line.say(1);
+            line.hear();
+            i32::from(!taken)
+        });
+        assert_eq!(holder.line.hear(), 1);
+        assert_eq!(
+            accounts.own_row().map(|row| row.pinned.load(Relaxed)),
+            Some(0)
+        );
+        assert!(!take(&accounts, 700), "the holder lives");
+        holder.line.say(1);
+        while accounts.used(0) > Bytes::ZERO {
+            std::thread::yield_now();
+        }
+        assert_eq!(holder.reap(), End::Exit(0));
+    }
+
+    #[test]
+    fn a_process_number_that_another_process_has_now_is_a_death() {
+        let accounts = accounts(0);
+        let mut holder = fork(|_| i32::from(!take(&accounts, 700)));
+        assert_eq!(holder.reap(), End::Exit(0));
+        // The test's parent stands for whoever got the number: it exists, and began at another time.
+        let parent = std::os::unix::process::parent_id();
+        accounts.region.rows()[0].pid.store(parent, Relaxed);
+        assert_eq!(accounts.used(0), Bytes::ZERO);
+        assert_eq!(accounts.audit().deaths, 1);
+    }
+
+    #[test]
+    fn the_image_before_an_exec_is_dead_to_the_image_after() {
+        let accounts = accounts(0);
+        assert!(take(&accounts, 10));
+        let before = accounts.own_row().unwrap();
+        before.image.fetch_xor(1, Relaxed);
+        // What the program that was called by exec finds: no row of its own, and its own number in another's.
+        accounts.own_row.set(0);
+        assert!(
+            take(&accounts, 995),
+            "what the former image held is free again"
+        );
+        assert_eq!(accounts.used(0), Bytes(995));
+    }
+}

@@ -1,8 +1,10 @@
 //! A process of the experiment, made by fork, which talks over two pipes.
 
+#![allow(dead_code, reason = "each test program uses its own part")]
+
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 /// The child's end: wait for a word from the parent, or send one.
 pub struct Line {
@@ -13,6 +15,10 @@ pub struct Line {
 impl Line {
     pub fn say(&mut self, byte: u8) {
         self.to.write_all(&[byte]).expect("the other end is there");
+    }
+
+    pub fn uses(&self, fd: i32) -> bool {
+        [self.from.as_raw_fd(), self.to.as_raw_fd()].contains(&fd)
     }
 
     /// The next byte; 0 when the other end is gone.

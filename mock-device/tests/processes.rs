@@ -1,0 +1,255 @@
+//! Deaths, forks, exec: a process's memory is there exactly as long as the process image, plus the teardown.
+
+#[path = "support/child.rs"]
+mod child;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use child::{Child, End, fork};
+use mock_device::{Bytes, DeviceIndex, Kind, World, WorldSpec, profile};
+
+const DEV0: DeviceIndex = DeviceIndex(0);
+const HELD: Bytes = Bytes::mib(700);
+
+struct Scene {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    world: World,
+}
+
+fn scene_in(folder: tempfile::TempDir, lag_ms: u64) -> Scene {
+    let path = folder.path().join("world");
+    let mut machine = profile::embedded("tiny").unwrap();
+    machine.devices[0].teardown_lag_ms = lag_ms;
+    let world = World::create(&path, &WorldSpec::new(machine)).unwrap();
+    Scene {
+        _folder: folder,
+        path,
+        world,
+    }
+}
+
+fn scene(lag_ms: u64) -> Scene {
+    scene_in(tempfile::tempdir().unwrap(), lag_ms)
+}
+
+/// A process that holds HELD through a world of its own, says so, and then does `then`.
+fn holder(path: &Path, then: impl FnOnce(&World, &mut child::Line) -> i32) -> Child {
+    let mut holder = fork(|line| {
+        let world = World::open(path).unwrap();
+        world.take(DEV0, Kind::Memory, HELD).unwrap();
+        line.say(b'h');
+        then(&world, line)
+    });
+    assert_eq!(holder.line.hear(), b'h');
+    holder
+}
+
+fn wait(_: &World, line: &mut child::Line) -> i32 {
+    i32::from(line.hear())
+}
+
+/// Asks until the device is empty; how long that took.
+fn until_empty(world: &World) -> Duration {
+    let began = Instant::now();
+    while world.used(DEV0) > Bytes::ZERO {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "never came back: {:#?}",
+            world.audit()
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_killed_process_memory_comes_back_after_the_teardown_lag_and_not_before() {
+    let scene = scene(120);
+    let victim = holder(&scene.path, wait);
+    assert_eq!(scene.world.used(DEV0), HELD);
+    assert_eq!(victim.kill(), End::Signal(libc::SIGKILL));
+    assert!(
+        scene.world.take(DEV0, Kind::Memory, HELD).is_err(),
+        "the driver has not let go yet"
+    );
+    assert_eq!(
+        (scene.world.used(DEV0), scene.world.processes(DEV0)),
+        (HELD, vec![])
+    );
+    assert!(until_empty(&scene.world) >= Duration::from_millis(100));
+    scene.world.take(DEV0, Kind::Memory, HELD).unwrap();
+    assert!(scene.world.audit().is_consistent());
+}
+
+#[test]
+fn an_unreaped_zombie_holds_nothing() {
+    let scene = scene(0);
+    let mut victim = holder(&scene.path, |_, _| 0);
+    until_empty(&scene.world);
+    assert_eq!(victim.reap(), End::Exit(0));
+}
+
+#[test]
+fn a_fork_child_holds_nothing_and_takes_nothing_from_its_parent() {
+    let scene = scene(0);
+    scene.world.take(DEV0, Kind::Memory, Bytes(100)).unwrap();
+    let mut child = fork(|line| {
+        let mine = |world: &World| world.used_by(DEV0, std::process::id());
+        let before = mine(&scene.world);
+        scene.world.take(DEV0, Kind::Memory, Bytes(11)).unwrap();
+        let after = mine(&scene.world);
+        line.say(b'h');
+        line.hear();
+        i32::from((before, after) != (Bytes::ZERO, Bytes(11)))
+    });
+    assert_eq!(child.line.hear(), b'h');
+    assert_eq!(scene.world.used(DEV0), Bytes(111));
+    assert_eq!(scene.world.used_by(DEV0, std::process::id()), Bytes(100));
+    child.line.say(b'x');
+    assert_eq!(child.reap(), End::Exit(0));
+    while scene.world.used(DEV0) != Bytes(100) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_surviving_fork_child_does_not_keep_its_dead_parent_memory() {
+    let scene = scene(0);
+    let parent = holder(&scene.path, |_, line| {
+        let idle = fork(|_| {
+            std::thread::sleep(Duration::from_secs(30));
+            0
+        });
+        line.say(u8::from(idle.pid > 0));
+        line.hear();
+        0
+    });
+    let mut parent = parent;
+    assert_eq!(parent.line.hear(), 1);
+    assert_eq!(parent.kill(), End::Signal(libc::SIGKILL));
+    assert!(until_empty(&scene.world) < Duration::from_secs(10));
+}
+
+#[test]
+fn a_process_that_calls_exec_gives_everything_back() {
+    let scene = scene(0);
+    let sleeper = holder(&scene.path, |_, line| {
+        line.hear();
+        // SAFETY: the argument list is NULL-terminated; nothing after a successful exec is ours.
+        unsafe {
+            libc::execl(
+                c"/bin/sleep".as_ptr(),
+                c"sleep".as_ptr(),
+                c"60".as_ptr(),
+                std::ptr::null::<libc::c_char>(),
+            );
+        }
+        1
+    });
+    let mut sleeper = sleeper;
+    assert_eq!(scene.world.used(DEV0), HELD);
+    sleeper.line.say(b'x');
+    until_empty(&scene.world);
+    assert_eq!(
+        sleeper.kill(),
+        End::Signal(libc::SIGKILL),
+        "it still ran when its memory was gone"
+    );
+}
+
+#[test]
+fn a_stopped_process_and_one_without_descriptors_keep_theirs() {
+    let scene = scene(0);
+    let mut guest = holder(&scene.path, |world, line| {
+        // SAFETY: closes every descriptor but the line's and the standard ones, as daemons do; none is used again.
+        unsafe {
+            (3..1024)
+                .filter(|fd| !line.uses(*fd))
+                .for_each(|fd| assert!(libc::close(fd) <= 0))
+        };
+        world.take(DEV0, Kind::Pool, Bytes(5)).unwrap();
+        line.say(b'c');
+        line.hear();
+        0
+    });
+    assert_eq!(guest.line.hear(), b'c');
+    // SAFETY: the child was not waited for, so that the number is its own.
+    unsafe { libc::kill(guest.pid, libc::SIGSTOP) };
+    assert!(scene.world.take(DEV0, Kind::Memory, HELD).is_err());
+    assert_eq!(scene.world.audit().deaths, 0);
+    assert_eq!(scene.world.used(DEV0), HELD + Bytes(5));
+    assert_eq!(guest.kill(), End::Signal(libc::SIGKILL));
+    until_empty(&scene.world);
+}
+
+/// FINDINGS 1: the place of the file decides which of the two signs of life counts; both must be right.
+#[test]
+fn deaths_are_seen_on_tmpfs_as_well() {
+    let scene = scene_in(tempfile::tempdir_in("/dev/shm").unwrap(), 0);
+    let victim = holder(&scene.path, wait);
+    assert!(scene.world.take(DEV0, Kind::Memory, HELD).is_err());
+    assert_eq!(victim.kill(), End::Signal(libc::SIGKILL));
+    until_empty(&scene.world);
+}
+
+#[test]
+fn fork_while_eight_threads_allocate_leaves_the_books_in_order() {
+    let scene = scene(0);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    if scene.world.take(DEV0, Kind::Memory, Bytes(4096)).is_ok() {
+                        scene.world.give_back(DEV0, Kind::Memory, Bytes(4096));
+                    }
+                }
+            });
+        }
+        for _ in 0..40 {
+            let mut child = fork(|_| {
+                let taken = scene.world.take(DEV0, Kind::Memory, Bytes(8192)).is_ok();
+                i32::from(!taken || scene.world.used_by(DEV0, std::process::id()) != Bytes(8192))
+            });
+            assert_eq!(child.reap(), End::Exit(0));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    until_empty(&scene.world);
+    assert!(scene.world.audit().is_consistent());
+    assert_eq!(scene.world.audit().deaths, 40);
+}
+
+/// A process number means nothing across PID namespaces; skips, saying so, where the test may not make one.
+#[test]
+fn deaths_are_seen_across_pid_namespaces() {
+    let scene = scene(0);
+    let path = scene.path.clone();
+    let mut outer = fork(|line| {
+        // SAFETY: concerns the children of this process only.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
+            line.say(b's');
+            return 0;
+        }
+        let mut inner = holder(&path, wait);
+        line.say(b'h');
+        line.hear();
+        inner.line.say(b'x');
+        i32::from(inner.kill() != End::Signal(libc::SIGKILL)) * 7
+    });
+    if outer.line.hear() == b's' {
+        eprintln!("skipped: no right to make a PID namespace");
+        assert_eq!(outer.reap(), End::Exit(0));
+        return;
+    }
+    assert!(
+        scene.world.take(DEV0, Kind::Memory, HELD).is_err(),
+        "the foreign process lives"
+    );
+    assert_eq!(scene.world.audit().deaths, 0);
+    outer.line.say(b'k');
+    until_empty(&scene.world);
+    outer.reap();
+}
