@@ -1,1 +1,34 @@
-//! mock-icd
+//! A mock Vulkan driver over the simulated device world, loaded by the Khronos loader as any vendor's is. `commands` is the
+//! table of what it answers, one file per noun answers it, `boundary` holds the unsafe code.
+
+#![deny(unsafe_code)]
+
+mod accounts;
+#[expect(unsafe_code, reason = "the one place where C's pointers are followed")]
+mod boundary;
+mod buffer;
+mod command;
+mod commands;
+mod descriptor;
+mod device;
+mod effect;
+mod enumerate;
+mod extension;
+mod feature;
+mod format;
+mod image;
+mod instance;
+mod limits;
+mod loader;
+mod memory;
+mod object;
+mod part;
+mod physical_device;
+mod properties;
+mod query;
+mod queue;
+mod state;
+mod sync;
+mod touched;
+mod trace;
+mod work;

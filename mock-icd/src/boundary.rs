@@ -1,0 +1,175 @@
+//! Where C comes in. Every command passes [`enter`]: the one place that consults the fault plan and writes the trace.
+//! All unsafe code of this crate is here and in the two modules below. A panic ends the process at the command's own
+//! `extern` frame (Rust aborts there): it never crosses into C, and a broken mock is never taken for a driver's answer.
+
+mod pointers;
+mod reserve;
+
+use std::sync::OnceLock;
+
+use ash::vk;
+use mock_device::{Api, Consultation, TraceRecord, World, fault};
+
+pub use pointers::{Allocator, Chain, ChainOut, Function, In, List, New, Out, OutList, Raw, Text};
+pub use reserve::Reserve;
+
+use crate::trace::{self, Line, Traced};
+use crate::{commands, loader};
+
+/// The answer of a command other than VK_SUCCESS is its error here, VK_INCOMPLETE and VK_TIMEOUT included.
+pub type Outcome = Result<(), vk::Result>;
+
+/// A type that a command can answer.
+pub trait Answer: Copy {
+    /// What a fault's result code looks like; `None` where the command cannot fail, and then it is carried out.
+    fn fault(code: i32) -> Option<Self>;
+    fn show(self) -> trace::Shown;
+    /// Whether the out-params were written.
+    fn wrote(self) -> bool;
+}
+
+impl Answer for vk::Result {
+    fn fault(code: i32) -> Option<Self> {
+        Some(Self::from_raw(code))
+    }
+    fn show(self) -> trace::Shown {
+        trace::Shown::Name(trace::result_name(self))
+    }
+    fn wrote(self) -> bool {
+        self == Self::SUCCESS
+    }
+}
+
+impl Answer for () {
+    fn fault(_: i32) -> Option<Self> {
+        None
+    }
+    fn show(self) -> trace::Shown {
+        trace::Shown::Null
+    }
+    fn wrote(self) -> bool {
+        true
+    }
+}
+
+/// A device address or an opaque capture address: which one depends on the process, so the trace says only that it is one.
+impl Answer for u64 {
+    fn fault(_: i32) -> Option<Self> {
+        None
+    }
+    fn show(self) -> trace::Shown {
+        trace::Shown::Name(if self == 0 { "none" } else { "address" }.to_owned())
+    }
+    fn wrote(self) -> bool {
+        true
+    }
+}
+
+/// Turns what a handler says into what its command answers.
+pub trait Becomes<R> {
+    fn answer(self) -> R;
+}
+
+impl<R: Answer> Becomes<R> for R {
+    fn answer(self) -> R {
+        self
+    }
+}
+
+impl Becomes<vk::Result> for Outcome {
+    fn answer(self) -> vk::Result {
+        self.err().unwrap_or(vk::Result::SUCCESS)
+    }
+}
+
+/// A command without a result does nothing where a handle is unknown.
+impl Becomes<()> for Outcome {
+    fn answer(self) {}
+}
+
+/// The world of this process; `None`, said once on stderr, if it cannot be opened. Then no instance can be made.
+pub fn world() -> Option<&'static World> {
+    static WORLD: OnceLock<Option<&'static World>> = OnceLock::new();
+    *WORLD.get_or_init(|| match World::ambient() {
+        Ok(world) => Some(world),
+        Err(error) => {
+            say(&format!("mock_icd: no simulated device: {error}\n"));
+            None
+        }
+    })
+}
+
+/// Carries out one command: consultation, body, trace. Not inlined: entry points keep bodies of their own, one address
+/// each (FINDINGS 19).
+#[inline(never)]
+pub fn enter<R: Answer>(entry: &'static str, args: &[(&'static str, &dyn Traced)], body: impl FnOnce() -> R) -> R {
+    let Some(world) = world() else { return body() };
+    let consultation = world.consult(Api::Vulkan, entry);
+    let answer = match consultation {
+        Consultation::KillBefore => fault::kill_self(),
+        Consultation::Result(code) => R::fault(code).unwrap_or_else(body),
+        Consultation::Proceed | Consultation::KillAfter => {
+            let mut line = world.tracing().then(|| Line::before(args));
+            let answer = body();
+            if let Some(line) = &mut line {
+                line.after(args, answer.wrote());
+            }
+            let killed = consultation == Consultation::KillAfter;
+            write(world, entry, line, answer);
+            if killed {
+                fault::kill_self();
+            }
+            return answer;
+        }
+    };
+    write(world, entry, world.tracing().then(|| Line::before(args)), answer);
+    answer
+}
+
+/// As [`enter`] for the commands that only look addresses up. They leave no trace: which names are asked for depends on
+/// the loader's version and on every layer between, and says nothing about the device.
+#[inline(never)]
+pub fn look_up(entry: &'static str, body: impl FnOnce() -> Function) -> Function {
+    match world().map(|world| world.consult(Api::Vulkan, entry)) {
+        Some(Consultation::KillBefore) => fault::kill_self(),
+        Some(Consultation::Result(_)) => Function::NULL,
+        Some(Consultation::KillAfter) => {
+            let _ = body();
+            fault::kill_self()
+        }
+        Some(Consultation::Proceed) | None => body(),
+    }
+}
+
+fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answer: R) {
+    if let Some(line) = line {
+        let shown = answer.show();
+        world.trace(&TraceRecord { api: Api::Vulkan, entry, args: &line.values(), answer: shown.value() });
+    }
+}
+
+/// write(2) to stderr: `eprintln!` panics where stderr is broken.
+fn say(text: &str) {
+    // SAFETY: a buffer of this length; a failed write is nobody's loss.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+    }
+}
+
+/// The loader's first call.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "system" fn vk_icdNegotiateLoaderICDInterfaceVersion(version: Out<u32>) -> vk::Result {
+    const ENTRY: &str = "vk_icdNegotiateLoaderICDInterfaceVersion";
+    enter(ENTRY, &[], || loader::negotiate(version).answer())
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "system" fn vk_icdGetInstanceProcAddr(instance: vk::Instance, name: Text) -> Function {
+    look_up("vk_icdGetInstanceProcAddr", || commands::for_instance(instance, name))
+}
+
+/// Only commands whose first argument is a physical device.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "system" fn vk_icdGetPhysicalDeviceProcAddr(instance: vk::Instance, name: Text) -> Function {
+    look_up("vk_icdGetPhysicalDeviceProcAddr", || commands::for_physical_device(instance, name))
+}

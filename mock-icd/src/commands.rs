@@ -1,0 +1,171 @@
+//! The table of commands, and the look-ups in it. A row is: level, core version, C signature, what answers it, and the
+//! names under which extensions have the same command. Each name, extensions' included, is a function of its own.
+
+mod device;
+mod instance;
+mod recorded;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use ash::vk::{self, Handle};
+
+use crate::boundary::{self, Function, Text, world};
+use crate::extension;
+use crate::instance::api_version;
+use crate::state::STATE;
+
+/// The first argument's kind decides through whom a command is had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    Global,
+    Instance,
+    PhysicalDevice,
+    Device,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Core {
+    V1_0,
+    V1_1,
+    V1_2,
+    V1_3,
+}
+
+/// Where a name comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    Core(Core),
+    Extension(&'static str),
+}
+
+pub struct Command {
+    pub name: &'static str,
+    pub level: Level,
+    pub origin: Origin,
+    pub function: Function,
+}
+
+macro_rules! commands {
+    ($(
+        $level:ident $core:ident $name:ident $signature:tt -> $ret:ty = $answer:expr $(, $alias:ident in $extension:literal)*;
+    )+) => {
+        $(
+            $crate::commands::command! { $name $signature $ret, $answer }
+            $($crate::commands::command! { $alias $signature $ret, $answer })*
+        )+
+        pub static ROWS: &[$crate::commands::Command] = &[$(
+            $crate::commands::row!($name, $level, Core($crate::commands::Core::$core)),
+            $($crate::commands::row!($alias, $level, Extension($extension)),)*
+        )+];
+    };
+}
+use commands;
+
+macro_rules! command {
+    ($name:ident($($argument:ident: $kind:ty),*) $ret:ty, $answer:expr) => {
+        #[expect(non_snake_case, reason = "the names of C")]
+        extern "system" fn $name($($argument: $kind),*) -> $ret {
+            let arguments: &[(&'static str, &dyn $crate::trace::Traced)] = &[$((stringify!($argument), &$argument)),*];
+            $crate::boundary::enter(stringify!($name), arguments, || $crate::boundary::Becomes::<$ret>::answer($answer))
+        }
+    };
+}
+use command;
+
+macro_rules! row {
+    ($name:ident, $level:ident, $origin:ident($from:expr)) => {
+        $crate::commands::Command {
+            name: stringify!($name),
+            level: $crate::commands::Level::$level,
+            origin: $crate::commands::Origin::$origin($from),
+            function: $crate::boundary::Function($name as *const ()),
+        }
+    };
+}
+use row;
+
+/// The two commands that look up others, and the loader's own three. They leave no trace, so they are not rows above.
+static LOOK_UPS: &[Command] = &[
+    row!(vkGetInstanceProcAddr, Global, Core(Core::V1_0)),
+    row!(vkGetDeviceProcAddr, Device, Core(Core::V1_0)),
+];
+
+#[expect(non_snake_case, reason = "the names of C")]
+extern "system" fn vkGetInstanceProcAddr(instance: vk::Instance, name: Text) -> Function {
+    boundary::look_up("vkGetInstanceProcAddr", || for_instance(instance, name))
+}
+
+#[expect(non_snake_case, reason = "the names of C")]
+extern "system" fn vkGetDeviceProcAddr(device: vk::Device, name: Text) -> Function {
+    boundary::look_up("vkGetDeviceProcAddr", || for_device(device, name))
+}
+
+/// Every row.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    [LOOK_UPS, instance::ROWS, device::ROWS, recorded::ROWS].into_iter().flatten()
+}
+
+fn find(name: Text) -> Option<&'static Command> {
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Command>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| all().map(|command| (command.name, command)).collect());
+    let command = by_name.get(name.get()?)?;
+    (!extension::missing(command.name)).then_some(*command)
+}
+
+/// The loader's own entry points, had by name from interface version 7 on.
+fn of_loader(name: Text) -> Option<Function> {
+    Some(Function(match name.get()? {
+        "vk_icdNegotiateLoaderICDInterfaceVersion" => boundary::vk_icdNegotiateLoaderICDInterfaceVersion as *const (),
+        "vk_icdGetInstanceProcAddr" => boundary::vk_icdGetInstanceProcAddr as *const (),
+        "vk_icdGetPhysicalDeviceProcAddr" => boundary::vk_icdGetPhysicalDeviceProcAddr as *const (),
+        _ => return None,
+    }))
+}
+
+/// Without an instance only global commands; with one everything that the instance or any device behind it can answer.
+pub fn for_instance(instance: vk::Instance, name: Text) -> Function {
+    let answer = || {
+        if let Some(function) = of_loader(name) {
+            return Some(function);
+        }
+        let command = find(name)?;
+        if instance.is_null() {
+            return (command.level == Level::Global).then_some(command.function);
+        }
+        let instance = STATE.instances.find(instance).ok()?;
+        let available = match command.origin {
+            Origin::Core(core) => in_core(core),
+            Origin::Extension(name) => instance.extensions.iter().any(|enabled| enabled == name) || extension::is_of_device(name),
+        };
+        let of_instance = command.level != Level::Global || command.name == "vkGetInstanceProcAddr";
+        (available && of_instance).then_some(command.function)
+    };
+    answer().unwrap_or(Function::NULL)
+}
+
+/// Only commands of devices, their queues and command buffers, and of extensions only those enabled.
+pub fn for_device(device: vk::Device, name: Text) -> Function {
+    let answer = || {
+        let command = find(name).filter(|command| command.level == Level::Device)?;
+        let device = STATE.devices.find(device).ok()?;
+        let available = match command.origin {
+            Origin::Core(core) => in_core(core),
+            Origin::Extension(name) => device.extensions.iter().any(|enabled| enabled == name),
+        };
+        available.then_some(command.function)
+    };
+    answer().unwrap_or(Function::NULL)
+}
+
+/// The loader's question about commands that it does not know: is the first argument a physical device?
+pub fn for_physical_device(instance: vk::Instance, name: Text) -> Function {
+    match find(name) {
+        Some(command) if command.level == Level::PhysicalDevice => for_instance(instance, name),
+        _ => Function::NULL,
+    }
+}
+
+fn in_core(core: Core) -> bool {
+    world().is_some_and(|world| core as u32 <= vk::api_version_minor(api_version(world)))
+}

@@ -1,0 +1,105 @@
+//! Objects that are only made, named and destroyed: nothing the mock does depends on what is in them.
+
+use ash::vk;
+
+use crate::boundary::{List, New, Out, OutList, Outcome};
+use crate::state::{Child, STATE, UNKNOWN_HANDLE};
+use crate::trace::{self, Named};
+
+pub struct Object {
+    device: u64,
+    kind: vk::ObjectType,
+    word: &'static str,
+    /// Private data by slot, and what a descriptor update template or pipeline cache needs of numbers.
+    private: std::sync::Mutex<std::collections::BTreeMap<u64, u64>>,
+}
+
+impl Child for Object {
+    fn device(&self) -> u64 {
+        self.device
+    }
+}
+
+fn add<T: Named>(device: vk::Device) -> Result<u64, vk::Result> {
+    STATE.devices.find(device)?;
+    Ok(STATE.objects.insert(Object {
+        device: vk::Handle::as_raw(device),
+        kind: T::TYPE,
+        word: T::WORD,
+        private: std::sync::Mutex::default(),
+    }))
+}
+
+pub fn create<T: Named>(device: vk::Device, made: New<T>) -> Outcome {
+    made.put(add::<T>(device)?);
+    Ok(())
+}
+
+/// One for each of `count` create-infos.
+pub fn create_all<T: Named>(device: vk::Device, count: u32, made: OutList<T>) -> Outcome {
+    let handles = (0..count).map(|_| add::<T>(device)).collect::<Result<Vec<_>, _>>()?;
+    made.put(handles.into_iter().map(T::from_raw));
+    Ok(())
+}
+
+/// NULL is ignored, as for every vkDestroy command.
+pub fn destroy<T: Named>(handle: T) -> Outcome {
+    if handle.is_null() {
+        return Ok(());
+    }
+    if STATE.objects.find(handle)?.kind != T::TYPE {
+        return Err(UNKNOWN_HANDLE);
+    }
+    STATE.objects.remove(handle)?;
+    trace::forget(T::WORD, handle.as_raw());
+    Ok(())
+}
+
+/// What a destroyed device leaves behind.
+pub fn forget_of(device: u64) {
+    for (handle, object) in STATE.objects.remove_of(device) {
+        trace::forget(object.word, handle);
+    }
+}
+
+/// Private data is keyed by the object's own handle and kept in the slot.
+pub fn set_private(slot: vk::PrivateDataSlot, object: u64, data: u64) -> Outcome {
+    let slot = STATE.objects.find(slot)?;
+    slot.private.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(object, data);
+    Ok(())
+}
+
+/// 0 where nothing was set.
+pub fn private(slot: vk::PrivateDataSlot, object: u64, data: Out<u64>) -> Outcome {
+    let slot = STATE.objects.find(slot)?;
+    let kept = slot.private.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&object).copied();
+    data.put(kept.unwrap_or(0));
+    Ok(())
+}
+
+/// A cache holds nothing beyond the header that the specification prescribes.
+const CACHE_HEADER: usize = 32;
+
+/// # Errors
+/// VK_INCOMPLETE, with nothing written, where the header does not fit.
+pub fn cache_data(cache: vk::PipelineCache, device: vk::Device, size: Out<usize>, data: OutList<u8>) -> Outcome {
+    STATE.objects.find(cache)?;
+    if data.is_null() {
+        size.put(CACHE_HEADER);
+        return Ok(());
+    }
+    if size.read().unwrap_or(0) < CACHE_HEADER {
+        size.put(0);
+        return Err(vk::Result::INCOMPLETE);
+    }
+    let profile = STATE.devices.find(device)?.physical.profile();
+    let words = [CACHE_HEADER as u32, vk::PipelineCacheHeaderVersion::ONE.as_raw().cast_unsigned(), 0x10de, profile.pci_device_id];
+    data.put(words.iter().flat_map(|word| word.to_ne_bytes()).chain(crate::properties::CACHE_UUID));
+    size.put(CACHE_HEADER);
+    Ok(())
+}
+
+pub fn merge_caches(into: vk::PipelineCache, count: u32, from: List<vk::PipelineCache>) -> Outcome {
+    STATE.objects.find(into)?;
+    from.of(count as usize).iter().try_for_each(|cache| STATE.objects.find(*cache).map(drop))
+}
