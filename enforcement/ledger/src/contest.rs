@@ -231,6 +231,9 @@ impl Contest<'_> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         if self.retries > 0 {
             record.retries.fetch_add(self.retries, Ordering::Relaxed);
+            record
+                .most_retries
+                .fetch_max(self.retries, Ordering::Relaxed);
             let stall = self.start.elapsed().saturating_sub(self.drained);
             record
                 .longest_stall

@@ -96,6 +96,7 @@ pub struct Slot {
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
     pub retries: AtomicU64,
+    pub most_retries: AtomicU64,
     pub refusals: AtomicU64,
     pub longest_stall: AtomicU64,
     pub longest_drain: AtomicU64,

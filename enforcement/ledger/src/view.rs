@@ -8,7 +8,7 @@ use crate::reap::Reaper;
 use crate::region::{self, Map, Slot};
 use crate::{AttachError, SLOTS};
 use budget::{Bytes, DeviceIndex};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -47,6 +47,8 @@ pub struct DeviceShare {
 pub struct Stats {
     /// Attempts beyond the first, of all requests.
     pub retries: u64,
+    /// Attempts beyond the first, of the request that needed most.
+    pub most_retries: u64,
     pub refusals: u64,
     /// Dead processes found.
     pub reaps: u64,
@@ -165,19 +167,13 @@ impl View {
             reaps: layout.reaps().load(Ordering::Relaxed),
             ..Stats::default()
         };
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         layout.slots.iter().fold(first, |stats, record| Stats {
-            retries: stats
-                .retries
-                .saturating_add(record.retries.load(Ordering::Relaxed)),
-            refusals: stats
-                .refusals
-                .saturating_add(record.refusals.load(Ordering::Relaxed)),
-            longest_stall: stats
-                .longest_stall
-                .max(record.longest_stall.load(Ordering::Relaxed)),
-            longest_drain: stats
-                .longest_drain
-                .max(record.longest_drain.load(Ordering::Relaxed)),
+            retries: stats.retries.saturating_add(read(&record.retries)),
+            most_retries: stats.most_retries.max(read(&record.most_retries)),
+            refusals: stats.refusals.saturating_add(read(&record.refusals)),
+            longest_stall: stats.longest_stall.max(read(&record.longest_stall)),
+            longest_drain: stats.longest_drain.max(read(&record.longest_drain)),
             ..stats
         })
     }

@@ -5,9 +5,9 @@ mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 #[path = "../src/account.rs"]
+#[expect(dead_code, reason = "the models drive a part of it")]
 mod account;
 #[path = "../src/word.rs"]
-#[expect(dead_code, reason = "the models drive a part of it")]
 mod word;
 
 use account::{Account, Attempt, Line, Protocol, Sound};

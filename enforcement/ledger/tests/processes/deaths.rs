@@ -1,0 +1,180 @@
+//! What the dead leave behind, and when it is granted again.
+
+use crate::child::{Child, DEVICE, MIB, reserve, setup};
+use ledger::{Bytes, DeviceIndex, Driver, Ledger, NoDriver, Refusal, View};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+const BUDGET: u64 = 100 * MIB;
+
+/// Says that the dead hold memory until it was asked a number of times.
+struct LetsGoAfter(Cell<u32>);
+
+impl Driver for LetsGoAfter {
+    fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        Some(left > 0)
+    }
+}
+
+struct Holds(bool);
+
+impl Driver for Holds {
+    fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+        Some(self.0)
+    }
+}
+
+fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = place.path().join("ledger");
+    (place, path)
+}
+
+#[test]
+fn release_after_crash_returns_budget_once_the_driver_lets_go() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB));
+    let over = Err(Refusal::OverBudget {
+        requested: Bytes(20 * MIB),
+        usage: Bytes(90 * MIB),
+        budget: Bytes(BUDGET),
+    });
+    assert_eq!(reserve(&ledger, 20 * MIB, &Holds(true)), over);
+    child.kill();
+    let driver = LetsGoAfter(Cell::new(3));
+    assert_eq!(reserve(&ledger, 20 * MIB, &driver), Ok(()));
+    assert_eq!(driver.0.get(), 0, "granted before the driver let go");
+    assert_eq!(ledger.usage(DEVICE), Bytes(20 * MIB));
+}
+
+#[test]
+fn bytes_of_the_dead_count_until_the_bounded_wait_ends_where_no_driver_can_tell() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    child.kill();
+    ledger.reap(&NoDriver);
+    let view = View::open(&path).unwrap();
+    assert_eq!(
+        (view.usage(DEVICE), view.draining(DEVICE)),
+        (Bytes(90 * MIB), Bytes(90 * MIB))
+    );
+    // What fits beside them does not wait for them.
+    assert_eq!(reserve(&ledger, 5 * MIB, &NoDriver), Ok(()));
+    let before = Instant::now();
+    assert_eq!(reserve(&ledger, 20 * MIB, &NoDriver), Ok(()));
+    assert!(
+        before.elapsed() > Duration::from_millis(500),
+        "granted while the memory was still draining"
+    );
+    assert_eq!(
+        (view.usage(DEVICE), view.draining(DEVICE)),
+        (Bytes(25 * MIB), Bytes(0))
+    );
+    assert!(view.stats().longest_drain > 0);
+}
+
+#[test]
+fn a_driver_that_never_lets_go_is_told_apart_from_a_full_budget() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    child.kill();
+    let draining = Bytes(90 * MIB);
+    let refused = Err(Refusal::Draining {
+        requested: Bytes(20 * MIB),
+        draining,
+        budget: Bytes(BUDGET),
+    });
+    assert_eq!(reserve(&ledger, 20 * MIB, &Holds(true)), refused);
+    assert_eq!(reserve(&ledger, 20 * MIB, &Holds(false)), Ok(()));
+}
+
+#[test]
+fn a_stopped_process_keeps_what_it_holds() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    crate::kernel::kill(child.pid() as i32, libc::SIGSTOP);
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert!(matches!(
+        reserve(&ledger, 20 * MIB, &Holds(false)),
+        Err(Refusal::OverBudget { .. })
+    ));
+    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB));
+}
+
+#[test]
+fn a_neighbours_lease_is_no_reason_to_refuse() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    // Given back to its lease: nothing in use, something charged.
+    assert_eq!(child.ask(&format!("reserve {}", 40 * MIB)), "granted");
+    assert_eq!(child.ask(&format!("release {}", 40 * MIB)), "released");
+    let view = View::open(&path).unwrap();
+    let leased: u64 = view
+        .slots()
+        .iter()
+        .flat_map(|slot| &slot.devices)
+        .map(|share| share.leased.0)
+        .sum();
+    assert_eq!((view.usage(DEVICE), leased), (Bytes(0), 40 * MIB));
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(reserve(&ledger, BUDGET, &NoDriver), Ok(()));
+    assert_eq!(child.ask("reserve 4096"), "OverBudget");
+}
+
+#[test]
+fn a_process_that_leaves_with_charges_drains_like_a_dead_one() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let leaver = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(reserve(&leaver, 90 * MIB, &NoDriver), Ok(()));
+    drop(leaver);
+    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB));
+    assert_eq!(reserve(&ledger, 20 * MIB, &Holds(false)), Ok(()));
+    assert_eq!(ledger.usage(DEVICE), Bytes(20 * MIB));
+}
+
+#[test]
+fn the_dead_are_found_after_a_program_closed_every_descriptor() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let mut other = Child::attached(&path, BUDGET);
+    assert_eq!(other.ask("close-all"), "closed");
+    // Its own slot is held by the mapping.
+    let view = View::open(&path).unwrap();
+    view.reap();
+    assert!(
+        view.slots()
+            .iter()
+            .any(|slot| slot.pid == other.pid() && slot.alive)
+    );
+    child.kill();
+    assert_eq!(
+        other.ask(&format!("reserve-asking {}", 20 * MIB)),
+        "granted"
+    );
+}
+
+#[test]
+fn a_reaper_without_a_descriptor_refuses_and_says_why() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 60 * MIB)), "granted");
+    let mut other = Child::attached(&path, BUDGET);
+    assert_eq!(other.ask("no-descriptors"), "none");
+    child.kill();
+    assert_eq!(
+        other.ask(&format!("reserve-asking {}", 50 * MIB)),
+        "Unreaped"
+    );
+}

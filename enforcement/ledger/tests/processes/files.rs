@@ -1,0 +1,268 @@
+//! The file itself: who creates it, what is believed of it, and what happens when it goes.
+
+use crate::child::{Child, DEVICE, MIB, reserve, setup};
+use ledger::{Bytes, DeviceIndex, Ledger, NoDriver, Reason, Refusal, SLOTS, View};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+
+const BUDGET: u64 = 256 * MIB;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = place.path().join("ledger");
+    (place, path)
+}
+
+fn reason(path: &Path) -> Option<Reason> {
+    Ledger::attach(path, &setup(BUDGET)).err().map(|error| {
+        assert_eq!(error.path, path);
+        error.reason
+    })
+}
+
+#[test]
+fn eight_creators_at_once_share_one_ledger_that_every_user_may_open() {
+    let (place, path) = place();
+    let barrier = Barrier::new(8);
+    let ledgers: Vec<Ledger> = std::thread::scope(|scope| {
+        let attach = || {
+            barrier.wait();
+            let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+            reserve(&ledger, 32 * MIB, &NoDriver).unwrap();
+            ledger
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(attach)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(
+        ledgers
+            .iter()
+            .all(|ledger| ledger.usage(DEVICE) == Bytes(BUDGET))
+    );
+    assert_eq!(View::open(&path).unwrap().slots().len(), 8);
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o666
+    );
+    assert_eq!(
+        fs::read_dir(place.path()).unwrap().count(),
+        1,
+        "a temporary file was left"
+    );
+}
+
+#[test]
+fn a_full_ledger_refuses_the_next_process_and_takes_it_once_a_slot_is_free() {
+    let (_place, path) = place();
+    let mut ledgers: Vec<Ledger> = (0..SLOTS)
+        .map(|_| Ledger::attach(&path, &setup(BUDGET)).unwrap())
+        .collect();
+    assert_eq!(reason(&path), Some(Reason::NoFreeSlot));
+    drop(ledgers.swap_remove(SLOTS / 2));
+    let last = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(reserve(&last, BUDGET, &NoDriver), Ok(()));
+    assert!(matches!(
+        reserve(&ledgers[0], 1, &NoDriver),
+        Err(Refusal::OverBudget { .. })
+    ));
+}
+
+#[test]
+fn three_thousand_cycles_use_one_slot() {
+    let (_place, path) = place();
+    let first = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    for _ in 0..3_000 {
+        let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+        drop(ledger.reserve(DEVICE, Bytes(MIB)).unwrap());
+    }
+    let view = View::open(&path).unwrap();
+    assert_eq!((view.slots().len(), view.usage(DEVICE)), (1, Bytes(0)));
+    drop(first);
+}
+
+#[test]
+fn a_deleted_file_refuses_and_says_so() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(reserve(&ledger, 20 * MIB, &NoDriver), Err(Refusal::Deleted));
+}
+
+#[test]
+fn a_replaced_file_refuses_and_says_so() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    fs::remove_file(&path).unwrap();
+    let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(
+        reserve(&ledger, 20 * MIB, &NoDriver),
+        Err(Refusal::Replaced)
+    );
+    assert_eq!(reserve(&newcomer, 20 * MIB, &NoDriver), Ok(()));
+}
+
+#[test]
+fn a_foreign_file_is_refused_by_its_first_differing_field_and_left_alone() {
+    let (_place, path) = place();
+    drop(Ledger::attach(&path, &setup(BUDGET)).unwrap());
+    let good = fs::read(&path).unwrap();
+    let fields = ["magic", "version", "size", "slots", "devices", "line size"];
+    for (place, name) in fields.into_iter().enumerate() {
+        let mut bad = good.clone();
+        bad[place * 8] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let found = reason(&path);
+        assert!(
+            matches!(found, Some(Reason::ForeignFile { field, .. }) if field == name),
+            "{name}: {found:?}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), bad);
+    }
+    fs::write(&path, &good[..good.len() - 1]).unwrap();
+    assert!(matches!(
+        reason(&path),
+        Some(Reason::ForeignFile {
+            field: "file size",
+            ..
+        })
+    ));
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(
+        reason(&path),
+        Some(Reason::ForeignFile { field: "magic", .. })
+    ));
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let (place, _path) = place();
+    assert!(matches!(
+        reason(place.path()),
+        Some(Reason::System {
+            call: "open",
+            errno: libc::EISDIR
+        })
+    ));
+    assert!(matches!(
+        reason(&place.path().join("none/ledger")),
+        Some(Reason::System {
+            call: "open",
+            errno: libc::ENOENT
+        })
+    ));
+    assert!(matches!(
+        reason(Path::new("/dev/null")),
+        Some(Reason::ForeignFile {
+            field: "regular file",
+            ..
+        })
+    ));
+    assert_eq!(reason(Path::new("")), Some(Reason::BadPath));
+    assert!(View::open(&place.path().join("none")).is_err());
+}
+
+#[test]
+fn any_content_of_the_words_is_survived() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let size = usize::try_from(file.metadata().unwrap().len()).unwrap();
+    // Everything after what says that the file is a ledger.
+    for filler in [0xff_u8, 0x80, 0x01] {
+        file.write_all_at(&vec![filler; size - 48], 48).unwrap();
+        let _ = reserve(&ledger, 20 * MIB, &NoDriver);
+        ledger.release(DEVICE, Bytes(u64::MAX));
+        ledger.reap(&NoDriver);
+        let view = View::open(&path).unwrap();
+        assert!(view.draining(DEVICE) <= view.usage(DEVICE));
+        let _ = (
+            view.slots(),
+            view.stats(),
+            ledger.available(DEVICE),
+            reason(&path),
+        );
+    }
+    assert_eq!(
+        reserve(&ledger, u64::MAX, &NoDriver)
+            .map_err(|refusal| matches!(refusal, Refusal::OverBudget { .. })),
+        Err(true)
+    );
+}
+
+#[test]
+fn a_late_comer_joins_under_the_ledgers_budgets_and_can_say_which_differ() {
+    let (_place, path) = place();
+    let first = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let late = Ledger::attach(&path, &setup(2 * BUDGET)).unwrap();
+    assert_eq!(
+        (first.disagreement(), late.disagreement()),
+        (None, Some(DEVICE))
+    );
+    assert_eq!(late.budget(DEVICE), Some(Bytes(BUDGET)));
+    assert_eq!(late.budget(DeviceIndex(31)), None);
+    assert!(reserve(&late, 2 * BUDGET, &NoDriver).is_err());
+}
+
+#[test]
+fn a_device_beyond_the_ledger_has_nothing() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let beyond = DeviceIndex(32);
+    assert_eq!(
+        ledger.reserve(beyond, Bytes(1)).map(|_| ()),
+        Err(Refusal::UnknownDevice(beyond))
+    );
+    assert_eq!(
+        (ledger.budget(beyond), ledger.usage(beyond)),
+        (Some(Bytes(0)), Bytes(0))
+    );
+}
+
+#[test]
+fn a_namespaces_processes_are_told_apart_by_their_locks_not_their_pids() {
+    let (_place, path) = place();
+    let mut twins: Vec<Child> = (0..2).map(|_| Child::start()).collect();
+    for twin in &mut twins {
+        let answer = twin.ask("unshare");
+        if answer.starts_with("not permitted") {
+            eprintln!("SKIPPED: no PID namespace here ({answer})");
+            return;
+        }
+        assert_eq!(answer, "pid 1");
+        assert_eq!(
+            twin.ask(&format!("attach {} {BUDGET}", path.display())),
+            "attached"
+        );
+        assert_eq!(twin.ask(&format!("reserve {}", 100 * MIB)), "granted");
+    }
+    let view = View::open(&path).unwrap();
+    assert_eq!(
+        view.slots()
+            .iter()
+            .filter(|slot| slot.pid == 1 && slot.alive)
+            .count(),
+        2
+    );
+    twins.remove(0);
+    // Its pid says that it lives: pid 1 always does. Its lock says that it does not.
+    let mut left = view.slots();
+    for _ in 0..200 {
+        left.retain(|slot| slot.alive);
+        if left.len() == 1 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        left = view.slots();
+    }
+    assert_eq!(left.len(), 1);
+    assert_eq!(
+        twins[0].ask(&format!("reserve-asking {}", 100 * MIB)),
+        "granted"
+    );
+    assert_eq!(view.usage(DEVICE), Bytes(200 * MIB));
+}

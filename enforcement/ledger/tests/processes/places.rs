@@ -1,0 +1,130 @@
+//! The file systems a ledger may lie on. Each in a private mount namespace, which is the thread's own.
+
+use crate::child::{Child, DEVICE, MIB, setup};
+use crate::kernel;
+use ledger::{Bytes, Ledger, Reason, View};
+use std::path::Path;
+use std::process::Command;
+
+const BUDGET: u64 = 100 * MIB;
+
+/// Whether mounts can be made here; loud where not.
+fn mounts(what: &str) -> bool {
+    let permitted = kernel::own_mounts();
+    if !permitted {
+        eprintln!(
+            "SKIPPED: {what}: no private mount namespace here ({})",
+            std::io::Error::last_os_error()
+        );
+    }
+    permitted
+}
+
+/// What every place must keep: a living process's charges stay, a dead one's come back, a fork child holds nothing up.
+fn keeps_the_promises(place: &Path) {
+    let path = place.join("ledger");
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let mut other = Child::attached(&path, BUDGET);
+    assert_eq!(
+        other.ask(&format!("reserve-asking {}", 20 * MIB)),
+        "OverBudget"
+    );
+    let view = View::open(&path).unwrap();
+    assert_eq!(view.slots().iter().filter(|slot| slot.alive).count(), 2);
+    let survivor: i32 = child.ask("fork-and-stay").parse().unwrap();
+    child.kill();
+    let answer = other.ask(&format!("reserve-asking {}", 20 * MIB));
+    kernel::kill(survivor, libc::SIGKILL);
+    assert_eq!(answer, "granted");
+    assert_eq!(view.usage(DEVICE), Bytes(20 * MIB));
+    // A program that closes every descriptor either keeps its slot or takes it again before its next grant.
+    assert_eq!(other.ask("close-all"), "closed");
+    assert_eq!(
+        other.ask(&format!("reserve-asking {}", 50 * MIB)),
+        "granted"
+    );
+    view.reap_with(&kernel::Alive);
+    assert_eq!(view.usage(DEVICE), Bytes(70 * MIB));
+}
+
+#[test]
+fn tmpfs_keeps_the_promises() {
+    if !mounts("tmpfs") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    kernel::mount("none", place.path(), "tmpfs", 0, "size=16m").unwrap();
+    keeps_the_promises(place.path());
+}
+
+#[test]
+fn overlayfs_keeps_the_promises_by_a_kept_descriptor() {
+    if !mounts("overlayfs") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    kernel::mount("none", place.path(), "tmpfs", 0, "size=32m").unwrap();
+    let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| {
+        let part = place.path().join(name);
+        std::fs::create_dir(&part).unwrap();
+        part
+    });
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
+    kernel::mount("overlay", &merged, "overlay", 0, &options).unwrap();
+    keeps_the_promises(&merged);
+}
+
+#[test]
+fn ext4_keeps_the_promises() {
+    if !mounts("ext4") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (image, root) = (place.path().join("image"), place.path().join("root"));
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(32 << 20)
+        .unwrap();
+    std::fs::create_dir(&root).unwrap();
+    let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        let ran = Command::new(program).args(arguments).output();
+        ran.is_ok_and(|output| output.status.success())
+    };
+    let made = run("mkfs.ext4", &["-q".as_ref(), image.as_os_str()])
+        && run(
+            "mount",
+            &[
+                "-o".as_ref(),
+                "loop".as_ref(),
+                image.as_os_str(),
+                root.as_os_str(),
+            ],
+        );
+    if !made {
+        eprintln!("SKIPPED: ext4: no mkfs.ext4 or no loop device here");
+        return;
+    }
+    keeps_the_promises(&root);
+}
+
+#[test]
+fn a_full_file_system_refuses_to_attach_and_leaves_nothing() {
+    if !mounts("a full tmpfs") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    kernel::mount("none", place.path(), "tmpfs", 0, "size=1m").unwrap();
+    let attached = Ledger::attach(&place.path().join("ledger"), &setup(BUDGET));
+    let full = Reason::System {
+        call: "posix_fallocate",
+        errno: libc::ENOSPC,
+    };
+    assert_eq!(attached.err().map(|error| error.reason), Some(full));
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
