@@ -1,1 +1,15 @@
-//! mock-nvml
+//! mock-nvml: a libnvidia-ml.so.1 without a GPU, one face of the simulated device world ([`mock_device`]).
+//!
+//! `table.rs` lists what is simulated; every other export of driver 580 answers what the oracle recorded for it, or
+//! NOT_SUPPORTED. [`boundary`] holds all the unsafe; the nouns below hold safe functions.
+
+mod boundary;
+mod exports;
+
+mod device;
+mod entry;
+mod error;
+mod library;
+mod memory;
+mod process;
+mod system;

@@ -15,6 +15,8 @@ signatures! { $ nvml_signature;
     nvmlSystemGetCudaDriverVersion(version: *mut c_int) -> nvmlReturn_t;
     nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> nvmlReturn_t;
 
+    nvmlUnitGetCount(count: *mut c_uint) -> nvmlReturn_t;
+
     // Devices
     nvmlDeviceGetCount(count: *mut c_uint) -> nvmlReturn_t;
     nvmlDeviceGetCount_v2(count: *mut c_uint) -> nvmlReturn_t;
@@ -40,4 +42,7 @@ signatures! { $ nvml_signature;
     nvmlDeviceGetGraphicsRunningProcesses(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_v1_t) -> nvmlReturn_t;
     nvmlDeviceGetGraphicsRunningProcesses_v2(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_t) -> nvmlReturn_t;
     nvmlDeviceGetGraphicsRunningProcesses_v3(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_t) -> nvmlReturn_t;
+    nvmlDeviceGetMPSComputeRunningProcesses(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_v1_t) -> nvmlReturn_t;
+    nvmlDeviceGetMPSComputeRunningProcesses_v2(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_t) -> nvmlReturn_t;
+    nvmlDeviceGetMPSComputeRunningProcesses_v3(device: nvmlDevice_t, count: *mut c_uint, infos: *mut nvmlProcessInfo_t) -> nvmlReturn_t;
 }

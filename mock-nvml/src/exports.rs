@@ -1,0 +1,15 @@
+//! The exports of what is simulated, expanded from `table.rs`.
+
+#![allow(non_snake_case, reason = "C names stay exact")]
+
+use abi::nvml::*;
+
+use crate::boundary::export;
+use crate::{device, error, memory, process, system};
+
+macro_rules! entry_points {
+    ($($noun:ident { $($name:ident => $handler:path;)* })*) => {
+        $($( abi::nvml_signature!($name => export!($handler)); )*)*
+    };
+}
+include!("table.rs");
