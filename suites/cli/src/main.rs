@@ -1,1 +1,34 @@
-fn main() {}
+//! `ringfence`: runs the conformance cases, or any program on the simulated machine under the enforcer.
+
+mod arguments;
+mod exec;
+mod ledger_show;
+mod list;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command, LedgerCommand};
+
+/// Exit status of a run with unexpected results.
+const UNEXPECTED: u8 = 1;
+/// Exit status of a command that could not be carried out.
+const TROUBLE: u8 = 2;
+
+fn main() -> ExitCode {
+    if let Some(code) = harness::child_main(&cases::SUITE) {
+        return code;
+    }
+    let outcome = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Exec(arguments) => exec::run(&arguments),
+        Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("ringfence: {error}");
+        ExitCode::from(TROUBLE)
+    })
+}

@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use budget::DeviceIndex as LedgerDevice;
+use ledger::DeviceIndex as LedgerDevice;
 use ledger::View;
 use mock_device::{Bytes, DeviceIndex};
 

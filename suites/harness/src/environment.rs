@@ -36,6 +36,8 @@ pub struct Request<'a> {
     pub env: &'a [(&'a str, &'a str)],
     /// Whether the mocks write a trace, to `trace.jsonl`.
     pub traced: bool,
+    /// Whether the Khronos validation layer is to watch the mock ICD, where it is installed.
+    pub validated: bool,
 }
 
 /// Why an environment could not be made.
@@ -131,6 +133,7 @@ impl Environment {
             gpus: sizes.len() as u32,
             budgets: Budgets::read(request.budget, &sizes)?,
             libraries: request.libraries,
+            validated: request.validated && world.is_some() && crate::plan::has_validation_layer(),
             world: world.is_some().then(|| path.join("world")),
             ledger,
             env: request

@@ -30,14 +30,23 @@ const KEPT_ON_REAL: [&str; 6] = [
     "VK_ICD_FILENAMES",
 ];
 /// What would tell a program about another enforcer or machine than the one it is put on.
-const FOREIGN: [&str; 6] = [
+const FOREIGN: [&str; 5] = [
     "LD_PRELOAD",
     "RINGFENCE_",
     "CUDA_DEVICE_",
     "HAMI_",
     "LIBCUDA_LOG_LEVEL",
-    "VK_INSTANCE_LAYERS",
 ];
+
+/// Where Debian's Khronos validation layer is. Explicit layers are looked for here alone, as no system directory is.
+pub const EXPLICIT_LAYERS: &str = "/usr/share/vulkan/explicit_layer.d";
+
+/// Whether the Khronos validation layer is installed, to be put over the mock ICD.
+pub fn has_validation_layer() -> bool {
+    Path::new(EXPLICIT_LAYERS)
+        .join("VkLayer_khronos_validation.json")
+        .is_file()
+}
 
 /// A case's circumstances, resolved.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -57,6 +66,8 @@ pub struct Plan {
     /// The simulated devices; none over a real driver.
     pub world: Option<PathBuf>,
     pub ledger: PathBuf,
+    /// The Khronos validation layer watches.
+    pub validated: bool,
     /// The case's further variables.
     pub env: Vec<(String, String)>,
 }
@@ -91,6 +102,12 @@ impl Plan {
                 command.env(name, value);
             }
         }
+        for (name, folder) in [("HOME", "home"), ("XDG_RUNTIME_DIR", "run")] {
+            command.env(name, self.root.join(folder));
+        }
+        if self.validated {
+            command.env("RINGFENCE_VALIDATION", "1");
+        }
         command.envs(self.variables(libraries)?);
         Ok(())
     }
@@ -109,14 +126,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Every variable that differs from the runner's environment.
+    /// What the drivers, the target and the case need, for whatever program.
     fn variables(&self, libraries: Libraries) -> Result<BTreeMap<String, String>, TargetError> {
         let mut set = BTreeMap::new();
         let mut put =
             |name: &str, value: &Path| set.insert(name.to_owned(), value.display().to_string());
-        put("HOME", &self.root.join("home"));
         put("XDG_CONFIG_HOME", &self.root.join("home"));
-        put("XDG_RUNTIME_DIR", &self.root.join("run"));
         let data = if libraries.installs_layer() {
             "data"
         } else {
@@ -128,6 +143,9 @@ impl Plan {
             put("LD_LIBRARY_PATH", &self.root.join("lib"));
             put("VK_DRIVER_FILES", &self.root.join("icd.json"));
             put("VK_ICD_FILENAMES", &self.root.join("icd.json"));
+            if std::env::var_os("VK_LAYER_PATH").is_none() {
+                put("VK_LAYER_PATH", Path::new(EXPLICIT_LAYERS));
+            }
             // An empty value means the system's directories to loader 1.3.239: a directory with nothing in it is needed.
             put("XDG_DATA_DIRS", &self.root.join("bare"));
             put("XDG_CONFIG_DIRS", &self.root.join("bare"));

@@ -202,6 +202,7 @@ impl Runner {
         let traced = |target: &Target| {
             let environment = Environment::create(&Request {
                 traced: true,
+                validated: false,
                 ..self.request(case, target)
             })?;
             let ending = execute(case, &environment, false)?;
@@ -265,6 +266,7 @@ impl Runner {
             absent: case.absent,
             env: case.env,
             traced: false,
+            validated: true,
         }
     }
 

@@ -1,0 +1,89 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use harness::Driver;
+
+/// Keeps GPU memory budgets, and proves it without a GPU
+#[derive(Parser)]
+#[command(name = "ringfence", version, subcommand_required = true, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run the conformance cases; exit status 1 on an unexpected result
+    Test(TestArguments),
+    /// List the cases with their promises
+    List(ListArguments),
+    /// Run any program on the simulated machine under the enforcer; its exit status is passed on
+    Exec(ExecArguments),
+    /// Read a tenant's ledger
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+}
+
+#[derive(Args)]
+pub struct TestArguments {
+    /// Only entries whose name or area contains one of these
+    pub filters: Vec<String>,
+    /// ours, passthrough, none, a .toml file, or a library to preload
+    #[arg(long, default_value = "ours")]
+    pub target: String,
+    /// mock, mock:PROFILE[*N][+GENERATION] or real
+    #[arg(long, default_value_t)]
+    pub driver: Driver,
+    /// Write junit=FILE or json=FILE
+    #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
+    pub report: Vec<String>,
+    /// Entries at a time; 2 over mocks, 1 over a real driver
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
+    /// Print every result, not only the table
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+#[derive(Args)]
+pub struct ListArguments {
+    /// Only cases whose name or area contains one of these
+    pub filters: Vec<String>,
+    /// Print the entry points that libvgpu.so hooks and no case exercises
+    #[arg(long)]
+    pub coverage: bool,
+}
+
+#[derive(Args)]
+pub struct ExecArguments {
+    /// mock, mock:PROFILE[*N][+GENERATION] or real
+    #[arg(long, default_value_t)]
+    pub driver: Driver,
+    /// Short for --driver mock:PROFILE
+    #[arg(long, conflicts_with = "driver")]
+    pub profile: Option<String>,
+    /// Budgets, DEVICE=SIZE[,…], as in 0=4GiB
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub memory: String,
+    /// A fault plan, TOML
+    #[arg(long, value_name = "FILE")]
+    pub fault: Option<PathBuf>,
+    /// ours, passthrough, none, a .toml file, or a library to preload
+    #[arg(long, default_value = "ours")]
+    pub target: String,
+    /// Write what the mock drivers were asked, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+pub enum LedgerCommand {
+    /// Print budgets, usage and processes
+    Show { path: PathBuf },
+}

@@ -1,0 +1,75 @@
+//! `ringfence exec`.
+
+use std::error::Error;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+
+use harness::environment::{Environment, Request};
+use harness::{Bytes, Driver, Libraries, Target, nvml};
+
+use crate::TROUBLE;
+use crate::arguments::ExecArguments;
+
+/// What a shell answers for a program that does not exist.
+const NOT_FOUND: u8 = 127;
+/// What a shell adds to the number of the signal that ended a program.
+const SIGNALLED: i32 = 128;
+
+pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Err("exec: no program was given after --".into());
+    };
+    let driver = match &arguments.profile {
+        Some(profile) => format!("mock:{profile}").parse().map_err(|error| format!("--profile: {error}"))?,
+        None => arguments.driver.clone(),
+    };
+    let machine = match &driver {
+        Driver::Mock { profile, .. } => profile.clone(),
+        Driver::Real if arguments.fault.is_some() || arguments.trace.is_some() => {
+            return Err("--fault and --trace need a mock driver".into());
+        }
+        Driver::Real => String::new(),
+    };
+    let faults = match &arguments.fault {
+        Some(path) => std::fs::read_to_string(path).map_err(|error| format!("--fault {}: {error}", path.display()))?,
+        None => String::new(),
+    };
+    let environment = Environment::create(&Request {
+        name: "exec",
+        target: &Target::named(&arguments.target)?,
+        driver: &driver,
+        machine: &machine,
+        real_devices: &real_devices(&driver)?,
+        budget: &arguments.memory,
+        faults: &faults,
+        libraries: Libraries::Both,
+        absent: &[],
+        env: &[],
+        traced: arguments.trace.is_some(),
+        validated: false,
+    })?;
+
+    let mut command = Command::new(program);
+    environment.plan.apply_over_ours(&mut command.args(rest))?;
+    let status = match command.status() {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("ringfence: {}: {error}", program.display());
+            return Ok(ExitCode::from(NOT_FOUND));
+        }
+    };
+    if let Some(path) = &arguments.trace {
+        let written = environment.plan.root.join("trace.jsonl");
+        let text = if written.exists() { std::fs::read(&written)? } else { Vec::new() };
+        std::fs::write(path, text).map_err(|error| format!("--trace {}: {error}", path.display()))?;
+    }
+    let code = status.code().or(status.signal().map(|signal| SIGNALLED + signal));
+    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(TROUBLE)))
+}
+
+fn real_devices(driver: &Driver) -> Result<Vec<Bytes>, Box<dyn Error>> {
+    if !driver.is_real() {
+        return Ok(Vec::new());
+    }
+    Ok(nvml::figures_of_this_machine()?.iter().map(|device| device.total).collect())
+}

@@ -1,0 +1,51 @@
+//! `ringfence list`.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::process::ExitCode;
+
+use harness::{Case, Library, artifacts, symbols};
+
+use crate::UNEXPECTED;
+use crate::arguments::ListArguments;
+
+pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
+    if arguments.coverage {
+        return coverage();
+    }
+    let wanted = |case: &&Case| {
+        let named = |filter: &String| case.name.contains(filter) || case.area().contains(filter);
+        arguments.filters.is_empty() || arguments.filters.iter().any(named)
+    };
+    let listed: Vec<&Case> = cases::SUITE.cases().filter(wanted).collect();
+    if listed.is_empty() {
+        return Err(format!("{:?} match no case", arguments.filters).into());
+    }
+    for case in &listed {
+        println!("{}  [{:?}, {}{}]", case.name, case.kind, case.area(), list(", ", case.defects));
+        println!("    {}", case.promise_line());
+        if !case.entry_points.is_empty() {
+            println!("    by{}", list(" ", case.entry_points));
+        }
+    }
+    println!("{} cases", listed.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(separator: &str, words: &[&str]) -> String {
+    words.iter().map(|word| format!("{separator}{word}")).collect()
+}
+
+/// Prints the hooks that no case exercises: what the built interposer exports, less what the cases say.
+fn coverage() -> Result<ExitCode, Box<dyn Error>> {
+    let library = artifacts::find(Library::Interposer)?;
+    let exported = symbols::exports(&std::fs::read(&library)?)?;
+    let exercised: BTreeSet<&str> = cases::SUITE.cases().flat_map(|case| case.entry_points).copied().collect();
+    let hooks: BTreeSet<&str> = exported.iter().map(|(name, _)| name.as_str()).collect();
+    let uncovered: Vec<&&str> = hooks.difference(&exercised).collect();
+    for hook in &uncovered {
+        println!("{hook}");
+    }
+    eprintln!("{} of the {} entry points that libvgpu.so hooks have no case", uncovered.len(), hooks.len());
+    Ok(if uncovered.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNEXPECTED) })
+}

@@ -1,0 +1,87 @@
+//! `ringfence test`.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use harness::progress::Progress;
+use harness::report::Report;
+use harness::{Entry, Runner, Target};
+
+use crate::UNEXPECTED;
+use crate::arguments::TestArguments;
+
+const MOCK_JOBS: u32 = 2;
+/// Cases share a card: what one holds, another lacks.
+const REAL_JOBS: u32 = 1;
+
+pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let reports = arguments.report.iter().map(|text| Output::read(text)).collect::<Result<Vec<_>, _>>()?;
+    let runner = Runner::new(cases::SUITE, Target::named(&arguments.target)?, arguments.driver.clone())?;
+    let entries = chosen(runner.entries(), &arguments.filters)?;
+    if !runner.driver.is_real() && !harness::plan::has_validation_layer() {
+        eprintln!("the Khronos validation layer is not installed: Vulkan cases run without it");
+    }
+    let jobs = arguments.jobs.unwrap_or(if runner.driver.is_real() { REAL_JOBS } else { MOCK_JOBS });
+
+    let (started, progress) = (Instant::now(), Progress::new(entries.len()));
+    let results = runner.run(&entries, jobs as usize, |result| progress.show(result));
+    progress.finish();
+    let report = Report {
+        target: runner.target.name.clone(),
+        driver: runner.driver.to_string(),
+        results,
+        took: started.elapsed(),
+    };
+    if arguments.verbose {
+        println!("{}", report.listing());
+    }
+    print!("{}", report.table());
+    for output in reports {
+        output.write(&report)?;
+    }
+    Ok(if report.is_expected() { ExitCode::SUCCESS } else { ExitCode::from(UNEXPECTED) })
+}
+
+/// Entries that one of the filters names; every filter must name one.
+fn chosen(entries: Vec<Entry>, filters: &[String]) -> Result<Vec<Entry>, String> {
+    let names = |entry: &Entry, filter: &String| entry.name().contains(filter) || entry.case.area().contains(filter);
+    if let Some(filter) = filters.iter().find(|filter| !entries.iter().any(|entry| names(entry, filter))) {
+        return Err(format!("\"{filter}\" matches no case; `ringfence list` shows them"));
+    }
+    let wanted = |entry: &Entry| filters.is_empty() || filters.iter().any(|filter| names(entry, filter));
+    Ok(entries.into_iter().filter(wanted).collect())
+}
+
+/// A report that the user asked for.
+struct Output<'a> {
+    kind: Kind,
+    path: &'a Path,
+}
+
+enum Kind {
+    Junit,
+    Json,
+}
+
+impl<'a> Output<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let kind = |name: &str| match name {
+            "junit" => Some(Kind::Junit),
+            "json" => Some(Kind::Json),
+            _ => None,
+        };
+        text.split_once('=')
+            .and_then(|(name, path)| Some(Self { kind: kind(name)?, path: Path::new(path) }))
+            .ok_or_else(|| format!("--report \"{text}\": write junit=FILE or json=FILE"))
+    }
+
+    fn write(&self, report: &Report) -> Result<(), Box<dyn Error>> {
+        let text = match self.kind {
+            Kind::Junit => harness::junit::document(report),
+            Kind::Json => report.json_lines()?,
+        };
+        std::fs::write(self.path, text).map_err(|error| format!("{}: {error}", self.path.display()).into())
+    }
+}

@@ -1,0 +1,191 @@
+//! A run's results as a person reads them, and as programs do (one JSON line per entry; JUnit is in [`crate::junit`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::runner::EntryResult;
+use crate::status::Verdict;
+
+/// The results of one run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub target: String,
+    pub driver: String,
+    pub results: Vec<EntryResult>,
+    pub took: Duration,
+}
+
+/// Columns of the table: a heading and the verdicts that it counts.
+const COLUMNS: [(&str, &[Verdict]); 4] = [
+    ("pass", &[Verdict::Pass]),
+    (
+        "expected fail",
+        &[Verdict::ExpectedFail, Verdict::KnownFlake],
+    ),
+    ("skip", &[Verdict::Skip]),
+    (
+        "unexpected",
+        &[
+            Verdict::Fail,
+            Verdict::Crash,
+            Verdict::Timeout,
+            Verdict::UnexpectedImprovement,
+            Verdict::Missing,
+        ],
+    ),
+];
+
+impl Report {
+    pub fn is_expected(&self) -> bool {
+        self.results
+            .iter()
+            .all(|result| result.verdict.is_expected())
+    }
+
+    /// The table by area, then everything that is not simply a Pass, the unexpected last.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        self.counts(&mut text);
+        self.section(&mut text, "Skipped", &[Verdict::Skip]);
+        self.section(
+            &mut text,
+            "Expected failures",
+            &[Verdict::ExpectedFail, Verdict::KnownFlake],
+        );
+        self.section(&mut text, "Unexpected", COLUMNS[3].1);
+        let total = self.results.len();
+        let as_expected = self
+            .results
+            .iter()
+            .filter(|result| result.verdict.is_expected())
+            .count();
+        let seconds = self.took.as_secs_f64();
+        let (target, driver) = (&self.target, &self.driver);
+        put(
+            &mut text,
+            format_args!(
+                "\n{as_expected} of {total} as expected: {target} on {driver}, {seconds:.1} s\n"
+            ),
+        );
+        text
+    }
+
+    /// Every result with its time, in the order of the suite.
+    pub fn listing(&self) -> String {
+        let width = self
+            .results
+            .iter()
+            .map(|result| result.name.len())
+            .max()
+            .unwrap_or(0);
+        let mut text = String::new();
+        for result in &self.results {
+            let (verdict, seconds) = (result.verdict.to_string(), result.took.as_secs_f64());
+            put(
+                &mut text,
+                format_args!("{verdict:<21} {:<width$} {seconds:>7.2} s\n", result.name),
+            );
+        }
+        text
+    }
+
+    /// One line per entry, each a complete record.
+    pub fn json_lines(&self) -> Result<String, serde_json::Error> {
+        #[derive(serde::Serialize)]
+        struct Line<'a> {
+            target: &'a str,
+            driver: &'a str,
+            #[serde(flatten)]
+            result: &'a EntryResult,
+        }
+        let mut text = String::new();
+        for result in &self.results {
+            text += &serde_json::to_string(&Line {
+                target: &self.target,
+                driver: &self.driver,
+                result,
+            })?;
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    fn counts(&self, text: &mut String) {
+        let mut areas: BTreeMap<&str, Vec<&EntryResult>> = BTreeMap::new();
+        for result in &self.results {
+            areas.entry(result.area).or_default().push(result);
+        }
+        let width = areas
+            .keys()
+            .map(|area| area.len())
+            .max()
+            .unwrap_or(0)
+            .max("area".len());
+        put(text, format_args!("{:<width$}  cases", "area"));
+        for (heading, _) in COLUMNS {
+            put(text, format_args!("  {heading}"));
+        }
+        put(text, format_args!("  seconds\n"));
+        let rows = areas.iter().map(|(area, results)| (*area, results.clone()));
+        for (area, results) in rows.chain([("all", self.results.iter().collect())]) {
+            put(text, format_args!("{area:<width$}  {:>5}", results.len()));
+            for (heading, verdicts) in COLUMNS {
+                let count = results
+                    .iter()
+                    .filter(|result| verdicts.contains(&result.verdict))
+                    .count();
+                put(
+                    text,
+                    format_args!("  {count:>width$}", width = heading.len()),
+                );
+            }
+            let seconds: f64 = results.iter().map(|result| result.took.as_secs_f64()).sum();
+            put(text, format_args!("  {seconds:>7.1}\n"));
+        }
+    }
+
+    fn section(&self, text: &mut String, heading: &str, verdicts: &[Verdict]) {
+        let of_these: Vec<_> = self
+            .results
+            .iter()
+            .filter(|result| verdicts.contains(&result.verdict))
+            .collect();
+        if of_these.is_empty() {
+            return;
+        }
+        put(text, format_args!("\n{heading}\n"));
+        for result in of_these {
+            put(text, format_args!("  {}: {}\n", result.name, story(result)));
+            if !result.verdict.is_expected() {
+                for line in result.said.lines() {
+                    put(text, format_args!("    | {line}\n"));
+                }
+            }
+        }
+    }
+}
+
+/// Why a result is what it is, on one line.
+pub fn story(result: &EntryResult) -> String {
+    let detail = result.detail.lines().collect::<Vec<_>>().join(" ");
+    match result.verdict {
+        Verdict::Pass => String::new(),
+        Verdict::Skip => detail,
+        Verdict::ExpectedFail | Verdict::KnownFlake => result.reason.clone(),
+        Verdict::UnexpectedImprovement => {
+            format!(
+                "UnexpectedImprovement: it passes, though expected to fail ({})",
+                result.reason
+            )
+        }
+        Verdict::Fail | Verdict::Crash | Verdict::Timeout | Verdict::Missing => {
+            format!("{}: {detail}", result.verdict)
+        }
+    }
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // A String takes whatever it is given.
+    let _ = text.write_fmt(arguments);
+}
