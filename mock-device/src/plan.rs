@@ -180,3 +180,31 @@ fn neighbour(device: usize, count: usize) -> usize {
         device.saturating_sub(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_selects_processes_and_others_are_not_counted() {
+        let text = "[[fault]]\nat = \"cuInit\"\nwhen = \"2\"\nthen = \"result:3\"\nrole = \"child\"\n\
+                    [[fault]]\nat = \"cuda.identity\"\nthen = \"uuid:zero\"\nrole = \"child\"\n\
+                    [[fault]]\nat = \"cuMemFree_v2\"\nthen = \"missing\"\nrole = \"child\"";
+        let plan = FaultPlan::parse("test", text).unwrap();
+        let devices = crate::profile::embedded("tiny").unwrap().devices;
+        let [child, parent, unnamed] =
+            [Some("child"), Some("parent"), None].map(|role| Plan::new(&plan, role, &devices));
+        let counters = [const { AtomicU64::new(0) }; 3];
+        let ask = |plan: &Plan| plan.consult(Api::Cuda, "cuInit", &counters);
+        for other in [&parent, &unnamed, &child, &parent, &unnamed] {
+            assert_eq!(ask(other), Consultation::Proceed);
+        }
+        assert_eq!(ask(&child), Consultation::Result(3));
+        assert_eq!(child.identity(Api::Cuda, 0).uuid, [0; 16]);
+        assert_eq!(parent.identity(Api::Cuda, 0).uuid, devices[0].uuid.0);
+        assert_eq!(
+            (child.missing(Api::Cuda), unnamed.missing(Api::Cuda)),
+            (&["cuMemFree_v2".to_owned()][..], &[][..])
+        );
+    }
+}

@@ -387,3 +387,17 @@ fn check(spec: &WorldSpec) -> Result<(), WorldError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mocks_of_one_process_share_its_private_world() {
+        let cuda = World::private("tiny").unwrap();
+        let nvml = World::private("h200").unwrap();
+        assert_eq!(nvml.machine().name, "tiny", "the first to come decides");
+        cuda.take(DeviceIndex(0), Kind::Memory, Bytes(123)).unwrap();
+        assert_eq!(nvml.used(DeviceIndex(0)), Bytes(123));
+    }
+}

@@ -1,0 +1,260 @@
+//! The shipped machines hold the facts they were written from; a bad one is refused by name.
+
+use mock_device::profile::{self, ProfileError};
+use mock_device::{Bytes, DeviceIndex, Kind, Uuid, World, WorldError, WorldSpec};
+
+#[test]
+fn the_rtx6000_ada_is_the_card_of_the_report() {
+    let machine = profile::embedded("rtx6000-ada").unwrap();
+    let [card] = &machine.devices[..] else {
+        panic!("{} devices", machine.devices.len())
+    };
+    assert_eq!(machine.driver.version, "580.142");
+    assert_eq!(
+        card.uuid.to_string(),
+        "GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386f"
+    );
+    assert_eq!(card.vulkan_uuid, Some(Uuid::ZERO));
+    assert_eq!(card.nvml_total, Bytes::mib(46068));
+    assert_eq!(card.capacity(), Bytes::mib(45458));
+    assert_eq!(card.heaps[0].size, Bytes(48_305_799_168));
+    assert_eq!((card.sm_count, card.compute_capability), (142, [8, 9]));
+}
+
+#[test]
+fn the_h200_is_the_recorded_card() {
+    let oracle = |file: &str| {
+        let path = format!("/work/shared/oracle/h200-580.159.04/{file}");
+        std::fs::read_to_string(&path).ok().or_else(|| {
+            eprintln!("{path} is not here: the figures below are those copied from it");
+            None
+        })
+    };
+    let machine = profile::embedded("h200").unwrap();
+    let card = &machine.devices[0];
+    let v1 = [card.nvml_total, card.capacity(), card.nvml_reserve];
+    assert_eq!(
+        v1,
+        [150_754_820_096, 150_109_880_320, 644_939_776].map(Bytes)
+    );
+    assert_eq!(card.cuda_total, card.capacity());
+    assert_eq!(
+        card.init_overhead + card.context_overhead,
+        Bytes(552_402_944),
+        "a first context"
+    );
+    assert_eq!(
+        card.heaps
+            .iter()
+            .map(|heap| heap.size.0)
+            .collect::<Vec<_>>(),
+        [150_754_820_096, 101_361_423_360]
+    );
+    assert_eq!(
+        card.capacity().saturating_sub(card.vulkan_budget_margin),
+        Bytes(150_092_709_888)
+    );
+    if let Some(facts) = oracle("vulkan-facts.txt") {
+        for (index, kind) in card.memory_types.iter().enumerate() {
+            let line = format!("type[{index}] heap={} flags={:x}", kind.heap, kind.flags);
+            assert!(facts.lines().any(|fact| fact == line), "{line}");
+        }
+        for (index, family) in card.queue_families.iter().enumerate() {
+            let line = format!(
+                "queueFamily[{index}] flags={:x} count={}",
+                family.flags, family.count
+            );
+            assert!(facts.lines().any(|fact| fact == line), "{line}");
+        }
+    }
+    let pair = profile::embedded("h200x2").unwrap();
+    assert_eq!(
+        pair.devices[0].uuid.to_string(),
+        "GPU-f764999b-5caf-8a2c-b8e7-df483ddd3721"
+    );
+    assert_eq!(
+        pair.devices[1].uuid.to_string(),
+        "GPU-9f0a8b65-11a3-95ea-554b-96d4b4b0f541"
+    );
+    assert_eq!(
+        pair.devices
+            .iter()
+            .map(|card| card.pci.to_string())
+            .collect::<Vec<_>>(),
+        ["0000:00:06.0", "0000:00:07.0"]
+    );
+}
+
+#[test]
+fn attributes_and_fields_tell_one_story() {
+    let machine = profile::embedded("h200x2").unwrap();
+    let ask = |number| machine.devices[1].attribute(number);
+    assert_eq!(
+        [16, 75, 76, 33, 34, 50].map(ask),
+        [132, 9, 0, 0, 7, 0].map(Some)
+    );
+    assert_eq!(
+        (ask(1), ask(10), ask(-1), ask(100_000)),
+        (Some(1024), Some(32), None, None)
+    );
+    for name in profile::names() {
+        let card = profile::embedded(name).unwrap().devices.remove(0);
+        assert!(
+            [16, 33, 34, 50, 75, 76]
+                .iter()
+                .all(|field| !card.attributes.contains_key(field)),
+            "{name} says it twice"
+        );
+        assert!(card.teardown_lag_ms >= 70, "{name}");
+    }
+}
+
+#[test]
+fn copies_of_a_machine_differ_in_uuid_and_address() {
+    let machine = profile::embedded("h200x2*32").unwrap();
+    assert_eq!(
+        (machine.devices.len(), machine.name.as_str()),
+        (64, "h200x2*32")
+    );
+    let mut uuids: Vec<Uuid> = machine.devices.iter().map(|card| card.uuid).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    assert_eq!(uuids.len(), 64);
+    assert!(machine.devices.is_sorted_by(|a, b| a.pci < b.pci));
+    assert!(
+        profile::embedded("rtx6000-ada*4")
+            .unwrap()
+            .devices
+            .iter()
+            .all(|card| card.vulkan_uuid == Some(Uuid::ZERO))
+    );
+}
+
+#[test]
+fn what_cannot_be_had_is_named() {
+    let error = |asked: &str| profile::embedded(asked).unwrap_err();
+    assert!(matches!(error("h100"), ProfileError::Unknown { asked } if asked == "h100"));
+    assert!(matches!(error("*3"), ProfileError::Unknown { .. }));
+    for asked in ["tiny*0", "tiny*", "tiny*-1", "tiny*two"] {
+        assert!(matches!(error(asked), ProfileError::Copies { asked: named } if named == asked));
+    }
+    assert!(
+        matches!(error("tiny*65"), ProfileError::TooManyDevices { input, count: 65 } if input == "tiny*65")
+    );
+    assert!(matches!(
+        error("h200x2*18446744073709551615"),
+        ProfileError::TooManyDevices { .. }
+    ));
+    assert!(error("tiny*65").to_string().contains("tiny*65"));
+    let text = include_str!("../../fixtures/profiles/h200x2.toml");
+    let broken = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        profile::parse("mine.toml", &text.replacen(from, to, 1)).unwrap_err()
+    };
+    for (from, to, bad) in [
+        ("0000:00:06.0", "0000:00:08.0", 1),
+        (
+            "GPU-9f0a8b65-11a3-95ea-554b-96d4b4b0f541",
+            "GPU-f764999b-5caf-8a2c-b8e7-df483ddd3721",
+            1,
+        ),
+        (
+            "nvml_reserve = 644_939_776",
+            "nvml_reserve = 150_754_820_096",
+            0,
+        ),
+        ("block = 2_097_152", "block = 2_097_153", 0),
+        ("heap = 1, flags = 0xe", "heap = 2, flags = 0xe", 0),
+    ] {
+        match broken(from, to) {
+            ProfileError::Device { input, device, .. } => {
+                assert_eq!((input.as_str(), device), ("mine.toml", bad), "{to}")
+            }
+            other => panic!("{to}: {other}"),
+        }
+    }
+    for (from, to) in [
+        ("sm_count", "sm_counts"),
+        ("\"0000:00:06.0\"", "\"0000:00:6\""),
+        ("GPU-f764999b", "GPU-f764999"),
+        ("10 = 32 ", "ten = 32 "),
+    ] {
+        assert!(
+            matches!(broken(from, to), ProfileError::Syntax { input, .. } if input == "mine.toml"),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn a_world_that_cannot_be_had_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world");
+    assert!(matches!(World::open(&path), Err(WorldError::Io { path: named, .. }) if named == path));
+    std::fs::write(&path, b"not a world").unwrap();
+    assert!(
+        matches!(World::open(&path), Err(WorldError::Foreign { path: named, .. }) if named == path)
+    );
+    let spec = WorldSpec::new(profile::embedded("tiny").unwrap());
+    match World::create(&path, &spec) {
+        Err(WorldError::Io {
+            path: named,
+            source,
+        }) => assert_eq!(
+            (named, source.kind()),
+            (path.clone(), std::io::ErrorKind::AlreadyExists)
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        b"not a world",
+        "what stood there is left alone"
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing unfinished is left behind"
+    );
+    let size = World::create(&folder.path().join("other"), &spec)
+        .map(|_| {
+            std::fs::metadata(folder.path().join("other"))
+                .unwrap()
+                .len()
+        })
+        .unwrap();
+    std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+    assert!(
+        matches!(World::open(&path), Err(WorldError::Foreign { reason, .. }) if reason.contains("magic"))
+    );
+}
+
+#[test]
+fn a_container_sees_its_devices_alone_and_counts_from_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = profile::embedded("tiny*4").unwrap();
+    let spec = |visible: &[u32]| WorldSpec {
+        visible: Some(visible.to_vec()),
+        ..WorldSpec::new(machine.clone())
+    };
+    World::create(&folder.path().join("world"), &spec(&[1, 3])).unwrap();
+    let world = World::open(&folder.path().join("world")).unwrap();
+    assert_eq!(
+        world.devices(),
+        [machine.devices[1].clone(), machine.devices[3].clone()]
+    );
+    assert_eq!(world.machine().devices.len(), 4);
+    world.take(DeviceIndex(1), Kind::Memory, Bytes(9)).unwrap();
+    assert_eq!(
+        (world.used(DeviceIndex(0)), world.used(DeviceIndex(1))),
+        (Bytes::ZERO, Bytes(9))
+    );
+    for (number, visible) in [&[4][..], &[1, 1], &[2, 0]].into_iter().enumerate() {
+        let error =
+            World::create(&folder.path().join(number.to_string()), &spec(visible)).unwrap_err();
+        assert!(
+            matches!(error, WorldError::Visible { count: 4, .. }),
+            "{error}"
+        );
+    }
+}
