@@ -142,13 +142,10 @@ impl Accounts {
                 header.deaths.fetch_add(1, Relaxed);
             }
         }
-        for row in self
-            .region
-            .rows()
-            .iter()
-            .filter(|row| row.state.load(Relaxed) == state::DYING)
-        {
-            self.tear_down(row, now);
+        for (index, row) in self.region.rows().iter().enumerate() {
+            if row.state.load(Relaxed) == state::DYING {
+                self.tear_down(index, row, now);
+            }
         }
     }
 
@@ -263,16 +260,16 @@ impl Accounts {
 
     /// The first free row, with the mutex held.
     fn claim(&self, own: &Image) -> Option<(usize, &Row)> {
-        let rows = self.region.all_rows();
-        let (index, row) = rows
-            .iter()
-            .enumerate()
-            .find(|(_, row)| row.state.load(Relaxed) == state::FREE)?;
+        let header = self.region.header();
+        let first = header.free_from.load(Relaxed) as usize;
+        let mut rows = self.region.all_rows().iter().enumerate().skip(first);
+        let (index, row) = rows.find(|(_, row)| row.state.load(Relaxed) == state::FREE)?;
         own.write(row);
         row.generation.fetch_add(1, Relaxed);
         let bound = u32::try_from(index + 1).unwrap_or(MAX_ROWS as u32);
-        self.region.header().row_bound.fetch_max(bound, Release);
+        header.row_bound.fetch_max(bound, Release);
         row.state.store(state::LIVE, Release);
+        header.free_from.store(bound, Relaxed);
         Some((index, row))
     }
 
@@ -298,7 +295,7 @@ impl Accounts {
     }
 
     /// Frees what is due of a dead row, and the row when nothing is left. Any part may be done again after a kill.
-    fn tear_down(&self, row: &Row, now: u64) {
+    fn tear_down(&self, index: usize, row: &Row, now: u64) {
         let age = now.saturating_sub(row.died_ns.load(Relaxed));
         let mut left = false;
         for (device, total) in self.region.totals().iter().enumerate() {
@@ -316,6 +313,10 @@ impl Accounts {
             total.used.store(total.used.load(Relaxed) - held, Relaxed);
         }
         if !left {
+            self.region
+                .header()
+                .free_from
+                .fetch_min(u32::try_from(index).unwrap_or(0), Relaxed);
             row.state.store(state::FREE, Release);
         }
     }
@@ -330,14 +331,14 @@ impl Drop for Accounts {
         else {
             return;
         };
-        let row = &self.region.all_rows()[row - 1];
+        let (index, row) = (row - 1, &self.region.all_rows()[row - 1]);
         row.pinned.store(0, Release);
         drop(self.own_row.kept());
         let _guard = self.region.lock();
         // A teardown without lag: the row's own time of death is now, its age endless.
         row.died_ns.store(0, Relaxed);
         row.state.store(state::DYING, Release);
-        self.tear_down(row, u64::MAX);
+        self.tear_down(index, row, u64::MAX);
     }
 }
 

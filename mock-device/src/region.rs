@@ -21,7 +21,7 @@ pub(crate) const MAX_ROWS: usize = 4096;
 pub(crate) const KIND_SLOTS: usize = 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SPEC_SIZE: usize = 2 << 20;
 
 #[repr(C)]
@@ -34,6 +34,8 @@ pub(crate) struct Header {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     /// Rows at and above this were never used.
     pub(crate) row_bound: AtomicU32,
+    /// Every row below this is in use. Lowered before a row is freed, raised after one is claimed.
+    pub(crate) free_from: AtomicU32,
     /// Times that a holder of the mutex was found dead and the totals recomputed.
     pub(crate) recoveries: AtomicU64,
     /// Times that more was given back than was held: a mock's mistake, never a client's.
