@@ -60,6 +60,7 @@ signatures! { $ cuda_signature;
     cuCtxGetCurrent(pctx: *mut CUcontext) -> CUresult;
     cuCtxGetDevice(device: *mut CUdevice) -> CUresult;
     cuCtxSynchronize() -> CUresult;
+    cuCtxSynchronize_v2(ctx: CUcontext) -> CUresult;
     cuCtxGetFlags(flags: *mut c_uint) -> CUresult;
     cuCtxSetFlags(flags: c_uint) -> CUresult;
     cuCtxGetId(ctx: CUcontext, id: *mut c_ulonglong) -> CUresult;

@@ -29,20 +29,25 @@ pub struct Shape {
     pub threads_per_multiprocessor: u32,
 }
 
-/// More than any context takes when it is created: a base for the driver's own code and queues, and one KiB of stack for every thread that can be resident.
+/// More than any context takes when it is created: a base for the driver's own code and queues, and one
+/// KiB of stack for every thread that can be resident.
 ///
-/// On an H200 that is 584 MiB against 526 measured. A small device never gives an eighth of itself to a context, and where what is asked for says nothing the base alone holds.
+/// On an H200 that is 616 MiB against 524 measured. A small device never gives an eighth of itself to a
+/// context; a device that does not tell its shape is taken for a large one.
 #[must_use]
 pub fn context_bound(shape: Shape) -> Bytes {
-    const BASE: Bytes = Bytes::mib(320);
-    let stacks = u64::from(shape.multiprocessors)
-        .saturating_mul(u64::from(shape.threads_per_multiprocessor))
-        .saturating_mul(Bytes::KIB.0);
-    let bound = BASE.saturating_add(Bytes(stacks));
-    let bound = if shape.total == Bytes::ZERO {
-        bound
-    } else {
-        bound.min(Bytes(shape.total.0 / 8))
+    const BASE: Bytes = Bytes::mib(352);
+    const LARGE: Bytes = Bytes::mib(320);
+    let threads = u64::from(shape.multiprocessors)
+        .saturating_mul(u64::from(shape.threads_per_multiprocessor));
+    let stacks = match threads {
+        0 => LARGE,
+        threads => Bytes(threads.saturating_mul(Bytes::KIB.0)),
+    };
+    let bound = BASE.saturating_add(stacks);
+    let bound = match shape.total {
+        Bytes::ZERO => bound,
+        total => bound.min(Bytes(total.0 / 8)),
     };
     bound.round_up(BLOCK).unwrap_or(bound)
 }
@@ -76,7 +81,7 @@ mod tests {
             multiprocessors: 132,
             threads_per_multiprocessor: 2048,
         });
-        assert!(h200 > Bytes::mib(526) && h200 < Bytes::mib(600), "{h200}");
+        assert!(h200 > Bytes::mib(526) && h200 < Bytes::mib(640), "{h200}");
     }
 
     #[test]

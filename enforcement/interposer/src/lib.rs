@@ -1,1 +1,21 @@
-//! interposer
+//! `libvgpu.so`: preloaded in front of libcuda and NVML, it holds a tenant's processes to their budgets.
+//!
+//! `hooks` is the table of what we change; everything else falls through to the drivers. `boundary` is where C and the loader are met, and all unsafe code
+//! is there; the bodies of the hooks are safe functions, one file per noun.
+
+mod boundary;
+mod context;
+mod contexts;
+mod devices;
+mod grant;
+mod hooks;
+mod info;
+mod memory;
+mod nvml;
+mod outcome;
+mod pool;
+mod proc_address;
+mod process;
+mod records;
+mod report;
+mod scope;

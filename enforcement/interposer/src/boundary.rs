@@ -1,0 +1,9 @@
+//! Where C and the loader are met. All unsafe code of this library is here and below.
+
+pub mod arena;
+pub mod cross;
+pub mod drivers;
+mod elf;
+pub mod entries;
+pub mod loader;
+mod lookup;

@@ -1,0 +1,194 @@
+//! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::process::Memory;
+
+static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
+/// The kernel refused to wipe on fork: the owner's pid is compared instead.
+static COMPARE_PID: AtomicU32 = AtomicU32::new(0);
+
+/// The process's memory; `None` where the kernel gives none.
+pub fn memory() -> Option<&'static Memory> {
+    existing().or_else(map)
+}
+
+/// The process's memory, if it has been asked for.
+#[inline]
+pub fn existing() -> Option<&'static Memory> {
+    // SAFETY: once set it points to a mapping that is never unmapped, of the size and alignment of `Memory`, for which all zeros is a value.
+    let memory = unsafe { ARENA.load(Ordering::Acquire).as_ref() }?;
+    if COMPARE_PID.load(Ordering::Relaxed) != 0 {
+        wipe_if_forked(memory);
+    }
+    Some(memory)
+}
+
+#[cold]
+fn map() -> Option<&'static Memory> {
+    let size = size_of::<Memory>();
+    // SAFETY: a fresh anonymous mapping.
+    let arena = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if arena == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: our own mapping.
+    let wiped = unsafe { libc::madvise(arena, size, libc::MADV_WIPEONFORK) } == 0;
+    let arena = arena.cast::<Memory>();
+    match ARENA.compare_exchange(
+        core::ptr::null_mut(),
+        arena,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
+        Ok(_) => {
+            if !wiped {
+                // SAFETY: as in `existing`.
+                unsafe { &*arena }.owner.store(pid(), Ordering::Relaxed);
+                COMPARE_PID.store(1, Ordering::Release);
+            }
+            // SAFETY: as in `existing`.
+            Some(unsafe { &*arena })
+        }
+        Err(first) => {
+            // SAFETY: our own mapping, which nobody has seen.
+            unsafe { libc::munmap(arena.cast(), size) };
+            // SAFETY: as in `existing`.
+            Some(unsafe { &*first })
+        }
+    }
+}
+
+fn wipe_if_forked(memory: &'static Memory) {
+    let (owner, own) = (memory.owner.load(Ordering::Relaxed), pid());
+    if owner != own {
+        // SAFETY: our own private mapping; a fork child has one thread, and fresh pages are zeros.
+        unsafe {
+            libc::madvise(
+                (&raw const *memory).cast_mut().cast(),
+                size_of::<Memory>(),
+                libc::MADV_DONTNEED,
+            )
+        };
+        memory.owner.store(own, Ordering::Relaxed);
+    }
+}
+
+pub fn pid() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// A lock that is free when it is all zeros.
+#[repr(transparent)]
+pub struct Lock(AtomicU32);
+
+/// Held until dropped.
+#[must_use]
+pub struct Held<'a>(&'a Lock);
+
+impl Lock {
+    pub fn hold(&self) -> Held<'_> {
+        // 0 free, 1 held, 2 held and awaited.
+        if self
+            .0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            while self.0.swap(2, Ordering::Acquire) != 0 {
+                // SAFETY: waits while the word is 2; every outcome is followed by another try.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_futex,
+                        self.0.as_ptr(),
+                        libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                        2,
+                        core::ptr::null::<libc::timespec>(),
+                    )
+                };
+            }
+        }
+        Held(self)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.0.swap(0, Ordering::Release) == 2 {
+            // SAFETY: wakes a waiter on the word.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.0.0.as_ptr(),
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    1,
+                )
+            };
+        }
+    }
+}
+
+/// Keeps the host's errno over whatever is done while it lives.
+pub struct Errno(i32);
+
+impl Errno {
+    pub fn keep() -> Errno {
+        // SAFETY: the calling thread's own errno.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: the calling thread's own errno.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// A value of the process that was made once and lives as long as it; all zeros is none.
+#[repr(transparent)]
+pub struct Forever<T>(AtomicPtr<T>);
+
+impl<T: Sync + 'static> Forever<T> {
+    pub fn get(&self) -> Option<&'static T> {
+        // SAFETY: only `set` stores here, a leaked box.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Keeps `value` unless another thread was first; answers the one that is kept.
+    pub fn set(&self, value: T) -> &'static T {
+        let value = Box::into_raw(Box::new(value));
+        match self.0.compare_exchange(
+            core::ptr::null_mut(),
+            value,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            // SAFETY: leaked just now.
+            Ok(_) => unsafe { &*value },
+            Err(first) => {
+                // SAFETY: our own box, which nobody has seen; the first one is a leaked box.
+                unsafe {
+                    drop(Box::from_raw(value));
+                    &*first
+                }
+            }
+        }
+    }
+}
+
+/// Writes one line to stderr, in one call, whatever state stderr is in.
+pub fn complain(line: &[u8]) {
+    let _errno = Errno::keep();
+    // SAFETY: the buffer and its length.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}

@@ -1,0 +1,130 @@
+//! Arguments of C calls as types: a pointer that came from C is an [`Out`] or an [`In`], and only this file looks behind it.
+
+use core::marker::PhantomData;
+
+use abi::cuda::{CUcontext, CUevent, CUmemoryPool, CUresult, CUstream};
+use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
+
+use crate::outcome::Refused;
+
+/// A place for an answer, which a caller gave or we provide. It may be null.
+pub struct Out<'a, T>(*mut T, PhantomData<&'a mut T>);
+
+/// Something to read, which a caller gave. It may be null, and is only ever passed on.
+#[derive(Clone, Copy)]
+pub struct In<'a, T>(*const T, PhantomData<&'a T>);
+
+impl<T> Clone for Out<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<'_, T> {}
+
+impl<'a, T> Out<'a, T> {
+    /// A place of our own for one value.
+    pub fn to(place: &'a mut T) -> Out<'a, T> {
+        Out(place, PhantomData)
+    }
+
+    /// A place of our own for several; the call's length argument must not say more.
+    pub fn buffer(places: &'a mut [T]) -> Out<'a, T> {
+        Out(places.as_mut_ptr(), PhantomData)
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<'a> Out<'a, core::ffi::c_void> {
+    /// A place of our own for a value whose type an attribute decides: 64 bits.
+    pub fn word(place: &'a mut u64) -> Out<'a, core::ffi::c_void> {
+        Out((&raw mut *place).cast(), PhantomData)
+    }
+}
+
+impl<T: Copy> Out<'_, T> {
+    /// What is there, after the driver has accepted the pointer.
+    pub fn read(self) -> Option<T> {
+        // SAFETY: by the C contract a non-null out-param is a valid place, and the driver has just written to it or left it initialised; alignment is not relied on.
+        (!self.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+
+    pub fn write(self, value: T) {
+        if !self.is_null() {
+            // SAFETY: as in `read`.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+}
+
+/// A C type and what safe code sees of it.
+pub trait Cross {
+    type Safe<'a>;
+    /// # Safety
+    /// A pointer is null or valid for `'a`, as the entry point's contract says.
+    unsafe fn cross<'a>(self) -> Self::Safe<'a>;
+    fn back(safe: Self::Safe<'_>) -> Self;
+}
+
+impl<T: 'static> Cross for *mut T {
+    type Safe<'a> = Out<'a, T>;
+    unsafe fn cross<'a>(self) -> Self::Safe<'a> {
+        Out(self, PhantomData)
+    }
+    fn back(safe: Out<'_, T>) -> *mut T {
+        safe.0
+    }
+}
+
+impl<T: 'static> Cross for *const T {
+    type Safe<'a> = In<'a, T>;
+    unsafe fn cross<'a>(self) -> Self::Safe<'a> {
+        In(self, PhantomData)
+    }
+    fn back(safe: In<'_, T>) -> *const T {
+        safe.0
+    }
+}
+
+macro_rules! plain {
+    ($($ty:ty)*) => { $(
+        impl Cross for $ty {
+            type Safe<'a> = $ty;
+            unsafe fn cross<'a>(self) -> Self::Safe<'a> {
+                self
+            }
+            fn back(safe: Self::Safe<'_>) -> $ty {
+                safe
+            }
+        }
+    )* };
+}
+plain! { i32 u32 u64 usize CUcontext CUstream CUevent CUmemoryPool nvmlDevice_t }
+
+/// A result code: the one mapping from our outcomes to C.
+pub trait Answer {
+    /// There is no driver.
+    const NO_DRIVER: Self;
+    /// The driver lacks the function.
+    const ABSENT: Self;
+    fn refused(refused: Refused) -> Self;
+}
+
+impl Answer for CUresult {
+    const NO_DRIVER: CUresult = CUresult::ERROR_NOT_INITIALIZED;
+    const ABSENT: CUresult = CUresult::ERROR_NOT_FOUND;
+    fn refused(_: Refused) -> CUresult {
+        CUresult::ERROR_OUT_OF_MEMORY
+    }
+}
+
+impl Answer for nvmlReturn_t {
+    const NO_DRIVER: nvmlReturn_t = nvmlReturn_t::ERROR_LIBRARY_NOT_FOUND;
+    const ABSENT: nvmlReturn_t = nvmlReturn_t::ERROR_FUNCTION_NOT_FOUND;
+    fn refused(_: Refused) -> nvmlReturn_t {
+        nvmlReturn_t::ERROR_UNKNOWN
+    }
+}

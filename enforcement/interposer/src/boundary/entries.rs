@@ -1,0 +1,186 @@
+//! What a row of the table yields: the name, the export, the typed call of the driver's function.
+
+use core::ffi::CStr;
+use core::mem::transmute;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::cross::{Answer, Cross};
+use super::drivers::Library;
+use crate::outcome::{Outcome, Refused};
+use crate::process::{self, Standing};
+use crate::report;
+
+/// An export's address.
+struct Address(*const ());
+// SAFETY: the address of a function, never written through.
+unsafe impl Sync for Address {}
+
+macro_rules! export {
+    { ($when:ident $body:path) $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
+        /// # Safety
+        /// As the driver's function of this name.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            let next = enter(Entry::$name);
+            if next == 0 {
+                return missing(Entry::$name);
+            }
+            // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
+            let next = unsafe { transmute::<usize, fns::$name>(next) };
+            // SAFETY: the caller keeps the function's contract.
+            let outcome = export!(@$when $name $body, $(unsafe { <$ty as Cross>::cross($arg) }),*);
+            match outcome {
+                Outcome::Done(answer) => answer,
+                // SAFETY: the caller's own arguments.
+                Outcome::PassThrough(_) => unsafe { next($($arg),*) },
+                Outcome::Refused(refused) => <$ret as Answer>::refused(refused),
+            }
+        }
+    };
+    (@always $name:ident $body:path, $($arg:expr),*) => { contain(|| $body($($arg),*)) };
+    (@tenant $name:ident $body:path, $($arg:expr),*) => {
+        match process::standing() {
+            Standing::Enforce(tenant) => {
+                let outcome = contain(|| $body(tenant, $($arg),*));
+                report::outcome(Entry::$name, &outcome);
+                outcome
+            }
+            Standing::Forward(reason) => Outcome::PassThrough(reason),
+            Standing::Impossible => Outcome::Refused(Refused::NoMemory),
+        }
+    };
+}
+
+macro_rules! call {
+    { () $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
+        #[allow(non_snake_case, reason = "C names stay exact")]
+        pub fn $name($($arg: <$ty as Cross>::Safe<'_>),*) -> $ret {
+            let next = library(Entry::$name).next(Entry::$name);
+            if next == 0 {
+                return missing(Entry::$name);
+            }
+            // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
+            let next = unsafe { transmute::<usize, fns::$name>(next) };
+            // SAFETY: pointers are a caller's own or to places of ours of the type that the row names.
+            unsafe { next($(<$ty as Cross>::back($arg)),*) }
+        }
+    };
+}
+
+const fn name(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a row's name ends with a NUL"),
+    }
+}
+
+macro_rules! entries {
+    (
+        cuda { $($cuda:ident => $cuda_when:ident $cuda_body:path;)* }
+        nvml { $($nvml:ident => $nvml_when:ident $nvml_body:path;)* }
+        called cuda { $($called_cuda:ident;)* }
+        called nvml { $($called_nvml:ident;)* }
+    ) => {
+        /// An entry point that we hook or call.
+        #[allow(non_camel_case_types, reason = "C names stay exact")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Entry { $($cuda,)* $($nvml,)* $($called_cuda,)* $($called_nvml,)* }
+
+        /// The hooks are the first entries.
+        pub const HOOKS: usize = [$(stringify!($cuda),)* $(stringify!($nvml),)*].len();
+        pub const ENTRIES: usize = HOOKS + [$(stringify!($called_cuda),)* $(stringify!($called_nvml),)*].len();
+
+        pub static NAMES: [(&CStr, Library); ENTRIES] = [
+            $((name(concat!(stringify!($cuda), "\0")), Library::Cuda),)*
+            $((name(concat!(stringify!($nvml), "\0")), Library::Nvml),)*
+            $((name(concat!(stringify!($called_cuda), "\0")), Library::Cuda),)*
+            $((name(concat!(stringify!($called_nvml), "\0")), Library::Nvml),)*
+        ];
+        static HOOK_ENTRIES: [Entry; HOOKS] = [$(Entry::$cuda,)* $(Entry::$nvml,)*];
+        static EXPORTS: [Address; HOOKS] = [
+            $(Address(cuda::$cuda as *const ()),)*
+            $(Address(nvml::$nvml as *const ()),)*
+        ];
+
+        #[allow(non_snake_case, reason = "C names stay exact")]
+        mod cuda {
+            use super::*;
+            use abi::cuda::*;
+            $( abi::cuda_signature!($cuda => export!($cuda_when $cuda_body)); )*
+        }
+        #[allow(non_snake_case, reason = "C names stay exact")]
+        mod nvml {
+            use super::*;
+            use abi::nvml::*;
+            $( abi::nvml_signature!($nvml => export!($nvml_when $nvml_body)); )*
+        }
+
+        /// The CUDA driver's own functions.
+        pub mod next {
+            use super::*;
+            use abi::cuda::*;
+            $( abi::cuda_signature!($cuda => call!()); )*
+            $( abi::cuda_signature!($called_cuda => call!()); )*
+        }
+        /// NVML's own functions.
+        pub mod next_nvml {
+            use super::*;
+            use abi::nvml::*;
+            $( abi::nvml_signature!($nvml => call!()); )*
+            $( abi::nvml_signature!($called_nvml => call!()); )*
+        }
+    };
+}
+
+crate::hooks::table!(entries);
+
+/// The driver's function behind an export, 0 if there is none. Not inlined, so that each export differs by its entry and none is merged with another (FINDINGS 19).
+#[inline(never)]
+fn enter(entry: Entry) -> usize {
+    library(entry).next(entry)
+}
+
+#[cold]
+fn missing<R: Answer>(entry: Entry) -> R {
+    if library(entry).is_bound() {
+        R::ABSENT
+    } else {
+        R::NO_DRIVER
+    }
+}
+
+/// No panic crosses C: it refuses.
+fn contain<R>(body: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Outcome::Refused(Refused::Panicked))
+}
+
+pub fn library(entry: Entry) -> Library {
+    NAMES[entry as usize].1
+}
+
+/// The address of our export of a hooked entry point, 0 of one that is only called.
+pub fn export_address(entry: Entry) -> usize {
+    EXPORTS
+        .get(entry as usize)
+        .map_or(0, |export| export.0 as usize)
+}
+
+/// The hook of exactly this name.
+pub fn exported(name: &CStr) -> Option<Entry> {
+    let bytes = name.to_bytes();
+    if !matches!(bytes.first(), Some(b'c' | b'n')) {
+        return None;
+    }
+    HOOK_ENTRIES
+        .into_iter()
+        .find(|entry| NAMES[*entry as usize].0.to_bytes() == bytes)
+}
+
+/// Our export in place of the driver's function at `address`, if that is a hooked one.
+pub fn hook_of(library_: Library, address: usize) -> Option<usize> {
+    HOOK_ENTRIES
+        .into_iter()
+        .find(|entry| library(*entry) == library_ && library_.next(*entry) == address)
+        .map(export_address)
+}

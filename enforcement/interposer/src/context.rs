@@ -1,0 +1,351 @@
+//! What cuInit and contexts take: an upper bound is reserved before, the driver's own figure charged after (FINDINGS 12).
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::Ordering;
+
+use abi::cuda::{CUcontext, CUdevice, CUresult};
+use budget::settings::ContextCharge;
+use budget::{Bytes, DeviceSet, charge};
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::contexts::Context;
+use crate::devices::{Device, container_devices};
+use crate::memory;
+use crate::nvml::Session;
+use crate::outcome::{Outcome, Reason, Refused};
+use crate::process::Tenant;
+
+/// `initialised` once cuInit is charged.
+const CHARGED: u32 = 2;
+
+pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
+    let memory = tenant.memory;
+    if flags != 0 || memory.initialised.load(Ordering::Acquire) == CHARGED {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let _held = memory.changing.hold();
+    if memory.initialised.load(Ordering::Acquire) == CHARGED {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    // Nothing can be granted without a ledger, but the program may still look around.
+    let counted =
+        tenant.settings.context_charge == ContextCharge::Count && tenant.ledger().is_some();
+    let mut grants = Vec::new();
+    if counted {
+        for candidate in container_devices().unwrap_or_default() {
+            match tenant.reserve(DeviceSet::from_iter([candidate.index]), charge::INIT) {
+                Ok(grant) => grants.push((candidate.index, grant)),
+                Err(refused) => return Outcome::Refused(refused),
+            }
+        }
+    }
+    let code = next::cuInit(flags);
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    tenant.set_initialised();
+    let seen = tenant
+        .devices()
+        .into_iter()
+        .flat_map(|devices| devices.iter());
+    let mut seen: DeviceSet = seen.flat_map(|device| device.indices.iter()).collect();
+    for (index, grant) in grants {
+        if seen.contains(index) {
+            grant.commit_as(charge::INIT);
+            seen = seen.iter().filter(|other| *other != index).collect();
+        }
+    }
+    if counted && !seen.is_empty() {
+        // Devices that nothing but CUDA itself told of.
+        match tenant.reserve(seen, charge::INIT) {
+            Ok(grant) => grant.commit_as(charge::INIT),
+            Err(refused) => return Outcome::Refused(refused),
+        }
+    }
+    memory.initialised.store(CHARGED, Ordering::Release);
+    Outcome::Done(code)
+}
+
+pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) -> Outcome<CUresult> {
+    let call = || next::cuDevicePrimaryCtxRetain(context, ordinal);
+    let Some(device) = tenant
+        .devices()
+        .and_then(|devices| devices.get(ordinal))
+        .filter(|_| !context.is_null())
+    else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let _held = tenant.memory.changing.hold();
+    if tenant.memory.contexts.has_primary(device.ordinal) || is_active(ordinal) {
+        return Outcome::Done(call());
+    }
+    let undo = |_| next::cuDevicePrimaryCtxRelease_v2(ordinal);
+    create(tenant, device, true, context, true, &call, &undo)
+}
+
+pub fn release(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
+    end_primary(tenant, ordinal, next::cuDevicePrimaryCtxRelease)
+}
+
+pub fn release_v2(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
+    end_primary(tenant, ordinal, next::cuDevicePrimaryCtxRelease_v2)
+}
+
+pub fn reset(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
+    end_primary(tenant, ordinal, next::cuDevicePrimaryCtxReset)
+}
+
+pub fn reset_v2(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
+    end_primary(tenant, ordinal, next::cuDevicePrimaryCtxReset_v2)
+}
+
+fn create_on(
+    tenant: Tenant,
+    context: Out<'_, CUcontext>,
+    flags: c_uint,
+    ordinal: CUdevice,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    let Some(device) = tenant
+        .devices()
+        .and_then(|devices| devices.get(ordinal))
+        .filter(|_| !context.is_null())
+    else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let _held = tenant.memory.changing.hold();
+    create(
+        tenant,
+        device,
+        false,
+        context,
+        are_known(flags),
+        call,
+        &|context| next::cuCtxDestroy_v2(context),
+    )
+}
+
+pub fn create_v1(
+    tenant: Tenant,
+    context: Out<'_, CUcontext>,
+    flags: c_uint,
+    ordinal: CUdevice,
+) -> Outcome<CUresult> {
+    create_on(tenant, context, flags, ordinal, &|| {
+        next::cuCtxCreate(context, flags, ordinal)
+    })
+}
+
+pub fn create_v2(
+    tenant: Tenant,
+    context: Out<'_, CUcontext>,
+    flags: c_uint,
+    ordinal: CUdevice,
+) -> Outcome<CUresult> {
+    create_on(tenant, context, flags, ordinal, &|| {
+        next::cuCtxCreate_v2(context, flags, ordinal)
+    })
+}
+
+pub fn create_v3(
+    tenant: Tenant,
+    context: Out<'_, CUcontext>,
+    params: Out<'_, c_void>,
+    count: c_int,
+    flags: c_uint,
+    ordinal: CUdevice,
+) -> Outcome<CUresult> {
+    create_on(tenant, context, flags, ordinal, &|| {
+        next::cuCtxCreate_v3(context, params, count, flags, ordinal)
+    })
+}
+
+pub fn create_v4(
+    tenant: Tenant,
+    context: Out<'_, CUcontext>,
+    params: Out<'_, c_void>,
+    flags: c_uint,
+    ordinal: CUdevice,
+) -> Outcome<CUresult> {
+    create_on(tenant, context, flags, ordinal, &|| {
+        next::cuCtxCreate_v4(context, params, flags, ordinal)
+    })
+}
+
+pub fn destroy(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
+    end(tenant, context, next::cuCtxDestroy)
+}
+
+pub fn destroy_v2(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
+    end(tenant, context, next::cuCtxDestroy_v2)
+}
+
+/// The flags that cuda.h names, with one way of scheduling at most. Others are the driver's to judge, even where we would refuse.
+fn are_known(flags: c_uint) -> bool {
+    const SCHEDULING: c_uint = 7;
+    flags & !0xff == 0 && matches!(flags & SCHEDULING, 0 | 1 | 2 | 4)
+}
+
+fn is_active(ordinal: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    next::cuDevicePrimaryCtxGetState(ordinal, Out::to(&mut flags), Out::to(&mut active))
+        == CUresult::SUCCESS
+        && active != 0
+}
+
+/// Makes a context and charges it. The caller holds the process's lock for contexts.
+fn create(
+    tenant: Tenant,
+    device: &Device,
+    primary: bool,
+    place: Out<'_, CUcontext>,
+    arguments_are_sound: bool,
+    call: &dyn Fn() -> CUresult,
+    undo: &dyn Fn(CUcontext) -> CUresult,
+) -> Outcome<CUresult> {
+    let bound = match tenant.settings.context_charge {
+        ContextCharge::Count => device.context_bound,
+        ContextCharge::Free => Bytes::ZERO,
+    };
+    let grant = match tenant.reserve_or_trim(device.indices, bound) {
+        Ok(grant) => grant,
+        Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
+        Err(refused) => return judged(call(), place, refused, undo),
+    };
+    let meter = Meter::start(tenant, device, bound);
+    let code = call();
+    let Some(handle) = place
+        .read()
+        .filter(|handle| code == CUresult::SUCCESS && !handle.is_null())
+    else {
+        return Outcome::Done(code);
+    };
+    let actual = meter.taken();
+    let excess = match tenant.reserve(device.indices, actual.saturating_sub(bound)) {
+        Ok(excess) => excess,
+        Err(refused) => return judged(code, place, refused, undo),
+    };
+    let context = Context {
+        handle: handle.0 as u64,
+        ordinal: device.ordinal,
+        primary,
+        bytes: actual,
+    };
+    if !tenant.memory.contexts.insert(context) {
+        return judged(code, place, Refused::TableFull, undo);
+    }
+    grant.commit_as(actual.min(bound));
+    excess.commit_as(actual.saturating_sub(bound));
+    Outcome::Done(code)
+}
+
+/// A context that the driver made and that cannot be charged goes again; what the driver refuses itself stays its own answer.
+fn judged(
+    code: CUresult,
+    place: Out<'_, CUcontext>,
+    refused: Refused,
+    undo: &dyn Fn(CUcontext) -> CUresult,
+) -> Outcome<CUresult> {
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    if let Some(context) = place.read() {
+        let _ = undo(context);
+    }
+    Outcome::Refused(refused)
+}
+
+fn end_primary(
+    tenant: Tenant,
+    ordinal: CUdevice,
+    call: fn(CUdevice) -> CUresult,
+) -> Outcome<CUresult> {
+    let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let _held = tenant.memory.changing.hold();
+    let code = call(ordinal);
+    if code == CUresult::SUCCESS
+        && !is_active(ordinal)
+        && let Some(context) = tenant.memory.contexts.take_primary(device.ordinal)
+    {
+        bury(tenant, device, context);
+    }
+    Outcome::Done(code)
+}
+
+fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> Outcome<CUresult> {
+    let _held = tenant.memory.changing.hold();
+    let code = call(context);
+    if code == CUresult::SUCCESS
+        && let Some(context) = tenant.memory.contexts.take(context.0 as u64)
+        && let Some(device) = tenant
+            .devices()
+            .and_then(|devices| devices.get(context.ordinal as CUdevice))
+    {
+        bury(tenant, device, context);
+    }
+    Outcome::Done(code)
+}
+
+/// A context is gone, and with it all that it owned.
+fn bury(tenant: Tenant, device: &Device, context: Context) {
+    tenant
+        .memory
+        .records
+        .take_owned(context.handle, |record| memory::freed(tenant, record));
+    if !tenant.memory.contexts.has_any(device.ordinal) {
+        tenant.forget_pool(device);
+    }
+    tenant.release(device.indices, context.bytes);
+    tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Measures by our own NVML row what a call takes.
+struct Meter<'a> {
+    tenant: Tenant,
+    device: &'a Device,
+    bound: Bytes,
+    before: Option<(Session, Bytes, u64)>,
+}
+
+impl Meter<'_> {
+    fn start(tenant: Tenant, device: &Device, bound: Bytes) -> Meter<'_> {
+        let before = (bound != Bytes::ZERO && device.indices.len() == 1)
+            .then(Session::open)
+            .flatten()
+            .map(|nvml| {
+                // A process has no row before its first context, but cuInit took its part already.
+                let initialised = if tenant.memory.initialised.load(Ordering::Relaxed) == CHARGED {
+                    charge::INIT
+                } else {
+                    Bytes::ZERO
+                };
+                let usage = device
+                    .indices
+                    .iter()
+                    .next()
+                    .and_then(|index| nvml.own_usage(index))
+                    .unwrap_or(initialised);
+                (nvml, usage, tenant.memory.activity.load(Ordering::Acquire))
+            });
+        Meter {
+            tenant,
+            device,
+            bound,
+            before,
+        }
+    }
+
+    /// What was taken. The bound where NVML does not say, or where something else was charged meanwhile.
+    fn taken(self) -> Bytes {
+        let measured = self.before.and_then(|(nvml, before, activity)| {
+            let after = nvml.own_usage(self.device.indices.iter().next()?)?;
+            let alone = self.tenant.memory.activity.load(Ordering::Acquire) == activity;
+            (alone && after > before).then(|| after.saturating_sub(before))
+        });
+        self.tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+        measured.unwrap_or(self.bound)
+    }
+}

@@ -1,0 +1,232 @@
+//! Which of the container's devices a CUDA ordinal is. CUDA_VISIBLE_DEVICES is never parsed: the driver says what it made of it (FINDINGS 25).
+
+use core::ffi::{CStr, c_char, c_int};
+use std::fs;
+
+use abi::cuda::{CUcontext, CUresult, CUuuid};
+use budget::charge::{self, Shape};
+use budget::identity::{Asked, Candidate, Pci, resolve_all};
+use budget::{Bytes, DeviceIndex, DeviceSet};
+
+use crate::boundary::arena::Errno;
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::nvml::{Session, parse_uuid};
+use crate::process::{ORDINALS, Tenant};
+
+/// The CUDA devices of this process, by ordinal.
+pub struct Devices {
+    devices: Vec<Device>,
+}
+
+/// One CUDA device.
+#[derive(Clone, Copy)]
+pub struct Device {
+    pub ordinal: u32,
+    /// Whose budgets it draws on.
+    pub indices: DeviceSet,
+    pub context_bound: Bytes,
+}
+
+impl Devices {
+    /// The device of an ordinal.
+    pub fn get(&self, ordinal: c_int) -> Option<&Device> {
+        usize::try_from(ordinal)
+            .ok()
+            .and_then(|ordinal| self.devices.get(ordinal))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter()
+    }
+
+    /// The device, if there is only one.
+    #[inline]
+    pub fn only(&self) -> Option<&Device> {
+        match self.devices.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+}
+
+impl Tenant {
+    /// The map of devices; `None` until cuInit has succeeded.
+    #[inline]
+    pub fn devices(self) -> Option<&'static Devices> {
+        self.memory.devices.get().or_else(|| self.map_devices())
+    }
+
+    #[cold]
+    fn map_devices(self) -> Option<&'static Devices> {
+        let _errno = Errno::keep();
+        let mut count = 0;
+        if next::cuDeviceGetCount(Out::to(&mut count)) != CUresult::SUCCESS {
+            return None;
+        }
+        let asked: Vec<Asked> = (0..count.min(ORDINALS as c_int)).map(ask).collect();
+        let candidates = container_devices().unwrap_or_else(|| by_pci(&asked));
+        let resolved = resolve_all(&asked, &candidates);
+        let devices = (0..).zip(resolved).map(|(ordinal, resolution)| Device {
+            ordinal,
+            indices: resolution.devices(),
+            context_bound: context_bound(ordinal as c_int),
+        });
+        Some(self.memory.devices.set(Devices {
+            devices: devices.collect(),
+        }))
+    }
+
+    /// The current context's device; `None` with the driver's answer where there is none.
+    pub fn current_device(self) -> Result<&'static Device, CUresult> {
+        let devices = self.devices().ok_or(CUresult::ERROR_NOT_INITIALIZED)?;
+        let mut ordinal = -1;
+        match next::cuCtxGetDevice(Out::to(&mut ordinal)) {
+            CUresult::SUCCESS => devices.get(ordinal).ok_or(CUresult::ERROR_INVALID_DEVICE),
+            refusal => Err(refusal),
+        }
+    }
+}
+
+/// The current context's handle, 0 if there is none.
+pub fn current_context() -> u64 {
+    let mut context = CUcontext::NULL;
+    match next::cuCtxGetCurrent(Out::to(&mut context)) {
+        CUresult::SUCCESS => context.0 as u64,
+        _ => 0,
+    }
+}
+
+/// The container's devices before any is known to CUDA: NVML's, else the kernel's list.
+pub fn container_devices() -> Option<Vec<Candidate>> {
+    Session::open()
+        .and_then(|nvml| nvml.candidates())
+        .or_else(kernel_devices)
+}
+
+fn ask(ordinal: c_int) -> Asked {
+    let (mut card, mut instance) = (CUuuid::default(), CUuuid::default());
+    let card = (next::cuDeviceGetUuid(Out::to(&mut card), ordinal) == CUresult::SUCCESS)
+        .then_some(card.bytes);
+    let instance = (next::cuDeviceGetUuid_v2(Out::to(&mut instance), ordinal) == CUresult::SUCCESS)
+        .then_some(instance.bytes);
+    // Under MIG the two differ, and the address is the whole card's.
+    let whole = card.is_none() || instance.is_none() || card == instance;
+    Asked::nvidia(instance.or(card), whole.then(|| pci(ordinal)).flatten())
+}
+
+fn pci(ordinal: c_int) -> Option<Pci> {
+    let mut text = [0 as c_char; 32];
+    let length = text.len() as c_int;
+    (next::cuDeviceGetPCIBusId(Out::buffer(&mut text), length, ordinal) == CUresult::SUCCESS)
+        .then_some(())?;
+    let bytes = text.map(|byte| byte as u8);
+    parse_pci(CStr::from_bytes_until_nul(&bytes).ok()?.to_str().ok()?)
+}
+
+/// `domain:bus:device.function`, hexadecimal.
+fn parse_pci(text: &str) -> Option<Pci> {
+    let mut parts = text
+        .trim()
+        .split([':', '.'])
+        .map(|part| u32::from_str_radix(part, 16).ok());
+    let pci = Pci {
+        domain: parts.next()??,
+        bus: parts.next()??,
+        device: parts.next()??,
+        function: parts.next().flatten().unwrap_or(0),
+    };
+    Some(pci)
+}
+
+/// The kernel module's own list. Its directories are named by PCI address.
+fn kernel_devices() -> Option<Vec<Candidate>> {
+    let mut found: Vec<(Pci, Option<[u8; 16]>)> = fs::read_dir("/proc/driver/nvidia/gpus")
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let pci = parse_pci(entry.file_name().to_str()?)?;
+            let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
+            let uuid = text
+                .lines()
+                .find_map(|line| line.strip_prefix("GPU UUID:"))
+                .and_then(|uuid| parse_uuid(format!("{}\0", uuid.trim()).as_bytes()));
+            Some((Pci { function: 0, ..pci }, uuid))
+        })
+        .collect();
+    found.sort();
+    (!found.is_empty()).then(|| {
+        (0..)
+            .zip(found)
+            .map(|(index, (pci, uuid))| Candidate {
+                index: DeviceIndex(index),
+                uuid,
+                pci: Some(pci),
+            })
+            .collect()
+    })
+}
+
+/// Without any list the devices that CUDA shows are the container's, in PCI order.
+fn by_pci(asked: &[Asked]) -> Vec<Candidate> {
+    let mut order: Vec<&Asked> = asked.iter().collect();
+    order.sort_by_key(|asked| asked.pci);
+    (0..)
+        .zip(order)
+        .map(|(index, asked)| Candidate {
+            index: DeviceIndex(index),
+            uuid: asked.uuid,
+            pci: asked.pci,
+        })
+        .collect()
+}
+
+fn context_bound(ordinal: c_int) -> Bytes {
+    const MULTIPROCESSORS: c_int = 16;
+    const THREADS_PER_MULTIPROCESSOR: c_int = 39;
+    let attribute = |attribute| {
+        let mut value = 0;
+        let code = next::cuDeviceGetAttribute(Out::to(&mut value), attribute, ordinal);
+        if code == CUresult::SUCCESS {
+            u32::try_from(value).unwrap_or(0)
+        } else {
+            0
+        }
+    };
+    let mut total = 0;
+    let known = next::cuDeviceTotalMem_v2(Out::to(&mut total), ordinal) == CUresult::SUCCESS;
+    charge::context_bound(Shape {
+        total: Bytes(if known { total as u64 } else { 0 }),
+        multiprocessors: attribute(MULTIPROCESSORS),
+        threads_per_multiprocessor: attribute(THREADS_PER_MULTIPROCESSOR),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pci_address_is_read_in_cuda_and_kernel_spelling() {
+        assert_eq!(
+            parse_pci("0000:C1:00.0"),
+            Some(Pci {
+                domain: 0,
+                bus: 0xc1,
+                device: 0,
+                function: 0
+            })
+        );
+        assert_eq!(
+            parse_pci("00010000:06:1f.1"),
+            Some(Pci {
+                domain: 0x1_0000,
+                bus: 6,
+                device: 0x1f,
+                function: 1
+            })
+        );
+        assert_eq!(parse_pci("06:00"), None);
+        assert_eq!(parse_pci(""), None);
+    }
+}

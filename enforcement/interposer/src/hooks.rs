@@ -1,0 +1,62 @@
+//! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
+//!
+//! `tenant` bodies run where a budget is set; `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
+
+macro_rules! table {
+    ($callback:ident) => {
+        $callback! {
+            cuda {
+                cuInit => tenant crate::context::init;
+                cuGetProcAddress => always crate::proc_address::get;
+                cuGetProcAddress_v2 => always crate::proc_address::get_v2;
+
+                cuDeviceTotalMem_v2 => tenant crate::info::device_total;
+                cuMemGetInfo_v2 => tenant crate::info::memory;
+
+                cuMemAlloc_v2 => tenant crate::memory::alloc;
+                cuMemFree_v2 => tenant crate::memory::free;
+
+                cuMemAllocAsync => tenant crate::pool::alloc;
+                cuMemAllocAsync_ptsz => tenant crate::pool::alloc_ptsz;
+                cuMemFreeAsync => tenant crate::pool::free;
+                cuMemFreeAsync_ptsz => tenant crate::pool::free_ptsz;
+                cuMemPoolTrimTo => tenant crate::pool::trim_to;
+                cuMemPoolSetAttribute => tenant crate::pool::set_attribute;
+                cuCtxSynchronize => tenant crate::pool::synchronize;
+                cuCtxSynchronize_v2 => tenant crate::pool::synchronize_context;
+                cuStreamSynchronize => tenant crate::pool::synchronize_stream;
+                cuStreamSynchronize_ptsz => tenant crate::pool::synchronize_stream_ptsz;
+                cuEventSynchronize => tenant crate::pool::synchronize_event;
+
+                cuDevicePrimaryCtxRetain => tenant crate::context::retain;
+                cuDevicePrimaryCtxRelease => tenant crate::context::release;
+                cuDevicePrimaryCtxRelease_v2 => tenant crate::context::release_v2;
+                cuDevicePrimaryCtxReset => tenant crate::context::reset;
+                cuDevicePrimaryCtxReset_v2 => tenant crate::context::reset_v2;
+                cuCtxCreate => tenant crate::context::create_v1;
+                cuCtxCreate_v2 => tenant crate::context::create_v2;
+                cuCtxCreate_v3 => tenant crate::context::create_v3;
+                cuCtxCreate_v4 => tenant crate::context::create_v4;
+                cuCtxDestroy => tenant crate::context::destroy;
+                cuCtxDestroy_v2 => tenant crate::context::destroy_v2;
+            }
+            nvml {
+                nvmlDeviceGetMemoryInfo => tenant crate::info::nvml_memory;
+                nvmlDeviceGetMemoryInfo_v2 => tenant crate::info::nvml_memory_v2;
+            }
+            called cuda {
+                cuDeviceGetCount; cuDeviceGetUuid; cuDeviceGetUuid_v2; cuDeviceGetPCIBusId;
+                cuDeviceGetAttribute; cuDeviceGetMemPool; cuDeviceGetDefaultMemPool;
+                cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetCurrent; cuStreamGetCtx;
+                cuMemPoolGetAttribute;
+            }
+            called nvml {
+                nvmlInit_v2; nvmlShutdown; nvmlDeviceGetCount_v2; nvmlDeviceGetHandleByIndex_v2;
+                nvmlDeviceGetUUID; nvmlDeviceGetPciInfo_v3; nvmlDeviceGetIndex;
+                nvmlDeviceGetComputeRunningProcesses_v3; nvmlDeviceGetComputeRunningProcesses_v2;
+                nvmlDeviceGetGraphicsRunningProcesses_v3; nvmlDeviceGetGraphicsRunningProcesses_v2;
+            }
+        }
+    };
+}
+pub(crate) use table;

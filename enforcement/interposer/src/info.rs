@@ -1,0 +1,96 @@
+//! What a tenant is told of a device's memory: CUDA and NVML tell one story (T4 of DEFECTS). The driver judges the arguments first.
+
+use abi::cuda::{CUdevice, CUresult};
+use abi::nvml::{nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlReturn_t};
+use budget::{DeviceIndex, DeviceSet};
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::{next, next_nvml};
+use crate::grant::Share;
+use crate::outcome::Outcome;
+use crate::process::Tenant;
+
+pub fn device_total(tenant: Tenant, total: Out<'_, usize>, ordinal: CUdevice) -> Outcome<CUresult> {
+    let code = next::cuDeviceTotalMem_v2(total, ordinal);
+    if code == CUresult::SUCCESS
+        && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))
+        && let Some(share) = tenant.share(device.indices)
+        && let Some(whole) = total.read()
+    {
+        total.write(whole.min(share.budget.0 as usize));
+    }
+    Outcome::Done(code)
+}
+
+pub fn memory(tenant: Tenant, free: Out<'_, usize>, total: Out<'_, usize>) -> Outcome<CUresult> {
+    let code = next::cuMemGetInfo_v2(free, total);
+    if code == CUresult::SUCCESS
+        && let Ok(device) = tenant.current_device()
+        && let Some(share) = tenant.share(device.indices)
+    {
+        let available = share.budget.saturating_sub(share.usage);
+        if let Some(driver) = free.read() {
+            free.write(driver.min(available.0 as usize));
+        }
+        if let Some(driver) = total.read() {
+            total.write(driver.min(share.budget.0 as usize));
+        }
+    }
+    Outcome::Done(code)
+}
+
+pub fn nvml_memory(
+    tenant: Tenant,
+    device: nvmlDevice_t,
+    memory: Out<'_, nvmlMemory_t>,
+) -> Outcome<nvmlReturn_t> {
+    let code = next_nvml::nvmlDeviceGetMemoryInfo(device, memory);
+    if code == nvmlReturn_t::SUCCESS
+        && let Some(share) = nvml_share(tenant, device)
+        && let Some(driver) = memory.read()
+    {
+        let (total, used) = story(share, driver.total);
+        memory.write(nvmlMemory_t {
+            total,
+            free: total - used,
+            used,
+        });
+    }
+    Outcome::Done(code)
+}
+
+pub fn nvml_memory_v2(
+    tenant: Tenant,
+    device: nvmlDevice_t,
+    memory: Out<'_, nvmlMemory_v2_t>,
+) -> Outcome<nvmlReturn_t> {
+    let code = next_nvml::nvmlDeviceGetMemoryInfo_v2(device, memory);
+    if code == nvmlReturn_t::SUCCESS
+        && let Some(share) = nvml_share(tenant, device)
+        && let Some(driver) = memory.read()
+    {
+        let (total, used) = story(share, driver.total);
+        memory.write(nvmlMemory_v2_t {
+            version: driver.version,
+            total,
+            reserved: 0,
+            free: total - used,
+            used,
+        });
+    }
+    Outcome::Done(code)
+}
+
+/// Total and used, so that free is their difference.
+fn story(share: Share, driver_total: u64) -> (u64, u64) {
+    let total = driver_total.min(share.budget.0);
+    (total, share.usage.0.min(total))
+}
+
+/// NVML's index is the ledger's.
+fn nvml_share(tenant: Tenant, device: nvmlDevice_t) -> Option<Share> {
+    let mut index = 0;
+    (next_nvml::nvmlDeviceGetIndex(device, Out::to(&mut index)) == nvmlReturn_t::SUCCESS)
+        .then_some(())?;
+    tenant.share(DeviceSet::from_iter([DeviceIndex(index)]))
+}

@@ -1,0 +1,154 @@
+//! cuMemAlloc and the freeing of anything that was allocated.
+
+use core::sync::atomic::Ordering;
+
+use abi::cuda::{CUdeviceptr, CUresult};
+use budget::charge::{self, Blocks, Span};
+use budget::{Bytes, DeviceSet};
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::{Device, current_context};
+use crate::grant::Grant;
+use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::process::Tenant;
+use crate::records::{Kind, Record};
+
+/// More than any device has: where we refuse the driver is asked for this much, so that what it objects to beside the size comes first and the out-param is left
+/// as it leaves it.
+pub const IMPOSSIBLE: usize = 1 << 50;
+
+pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcome<CUresult> {
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let Ok(device) = tenant.current_device() else {
+        return uncharged(next::cuMemAlloc_v2(place, size), place, &|address| {
+            next::cuMemFree_v2(address)
+        });
+    };
+    let refuse = |refused| verdict(next::cuMemAlloc_v2(place, IMPOSSIBLE), refused);
+    let bytes = Bytes(size as u64);
+    // What no address space holds no budget does: the driver says so itself.
+    let Some(bound) = charge::blocks(bytes).filter(|bound| bound.0 < IMPOSSIBLE as u64) else {
+        return uncharged(next::cuMemAlloc_v2(place, size), place, &|address| {
+            next::cuMemFree_v2(address)
+        });
+    };
+    let grant = match tenant.reserve_or_trim(device.indices, bound) {
+        Ok(grant) => grant,
+        Err(refused) => return refuse(refused),
+    };
+    tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+    let code = next::cuMemAlloc_v2(place, size);
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    let Some(address) = place.read().filter(|address| *address != 0) else {
+        return Outcome::Done(code);
+    };
+    match settle(tenant, device, address, bytes, bound, grant) {
+        Ok(()) => Outcome::Done(code),
+        Err(refused) => {
+            let _ = next::cuMemFree_v2(address);
+            refuse(refused)
+        }
+    }
+}
+
+pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
+    Outcome::Done(free_by(tenant, address, || next::cuMemFree_v2(address)))
+}
+
+/// The record leaves before the driver's call, because the address may come back to another thread at once, and returns if the driver refuses.
+#[inline]
+pub fn free_by(tenant: Tenant, address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+    let record = tenant.memory.records.take(address);
+    let code = call();
+    if let Some(record) = record {
+        if code == CUresult::SUCCESS {
+            freed(tenant, record);
+        } else if !tenant.memory.records.insert(record) {
+            // Others filled its place: it stays charged until the process ends.
+        }
+    }
+    code
+}
+
+/// An allocation is gone: what it was charged is given back.
+#[inline]
+pub fn freed(tenant: Tenant, record: Record) {
+    match record.kind {
+        Kind::Pool => tenant.leave_pool(record.ordinal, record.size),
+        Kind::Blocks => {
+            tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+            if let Some(span) = Span::of(record.address, record.size) {
+                let freed = Blocks::new(&tenant.memory.pages).give(span);
+                tenant.release(devices_of(tenant, record.ordinal), freed);
+            }
+        }
+    }
+}
+
+/// A call that we expect the driver to refuse. Should it not, the memory goes back: nothing is held uncharged.
+pub fn uncharged(
+    code: CUresult,
+    place: Out<'_, CUdeviceptr>,
+    undo: &dyn Fn(CUdeviceptr) -> CUresult,
+) -> Outcome<CUresult> {
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    if let Some(address) = place.read() {
+        let _ = undo(address);
+    }
+    Outcome::Refused(Refused::UnknownDevice)
+}
+
+fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
+    tenant
+        .devices()
+        .and_then(|devices| devices.get(ordinal as i32))
+        .map_or(DeviceSet::EMPTY, |device| device.indices)
+}
+
+/// Charges the blocks that an allocation is the first to touch, and puts it on record.
+fn settle(
+    tenant: Tenant,
+    device: &Device,
+    address: u64,
+    size: Bytes,
+    bound: Bytes,
+    grant: Grant,
+) -> Result<(), Refused> {
+    let span = Span::of(address, size).ok_or(Refused::TableFull)?;
+    let blocks = Blocks::new(&tenant.memory.pages);
+    let fresh = blocks.take(span).map_err(|_| Refused::TableFull)?;
+    // An allocation that straddles one block more than its size needs.
+    let excess = fresh.saturating_sub(bound);
+    let settled = tenant.reserve(device.indices, excess).and_then(|more| {
+        let record = Record {
+            address,
+            size,
+            kind: Kind::Blocks,
+            ordinal: device.ordinal,
+            owner: current_context(),
+        };
+        if tenant.memory.records.insert(record) {
+            Ok(more)
+        } else {
+            Err(Refused::TableFull)
+        }
+    });
+    match settled {
+        Ok(more) => {
+            grant.commit_as(fresh.min(bound));
+            more.commit_as(excess);
+            Ok(())
+        }
+        Err(refused) => {
+            blocks.give(span);
+            Err(refused)
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What NVML says: which devices the container has, and what each process takes of them.
+//!
+//! Every question is asked between an init and a shutdown of our own, so that the program's own count of them is not changed.
+
+use core::ffi::{CStr, c_char};
+
+use abi::nvml::*;
+use budget::identity::{Candidate, Pci};
+use budget::{Bytes, DeviceIndex};
+use ledger::Driver;
+
+use crate::boundary::arena::pid;
+use crate::boundary::cross::Out;
+use crate::boundary::drivers::Library;
+use crate::boundary::entries::next_nvml as next;
+use crate::boundary::loader;
+
+/// NVML between init and shutdown.
+pub struct Session(());
+
+impl Session {
+    /// `None` where there is no NVML, or it does not start.
+    pub fn open() -> Option<Session> {
+        if !Library::Nvml.bind_any() {
+            loader::open(Library::Nvml.soname(), libc::RTLD_LAZY)?;
+            if !Library::Nvml.bind_any() {
+                return None;
+            }
+        }
+        (next::nvmlInit_v2() == nvmlReturn_t::SUCCESS).then_some(Session(()))
+    }
+
+    fn device(&self, index: u32) -> Option<nvmlDevice_t> {
+        let mut device = nvmlDevice_t(core::ptr::null_mut());
+        (next::nvmlDeviceGetHandleByIndex_v2(index, Out::to(&mut device)) == nvmlReturn_t::SUCCESS)
+            .then_some(device)
+    }
+
+    /// The container's devices, in NVML's order. `None` where even their number is not told.
+    pub fn candidates(&self) -> Option<Vec<Candidate>> {
+        let mut count = 0;
+        if next::nvmlDeviceGetCount_v2(Out::to(&mut count)) != nvmlReturn_t::SUCCESS {
+            return None;
+        }
+        Some((0..count).map(|index| self.candidate(index)).collect())
+    }
+
+    fn candidate(&self, index: u32) -> Candidate {
+        let device = self.device(index);
+        Candidate {
+            index: DeviceIndex(index),
+            uuid: device.and_then(|device| self.uuid(device)),
+            pci: device.and_then(|device| self.pci(device)),
+        }
+    }
+
+    fn uuid(&self, device: nvmlDevice_t) -> Option<[u8; 16]> {
+        let mut text = [0 as c_char; 96];
+        let length = text.len() as u32;
+        (next::nvmlDeviceGetUUID(device, Out::buffer(&mut text), length) == nvmlReturn_t::SUCCESS)
+            .then_some(())?;
+        parse_uuid(&text.map(|byte| byte as u8))
+    }
+
+    fn pci(&self, device: nvmlDevice_t) -> Option<Pci> {
+        let mut info = nvmlPciInfo_t {
+            busIdLegacy: [0; 16],
+            domain: 0,
+            bus: 0,
+            device: 0,
+            pciDeviceId: 0,
+            pciSubSystemId: 0,
+            busId: [0; 32],
+        };
+        (next::nvmlDeviceGetPciInfo_v3(device, Out::to(&mut info)) == nvmlReturn_t::SUCCESS)
+            .then_some(Pci {
+                domain: info.domain,
+                bus: info.bus,
+                device: info.device,
+                function: 0,
+            })
+    }
+
+    /// All processes on a device with what each takes; `None` where NVML does not tell.
+    fn processes(&self, device: DeviceIndex) -> Option<Vec<nvmlProcessInfo_t>> {
+        let device = self.device(device.0)?;
+        let mut rows = listed(|count, rows| {
+            match next::nvmlDeviceGetComputeRunningProcesses_v3(device, count, rows) {
+                nvmlReturn_t::ERROR_FUNCTION_NOT_FOUND => {
+                    next::nvmlDeviceGetComputeRunningProcesses_v2(device, count, rows)
+                }
+                answer => answer,
+            }
+        })?;
+        let graphics = listed(|count, rows| {
+            match next::nvmlDeviceGetGraphicsRunningProcesses_v3(device, count, rows) {
+                nvmlReturn_t::ERROR_FUNCTION_NOT_FOUND => {
+                    next::nvmlDeviceGetGraphicsRunningProcesses_v2(device, count, rows)
+                }
+                answer => answer,
+            }
+        });
+        rows.extend(graphics.unwrap_or_default());
+        Some(rows)
+    }
+
+    /// What this process takes of a device, by the driver's own figure; `None` where our row is not there or says nothing.
+    pub fn own_usage(&self, device: DeviceIndex) -> Option<Bytes> {
+        const NOT_AVAILABLE: u64 = u64::MAX;
+        let own = pid();
+        // A process that computes and draws has a row in both lists, each with all that it takes.
+        self.processes(device)?
+            .iter()
+            .filter(|row| row.pid == own && row.usedGpuMemory != NOT_AVAILABLE)
+            .map(|row| Bytes(row.usedGpuMemory))
+            .max()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = next::nvmlShutdown();
+    }
+}
+
+/// NVML's answer to a process list of unknown length.
+fn listed(
+    ask: impl Fn(Out<'_, u32>, Out<'_, nvmlProcessInfo_t>) -> nvmlReturn_t,
+) -> Option<Vec<nvmlProcessInfo_t>> {
+    let mut rows = vec![nvmlProcessInfo_t::default(); 64];
+    loop {
+        let mut count = rows.len() as u32;
+        match ask(Out::to(&mut count), Out::buffer(&mut rows)) {
+            nvmlReturn_t::SUCCESS => {
+                rows.truncate(count as usize);
+                return Some(rows);
+            }
+            nvmlReturn_t::ERROR_INSUFFICIENT_SIZE if rows.len() < 1 << 16 => {
+                let room = (count as usize + 16).max(rows.len() * 2);
+                rows.resize(room, nvmlProcessInfo_t::default());
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The driver's process rows, for the ledger's question about the dead.
+pub struct Rows;
+
+impl Driver for Rows {
+    fn still_holds(&self, device: DeviceIndex, dead: u32) -> Option<bool> {
+        let rows = Session::open()?.processes(device)?;
+        let listed = |pid| rows.iter().any(|row| row.pid == pid);
+        // Rows that do not show us are perhaps not in terms of our pid namespace: they say nothing of others.
+        if listed(dead) {
+            Some(true)
+        } else {
+            listed(pid()).then_some(false)
+        }
+    }
+}
+
+/// `GPU-` or `MIG-` and 32 hexadecimal digits with dashes, as NVML and /proc write it.
+pub fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    let text = CStr::from_bytes_until_nul(text).ok()?.to_str().ok()?;
+    let (_, digits) = text.split_once('-')?;
+    let mut uuid = [0; 16];
+    let mut count = 0;
+    for digit in digits.bytes().filter(|byte| *byte != b'-') {
+        let value = (digit as char).to_digit(16)? as u8;
+        *uuid.get_mut(count / 2)? |= if count % 2 == 0 { value << 4 } else { value };
+        count += 1;
+    }
+    (count == 32).then_some(uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_from_its_text() {
+        let uuid = parse_uuid(b"GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386f\0rest").unwrap();
+        assert_eq!(uuid[..4], [0x07, 0xac, 0x64, 0xf7]);
+        assert_eq!(uuid[15], 0x6f);
+        assert_eq!(parse_uuid(b"GPU-07ac\0"), None);
+        assert_eq!(
+            parse_uuid(b"GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386f"),
+            None
+        );
+        assert_eq!(
+            parse_uuid(b"GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386fff\0"),
+            None
+        );
+    }
+}

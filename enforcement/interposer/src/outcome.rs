@@ -1,0 +1,48 @@
+//! How a hook ends.
+
+use abi::cuda::CUresult;
+
+/// What a hook did.
+#[derive(Debug)]
+#[must_use]
+pub enum Outcome<R> {
+    /// The driver was asked, or we answer in its place.
+    Done(R),
+    /// The driver gets the caller's arguments, unchanged; nothing is charged.
+    PassThrough(Reason),
+    /// The tenant's budget, or the lack of one that can be enforced, is in the way.
+    Refused(Refused),
+}
+
+/// Why a call is none of our business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    NoBudget,
+    /// The parent had initialised CUDA: the driver answers such a child itself.
+    ForkChild,
+    /// It takes no memory, or the driver refuses it whatever the budget.
+    TakesNothing,
+}
+
+/// Why memory was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Ledger(ledger::Refusal),
+    /// No ledger could be attached, or a budget could not be read.
+    NotEnforceable,
+    /// It is not known whose budget the device draws on.
+    UnknownDevice,
+    /// Our own tables are full.
+    TableFull,
+    /// The kernel gives us no memory for our own state.
+    NoMemory,
+    Panicked,
+}
+
+/// What the driver said, where we refuse: any complaint of its own comes first.
+pub fn verdict(driver: CUresult, refused: Refused) -> Outcome<CUresult> {
+    match driver {
+        CUresult::SUCCESS | CUresult::ERROR_OUT_OF_MEMORY => Outcome::Refused(refused),
+        complaint => Outcome::Done(complaint),
+    }
+}

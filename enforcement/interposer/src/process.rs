@@ -1,0 +1,162 @@
+//! What this process is to its tenant: enforced, passing through, or a child that the driver refuses by itself.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use budget::settings::Settings;
+use ledger::{Ledger, Setup};
+
+use crate::boundary::arena::{self, Errno, Forever, Lock};
+use crate::contexts::Contexts;
+use crate::devices::Devices;
+use crate::outcome::Reason;
+use crate::pool::Pool;
+use crate::records::Records;
+use crate::report::{self, Once};
+
+/// Devices that a process can see; a driver offers no more.
+pub const ORDINALS: usize = 64;
+const BUCKETS: usize = 1 << 16;
+const PAGES: usize = 1 << 18;
+
+/// All that a process knows of itself, in the arena. All zeros is the state of a process that has not begun.
+#[repr(C)]
+pub struct Memory {
+    /// Only where the kernel does not wipe on fork.
+    pub owner: AtomicU32,
+    phase: AtomicU32,
+    /// This process has initialised CUDA, and 2 once that is charged.
+    pub initialised: AtomicU32,
+    /// Held while a context is made or destroyed, so that what it takes can be measured.
+    pub changing: Lock,
+    /// Counts what else is charged meanwhile.
+    pub activity: AtomicU64,
+    /// Pools, by ordinal, that may hold less than they are charged for.
+    pub slack: AtomicU64,
+    attaching: Lock,
+    settings: Forever<Settings>,
+    ledger: Forever<Ledger>,
+    pub devices: Forever<Devices>,
+    pub contexts: Contexts,
+    pub pools: [Pool; ORDINALS],
+    pub records: Records<BUCKETS>,
+    pub pages: [AtomicU64; PAGES],
+}
+
+const ENFORCED: u32 = 1;
+const FORK_CHILD: u32 = 2;
+
+/// No budget is set: decided once, and true of every child.
+static NO_BUDGET: AtomicBool = AtomicBool::new(false);
+/// This process or one that it was forked from has initialised CUDA. Not in the arena: a child must find it.
+static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// What hooks do in this process.
+pub enum Standing {
+    Enforce(Tenant),
+    Forward(Reason),
+    /// No memory for our state: nothing can be granted.
+    Impossible,
+}
+
+/// An enforced process.
+#[derive(Clone, Copy)]
+pub struct Tenant {
+    pub memory: &'static Memory,
+    pub settings: &'static Settings,
+}
+
+/// What hooks do now. Any thread may be the first to ask.
+#[inline]
+pub fn standing() -> Standing {
+    if NO_BUDGET.load(Ordering::Relaxed) {
+        return Standing::Forward(Reason::NoBudget);
+    }
+    begun().unwrap_or_else(begin)
+}
+
+#[inline]
+fn begun() -> Option<Standing> {
+    let memory = arena::existing()?;
+    match (memory.phase.load(Ordering::Acquire), memory.settings.get()) {
+        (ENFORCED, Some(settings)) => Some(Standing::Enforce(Tenant { memory, settings })),
+        (FORK_CHILD, _) => Some(Standing::Forward(Reason::ForkChild)),
+        _ => None,
+    }
+}
+
+#[cold]
+fn begin() -> Standing {
+    let _errno = Errno::keep();
+    let settings = Settings::read(&environment);
+    if !settings.any_budget() {
+        NO_BUDGET.store(true, Ordering::Relaxed);
+        return Standing::Forward(Reason::NoBudget);
+    }
+    let Some(memory) = arena::memory() else {
+        return Standing::Impossible;
+    };
+    if EVER_INITIALISED.load(Ordering::Acquire) && memory.initialised.load(Ordering::Acquire) == 0 {
+        memory.phase.store(FORK_CHILD, Ordering::Release);
+        return Standing::Forward(Reason::ForkChild);
+    }
+    report::begin(&settings);
+    let settings = memory.settings.set(settings);
+    memory.phase.store(ENFORCED, Ordering::Release);
+    Standing::Enforce(Tenant { memory, settings })
+}
+
+/// The environment is read here and nowhere else.
+fn environment(variable: &str) -> Option<Vec<u8>> {
+    std::env::var_os(variable).map(std::os::unix::ffi::OsStringExt::into_vec)
+}
+
+impl Tenant {
+    /// The tenant's ledger. Where there is none nothing is granted; one line has said why, and the next request tries again.
+    pub fn ledger(self) -> Option<&'static Ledger> {
+        self.memory.ledger.get().or_else(|| self.attach())
+    }
+
+    #[cold]
+    fn attach(self) -> Option<&'static Ledger> {
+        let _errno = Errno::keep();
+        if self.settings.unparsable().is_some() {
+            return None;
+        }
+        let _held = self.memory.attaching.hold();
+        if let Some(ledger) = self.memory.ledger.get() {
+            return Some(ledger);
+        }
+        match Ledger::attach(
+            &self.settings.ledger,
+            &Setup {
+                budgets: self.settings.budgets(),
+            },
+        ) {
+            Ok(ledger) => {
+                if let Some(device) = ledger.disagreement() {
+                    report::once(
+                        Once::OtherBudget,
+                        format_args!(
+                            "the ledger {} has another budget for device {device} than the settings, and keeps it",
+                            self.settings.ledger.display()
+                        ),
+                    );
+                }
+                Some(self.memory.ledger.set(ledger))
+            }
+            Err(error) => {
+                report::once(
+                    Once::NoLedger,
+                    format_args!("{error}; every allocation is refused"),
+                );
+                None
+            }
+        }
+    }
+
+    /// cuInit has succeeded here.
+    pub fn set_initialised(self) {
+        self.memory.initialised.fetch_max(1, Ordering::AcqRel);
+        EVER_INITIALISED.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,264 @@
+//! What each live allocation was charged: a fixed table without locks, keyed by address.
+//!
+//! Buckets of seven keys and a count of those that had to go further: a look-up of an unknown address ends at the first bucket that nothing overflowed.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use budget::Bytes;
+
+const WAYS: usize = 7;
+
+const FREE: u64 = 0;
+const BUSY: u64 = 1;
+
+/// How an allocation was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// By 2 MiB blocks.
+    Blocks,
+    /// By its device's pool.
+    Pool,
+}
+
+/// One allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub address: u64,
+    pub size: Bytes,
+    pub kind: Kind,
+    pub ordinal: u32,
+    /// The context that it dies with, 0 for none.
+    pub owner: u64,
+}
+
+/// A table with room for seven times as many allocations. All zeros is an empty one.
+#[repr(C)]
+pub struct Records<const BUCKETS: usize> {
+    buckets: [Bucket; BUCKETS],
+    values: [[Value; WAYS]; BUCKETS],
+}
+
+#[repr(C, align(64))]
+struct Bucket {
+    keys: [AtomicU64; WAYS],
+    overflowed: AtomicU64,
+}
+
+#[repr(C)]
+struct Value {
+    size: AtomicU64,
+    meta: AtomicU64,
+    owner: AtomicU64,
+}
+
+impl<const BUCKETS: usize> Records<BUCKETS> {
+    /// False if the table is full, or the address cannot be one of a device.
+    #[must_use]
+    pub fn insert(&self, record: Record) -> bool {
+        if record.address <= BUSY {
+            return false;
+        }
+        let start = Self::bucket_of(record.address);
+        for distance in 0..BUCKETS {
+            let at = (start + distance) % BUCKETS;
+            for (key, value) in self.buckets[at].keys.iter().zip(&self.values[at]) {
+                if key.load(Ordering::Relaxed) == FREE
+                    && key
+                        .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    value.size.store(record.size.0, Ordering::Relaxed);
+                    value.meta.store(
+                        u64::from(record.ordinal) << 1 | u64::from(record.kind == Kind::Pool),
+                        Ordering::Relaxed,
+                    );
+                    value.owner.store(record.owner, Ordering::Relaxed);
+                    key.store(record.address, Ordering::Release);
+                    return true;
+                }
+            }
+            self.buckets[at].overflowed.fetch_add(1, Ordering::AcqRel);
+        }
+        self.settle_overflow(start, BUCKETS);
+        false
+    }
+
+    /// Takes the record of exactly this address out.
+    pub fn take(&self, address: u64) -> Option<Record> {
+        if address <= BUSY {
+            return None;
+        }
+        let start = Self::bucket_of(address);
+        for distance in 0..BUCKETS {
+            let at = (start + distance) % BUCKETS;
+            for way in 0..WAYS {
+                if self.buckets[at].keys[way].load(Ordering::Acquire) == address
+                    && let Some(record) = self.take_at(at, way, address)
+                {
+                    self.settle_overflow(start, distance);
+                    return Some(record);
+                }
+            }
+            if self.buckets[at].overflowed.load(Ordering::Acquire) == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Takes every record of one owner out.
+    pub fn take_owned(&self, owner: u64, mut each: impl FnMut(Record)) {
+        for at in 0..BUCKETS {
+            for way in 0..WAYS {
+                let address = self.buckets[at].keys[way].load(Ordering::Acquire);
+                if address > BUSY
+                    && self.values[at][way].owner.load(Ordering::Relaxed) == owner
+                    && let Some(record) = self.take_at(at, way, address)
+                {
+                    let start = Self::bucket_of(address);
+                    self.settle_overflow(start, (at + BUCKETS - start) % BUCKETS);
+                    if record.owner == owner {
+                        each(record);
+                    } else if !self.insert(record) {
+                        // Its place was taken meanwhile by others: it stays charged until the process ends.
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_at(&self, at: usize, way: usize, address: u64) -> Option<Record> {
+        let (key, value) = (&self.buckets[at].keys[way], &self.values[at][way]);
+        key.compare_exchange(address, BUSY, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        let meta = value.meta.load(Ordering::Relaxed);
+        let record = Record {
+            address,
+            size: Bytes(value.size.load(Ordering::Relaxed)),
+            kind: if meta & 1 == 0 {
+                Kind::Blocks
+            } else {
+                Kind::Pool
+            },
+            ordinal: (meta >> 1) as u32,
+            owner: value.owner.load(Ordering::Relaxed),
+        };
+        key.store(FREE, Ordering::Release);
+        Some(record)
+    }
+
+    fn bucket_of(address: u64) -> usize {
+        (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % BUCKETS
+    }
+
+    /// A record that lay `distance` buckets from its own is gone.
+    fn settle_overflow(&self, start: usize, distance: usize) {
+        for passed in 0..distance {
+            self.buckets[(start + passed) % BUCKETS]
+                .overflowed
+                .fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Box<Records<512>> {
+        Box::new(Records {
+            buckets: [const {
+                Bucket {
+                    keys: [const { AtomicU64::new(0) }; WAYS],
+                    overflowed: AtomicU64::new(0),
+                }
+            }; 512],
+            values: [const {
+                [const {
+                    Value {
+                        size: AtomicU64::new(0),
+                        meta: AtomicU64::new(0),
+                        owner: AtomicU64::new(0),
+                    }
+                }; WAYS]
+            }; 512],
+        })
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_is_whole_again_after() {
+        let table = table();
+        let room = (1..=512 * WAYS as u64).all(|count| table.insert(record(count * 512)));
+        assert!(room && !table.insert(record(1 << 40)));
+        for count in 1..=512 * WAYS as u64 {
+            assert_eq!(table.take(count * 512), Some(record(count * 512)));
+        }
+        assert!(
+            table
+                .buckets
+                .iter()
+                .all(|bucket| bucket.overflowed.load(Ordering::Relaxed) == 0)
+        );
+    }
+
+    fn record(address: u64) -> Record {
+        Record {
+            address,
+            size: Bytes(address / 2),
+            kind: Kind::Pool,
+            ordinal: 3,
+            owner: address % 5,
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_went_in_and_once() {
+        let table = table();
+        assert!(table.insert(record(0x7000)));
+        assert_eq!(table.take(0x7200), None);
+        assert_eq!(table.take(0x7000), Some(record(0x7000)));
+        assert_eq!(table.take(0x7000), None);
+        assert!(!table.insert(record(0)));
+    }
+
+    #[test]
+    fn an_owner_takes_its_records_along_and_no_others() {
+        let table = table();
+        for address in (1..=2_000).map(|count| count * 512) {
+            assert!(table.insert(record(address)));
+        }
+        let mut taken = 0;
+        table.take_owned(2, |record| {
+            assert_eq!(record.address % 5, 2);
+            taken += 1;
+        });
+        assert_eq!(taken, 400);
+        let left = (1..=2_000)
+            .filter(|count| table.take(count * 512).is_some())
+            .count();
+        assert_eq!(left, 1_600);
+        assert!(
+            table
+                .buckets
+                .iter()
+                .all(|bucket| bucket.overflowed.load(Ordering::Relaxed) == 0)
+        );
+    }
+
+    #[test]
+    fn threads_lose_nothing() {
+        let table = table();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let table = &table;
+                scope.spawn(move || {
+                    for count in 1..20_000_u64 {
+                        let address = (count % 257 * 4 + thread) * 512 + (1 << 30);
+                        assert!(table.insert(record(address)));
+                        assert_eq!(table.take(address), Some(record(address)));
+                    }
+                });
+            }
+        });
+    }
+}

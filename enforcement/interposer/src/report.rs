@@ -1,0 +1,168 @@
+//! What a user is told: a few lines once, and on request each decision.
+
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+
+use budget::settings::{LogLevel, Remark, Settings};
+
+use crate::boundary::arena::{self, Errno};
+use crate::boundary::entries::{Entry, NAMES};
+use crate::outcome::{Outcome, Refused};
+use crate::process::{Standing, standing};
+
+/// Lines that appear once in a process and its children.
+#[derive(Clone, Copy)]
+pub enum Once {
+    Unparsable,
+    NoLedger,
+    OtherBudget,
+    Remarks,
+    UnknownDevice,
+    LostLedger,
+}
+
+static SAID: AtomicU32 = AtomicU32::new(0);
+/// Decisions are wanted, as a trace or on stderr.
+static LOUD: AtomicBool = AtomicBool::new(false);
+
+/// Says what the settings make necessary to say.
+pub fn begin(settings: &Settings) {
+    if let Some((variable, text)) = settings.unparsable() {
+        once(
+            Once::Unparsable,
+            format_args!("{variable}={text:?} is not a size; every allocation is refused"),
+        );
+    }
+    if !settings.remarks.is_empty() && first(Once::Remarks) {
+        for remark in &settings.remarks {
+            match remark {
+                Remark::Disagreement { used, ignored } => {
+                    line(format_args!("{used} and {ignored} differ; {used} is used"))
+                }
+                Remark::Meaningless { variable, text } => line(format_args!(
+                    "{variable}={text:?} means nothing; the default is used"
+                )),
+            }
+        }
+    }
+    LOUD.store(
+        settings.trace.is_some() || settings.log_level >= Some(LogLevel(1)),
+        Ordering::Relaxed,
+    );
+}
+
+/// One line, the first time only.
+pub fn once(which: Once, text: fmt::Arguments<'_>) {
+    if first(which) {
+        line(text);
+    }
+}
+
+/// One decision, if anybody wants to know.
+#[inline]
+pub fn outcome<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
+    if LOUD.load(Ordering::Relaxed) {
+        tell(entry, outcome);
+    }
+}
+
+#[cold]
+fn tell<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
+    let Standing::Enforce(tenant) = standing() else {
+        return;
+    };
+    let _errno = Errno::keep();
+    let name = NAMES[entry as usize].0.to_str().unwrap_or_default();
+    let level = tenant.settings.log_level;
+    match outcome {
+        Outcome::Refused(refused) if level >= Some(LogLevel(1)) => {
+            line(format_args!("{name}: {refused}"))
+        }
+        _ if level >= Some(LogLevel(4)) => line(format_args!("{name}: {outcome:?}")),
+        _ => {}
+    }
+    if let Some(path) = &tenant.settings.trace {
+        trace(path, name, outcome);
+    }
+}
+
+fn trace<R: fmt::Debug>(path: &Path, name: &str, outcome: &Outcome<R>) {
+    let mut text = Line::new();
+    let _ = match outcome {
+        Outcome::Done(answer) => writeln!(
+            text,
+            r#"{{"hook":"{name}","outcome":"done","answer":"{answer:?}"}}"#
+        ),
+        Outcome::PassThrough(reason) => writeln!(
+            text,
+            r#"{{"hook":"{name}","outcome":"pass-through","reason":"{reason:?}"}}"#
+        ),
+        Outcome::Refused(refused) => writeln!(
+            text,
+            r#"{{"hook":"{name}","outcome":"refused","reason":"{refused}"}}"#
+        ),
+    };
+    // Opened for each line: a program that closes every descriptor keeps its trace.
+    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
+        let _ = file.write_all(text.bytes());
+    }
+}
+
+fn first(which: Once) -> bool {
+    SAID.fetch_or(1 << which as u32, Ordering::AcqRel) & (1 << which as u32) == 0
+}
+
+fn line(text: fmt::Arguments<'_>) {
+    let mut line = Line::new();
+    let _ = writeln!(line, "ringfence: {text}");
+    arena::complain(line.bytes());
+}
+
+/// A line in a buffer of its own: eprintln allocates, locks, and panics where stderr is closed.
+struct Line {
+    bytes: [u8; 1024],
+    length: usize,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line {
+            bytes: [0; 1024],
+            length: 0,
+        }
+    }
+
+    /// What was written; a line that was too long ends as one all the same.
+    fn bytes(&mut self) -> &[u8] {
+        if self.length == self.bytes.len() {
+            self.bytes[self.length - 1] = b'\n';
+        }
+        &self.bytes[..self.length]
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..];
+        let taken = text.len().min(room.len());
+        room[..taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.length += taken;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Ledger(refusal) => refusal.fmt(formatter),
+            Refused::NotEnforceable => formatter.write_str("the budget cannot be enforced"),
+            Refused::UnknownDevice => formatter.write_str("no budget is known for the device"),
+            Refused::TableFull => formatter.write_str("the table of allocations is full"),
+            Refused::NoMemory => formatter.write_str("no memory for our own state"),
+            Refused::Panicked => formatter.write_str("an error of our own"),
+        }
+    }
+}
