@@ -137,9 +137,10 @@ fn say(described: &Description, resolution: Resolution, targets: Targets) {
             ));
         }
     }
-    let Some(attachment) =
-        attachment::current().filter(|_| resolution != Resolution::NotATenantGpu)
-    else {
+    if resolution == Resolution::NotATenantGpu {
+        return;
+    }
+    let Some(attachment) = attachment::current() else {
         return;
     };
     for device in targets.iter() {

@@ -74,3 +74,7 @@ hooks! {
     vkFreeMemory: vk::PFN_vkFreeMemory => commands::free_memory, Device, Budget;
     vkGetMemoryFdKHR: vk::PFN_vkGetMemoryFdKHR => commands::memory_fd, Device, Budget;
 }
+
+#[cfg(test)]
+#[path = "hooks_tests.rs"]
+mod tests;
