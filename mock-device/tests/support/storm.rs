@@ -134,9 +134,10 @@ fn start(path: &Path, inherited: &World, random: &mut Random, tally: &'static Ta
             Some(World::open(path).expect("the world is there"))
         };
         let world = own.as_ref().unwrap_or(inherited);
-        while world.take(DeviceIndex(0), Kind::Context, Bytes(1)).is_err() {
-            std::thread::yield_now();
-        }
+        // Nothing at all, which even a full device grants: it is the row that counts.
+        world
+            .take(DeviceIndex(0), Kind::Init, Bytes::ZERO)
+            .expect("a row");
         line.say(b'r');
         // From here on behind the parent and the newcomers, which a dozen busy workers would otherwise keep waiting.
         // SAFETY: changes this process's priority only.
@@ -150,7 +151,7 @@ fn start(path: &Path, inherited: &World, random: &mut Random, tally: &'static Ta
 /// Takes and gives back for ever; comes back only if the world's books differ from its own.
 fn work(world: &World, seed: u64, tally: &Tally) -> i32 {
     let mut random = Random(seed);
-    let mut held = vec![(DeviceIndex(0), Kind::Context, Bytes(1))];
+    let mut held: Vec<(DeviceIndex, Kind, Bytes)> = Vec::new();
     for round in 1_u64.. {
         let began = Instant::now();
         let device = DeviceIndex(u32::try_from(random.below(2)).unwrap_or(0));
