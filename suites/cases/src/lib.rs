@@ -1,2 +1,56 @@
-//! cases
+//! The conformance cases: promises to a tenant of a shared GPU, each tried by a client that sees only the C APIs.
+//!
+//! * [`ffi`]: the one room of unsafe, typed clients of CUDA, NVML and Vulkan.
+//! * [`clients`], [`greed`], [`tenant`], [`kill_storm`]: clients made ready, memory taken until refused, further processes.
+//! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`]: the cases, a file per noun.
+
+pub mod activation;
+pub mod clients;
+pub mod cross;
+pub mod cuda;
 pub mod ffi;
+pub mod greed;
+pub mod kill_storm;
+pub mod nvml;
+pub mod process;
+pub mod symbols;
+pub mod tenant;
+pub mod vulkan;
+
+/// Everything that `ringfence test` and `cargo test` run.
+pub const SUITE: harness::Suite = harness::Suite {
+    cases: &[
+        cuda::budget::CASES,
+        cuda::info::CASES,
+        cuda::answers::CASES,
+        cuda::free::CASES,
+        cuda::faults::CASES,
+        cuda::threads::CASES,
+        cuda::devices::CASES,
+        cuda::routes::CASES,
+        nvml::CASES,
+        vulkan::budget::CASES,
+        vulkan::heaps::CASES,
+        vulkan::identity::UUID_FAULTS,
+        vulkan::identity::CASES,
+        vulkan::lifetime::CASES,
+        vulkan::devices::CASES,
+        vulkan::loader::CASES,
+        cross::share::CASES,
+        cross::story::CASES,
+        process::endings::CASES,
+        process::fork::CASES,
+        process::guest::CASES,
+        process::ledger::CASES,
+        process::settings::CASES,
+        process::storm::CASES,
+        activation::matrix::CASES,
+        activation::absent::CASES,
+        activation::mapped::CASES,
+        symbols::lookup::CASES,
+        symbols::proc_address::CASES,
+        symbols::missing::CASES,
+    ],
+    roles: &[tenant::ROLES, kill_storm::ROLES],
+    afterwards: ffi::vulkan::validated,
+};

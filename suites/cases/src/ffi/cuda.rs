@@ -29,11 +29,11 @@ table! {
     cuDeviceGet cuDeviceGetCount cuDeviceTotalMem_v2 cuDeviceGetPCIBusId cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2
     cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSetLimit
-    cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree cuMemFree_v2
+    cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
     cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
     cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy
-    cuMemCreate cuMemRelease cuArrayCreate_v2 cuArrayDestroy
+    cuMemCreate cuMemRelease cuArrayCreate_v2
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
 }
 

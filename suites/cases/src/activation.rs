@@ -1,0 +1,5 @@
+//! Which libraries a program meets, and what is missing around it.
+
+pub mod absent;
+pub mod mapped;
+pub mod matrix;

@@ -1,0 +1,4 @@
+//! CUDA, Vulkan and NVML together: one budget, one story.
+
+pub mod share;
+pub mod story;

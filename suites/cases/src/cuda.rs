@@ -1,0 +1,10 @@
+//! The promise by CUDA.
+
+pub mod answers;
+pub mod budget;
+pub mod devices;
+pub mod faults;
+pub mod free;
+pub mod info;
+pub mod routes;
+pub mod threads;

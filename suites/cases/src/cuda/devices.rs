@@ -1,0 +1,109 @@
+//! More than one GPU.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, cases, ensure, ensure_eq};
+
+use crate::clients::{context, cuda_without_context, fill};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+cases! {
+    /// Each device keeps its own budget: what is used of one takes nothing from the other.
+    each_device_has_its_own_budget {
+        kind: Budget, defects: ["C9"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=4GiB,1=6GiB",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for device in [0, 1, 0, 1] {
+            context(&cuda, device)?;
+            let taken = fill(&cuda);
+            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+            let told = cuda.memory_info().out.1;
+            let budget = budget(session, device as u32)?;
+            ensure_eq!(Bytes(told), budget, "the total that device {device} tells");
+            fills(taken.bytes, budget, CONTEXT_ROOM)?;
+            for pointer in taken.held {
+                ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+            }
+        }
+        Ok(())
+    }
+
+    /// A pointer is charged to the device it was allocated on, also when it is freed under another device's context.
+    a_free_under_another_context_credits_the_right_device {
+        kind: Budget, defects: ["C9"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], machine: "rtx6000-ada*2",
+        needs_gpus: 2, budget: "0=4GiB,1=6GiB",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let second = context(&cuda, 1)?;
+        let first = context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        cuda.set_current(second);
+        for pointer in taken.held {
+            ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)?;
+        cuda.set_current(first);
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A device without a budget is not limited by its neighbour's.
+    a_device_without_a_budget_is_not_limited {
+        kind: Budget, defects: ["C9"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=4GiB", unaccounted: "device 1 has no budget",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        context(&cuda, 1)?;
+        ensure_eq!(cuda.allocate(Bytes::gib(20).0).code, CUresult::SUCCESS, "20 GiB of device 1");
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// CUDA_VISIBLE_DEVICES changes ordinals, not budgets: index i counts the container's devices.
+    a_subset_of_devices_keeps_their_budgets {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "cuDeviceTotalMem_v2"],
+        machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=4GiB,1=6GiB", env: [("CUDA_VISIBLE_DEVICES", "1")],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.device_count().out, 1, "visible devices");
+        ensure_eq!(Bytes(cuda.total_memory(0).out), budget(session, 1)?, "the total of the visible device");
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)
+    }
+
+    /// A reordering by CUDA_VISIBLE_DEVICES keeps each device's budget with it.
+    reordered_devices_keep_their_budgets {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "cuDeviceTotalMem_v2"],
+        machine: "rtx6000-ada*4", needs_gpus: 4, budget: "0=2GiB,1=3GiB,2=4GiB,3=5GiB",
+        env: [("CUDA_VISIBLE_DEVICES", "3,1,0")],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for (ordinal, index) in [(0, 3), (1, 1), (2, 0)] {
+            let budget = budget(session, index)?;
+            ensure_eq!(Bytes(cuda.total_memory(ordinal).out), budget, "the total of ordinal {ordinal}");
+            context(&cuda, ordinal)?;
+            fills(fill(&cuda).bytes, budget, CONTEXT_ROOM)?;
+        }
+        Ok(())
+    }
+
+    /// More devices than a ledger has rows for: those beyond are refused, nothing is overwritten.
+    a_device_beyond_the_ledger_is_refused_or_unlimited_but_never_anothers {
+        kind: Budget, defects: ["P6"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*33", needs_gpus: 33,
+        budget: "0=2GiB,31=3GiB", unaccounted: "device 32 has no row",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let beyond = cuda.retain_primary(32);
+        if beyond.code == CUresult::SUCCESS {
+            cuda.set_current(beyond.out);
+            let answer = cuda.allocate(Bytes::mib(64).0);
+            let told = [CUresult::SUCCESS, CUresult::ERROR_OUT_OF_MEMORY].contains(&answer.code);
+            ensure!(told, "device 32 answered {:?}", answer.code);
+        }
+        for device in [0, 31] {
+            context(&cuda, device)?;
+            fills(fill(&cuda).bytes, budget(session, device as u32)?, CONTEXT_ROOM)?;
+        }
+        Ok(())
+    }
+}

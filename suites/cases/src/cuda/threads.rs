@@ -1,0 +1,92 @@
+//! Several threads of one process.
+
+use std::sync::Barrier;
+use std::thread;
+
+use abi::cuda::CUresult;
+use harness::{Bytes, cases, ensure, ensure_eq};
+
+use crate::clients::{context, cuda_without_context};
+use crate::ffi::cuda::Cuda;
+use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
+
+const THREADS: usize = 8;
+
+cases! {
+    /// Eight threads that allocate at once get the budget together, and no more.
+    threads_share_the_budget {
+        kind: Budget, defects: ["P1"], entry_points: ["cuMemAlloc_v2"], budget: "0=12GiB",
+        unordered: "eight threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let retained = context(&cuda, 0)?;
+        let start = Barrier::new(THREADS);
+        let taken: Vec<_> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        cuda.set_current(retained);
+                        start.wait();
+                        until_refused(&[Bytes::mib(64), Bytes::mib(2)], |bytes| cuda.allocate(bytes.0).granted())
+                    })
+                })
+                .collect();
+            workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+        });
+        ensure_eq!(taken.len(), THREADS, "threads that came back");
+        for one in &taken {
+            one.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        }
+        fills(taken.iter().map(|one| one.bytes).sum(), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Threads that allocate and free without end, each within its share, are never refused and never lose a byte.
+    churning_threads_lose_nothing {
+        kind: Budget, defects: ["V13"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=6GiB",
+        unordered: "eight threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let retained = context(&cuda, 0)?;
+        let refused: usize = thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        cuda.set_current(retained);
+                        let churn = |_: &usize| match cuda.allocate(Bytes::mib(512).0).granted() {
+                            Ok(pointer) => cuda.free(pointer) != CUresult::SUCCESS,
+                            Err(_) => true,
+                        };
+                        (0..300).filter(churn).count()
+                    })
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join().unwrap_or(usize::MAX)).sum()
+        });
+        ensure_eq!(refused, 0, "refusals though eight times 512 MiB fit");
+        fills(crate::clients::fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Any thread may be the first to call: sixteen that race in it initialise once and all succeed.
+    racing_first_calls_initialise_once {
+        defects: ["S6"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=8GiB",
+        unordered: "sixteen threads race",
+    } (_session) {
+        let cuda = Cuda::open()?;
+        let start = Barrier::new(16);
+        let answers: Vec<_> = thread::scope(|scope| {
+            let first_calls = || {
+                start.wait();
+                let init = cuda.init();
+                let retained = cuda.retain_primary(0);
+                cuda.set_current(retained.out);
+                [init, retained.code, cuda.allocate(Bytes::mib(2).0).code]
+            };
+            let workers: Vec<_> = (0..16).map(|_| scope.spawn(first_calls)).collect();
+            workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+        });
+        ensure_eq!(answers.len(), 16, "threads that came back");
+        let all = answers.iter().flatten().all(|&answer| answer == CUresult::SUCCESS);
+        ensure!(all, "cuInit, cuDevicePrimaryCtxRetain, cuMemAlloc_v2 of each thread: {answers:?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Processes of one tenant that allocate, free and are killed at random. Short as a case, long as an example.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Peer, Session, fail, roles};
+
+use crate::clients;
+use crate::ffi::cuda::Cuda;
+
+/// How many processes rage at once.
+pub const PROCESSES: usize = 12;
+/// Set to the number of kills for the long form.
+pub const KILLS: &str = "RINGFENCE_STORM_KILLS";
+/// Most allocations that one process holds.
+const MOST_HELD: usize = 8;
+
+/// SplitMix64: a seed reproduces a process's wishes, if not the race.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// What a process noted down before it was killed, or all of them together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notes {
+    pub grants: u64,
+    pub refusals: u64,
+    /// Longest cuMemAlloc_v2 that was granted or refused, less what a control thread overslept meanwhile.
+    pub longest: Duration,
+}
+
+impl Notes {
+    fn bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let numbers = [self.grants, self.refusals, self.longest.as_micros() as u64];
+        for (slot, number) in bytes.chunks_mut(8).zip(numbers) {
+            slot.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn read(path: &PathBuf) -> Self {
+        // A process that was killed before its first request left nothing.
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let number = |index: usize| {
+            let slot = bytes.get(index * 8..index * 8 + 8);
+            slot.and_then(|slot| slot.try_into().ok())
+                .map_or(0, u64::from_le_bytes)
+        };
+        Self {
+            grants: number(0),
+            refusals: number(1),
+            longest: Duration::from_micros(number(2)),
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            grants: self.grants + other.grants,
+            refusals: self.refusals + other.refusals,
+            longest: self.longest.max(other.longest),
+        }
+    }
+}
+
+/// The raging processes.
+pub struct Storm<'a> {
+    session: &'a Session,
+    dice: Dice,
+    peers: Vec<Peer>,
+    /// One file per process that ever raged, by its place among the twelve.
+    notes: Vec<Vec<PathBuf>>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub grants: u64,
+    pub refusals: u64,
+    /// The longest request of each of the twelve places.
+    pub longest: Vec<Duration>,
+}
+
+impl<'a> Storm<'a> {
+    pub fn start(session: &'a Session, seed: u64, processes: usize) -> Result<Self, Failure> {
+        let mut storm = Self {
+            session,
+            dice: Dice::new(seed),
+            peers: Vec::new(),
+            notes: vec![Vec::new(); processes],
+        };
+        for place in 0..processes {
+            let peer = storm.another(place)?;
+            storm.peers.push(peer);
+        }
+        Ok(storm)
+    }
+
+    fn another(&mut self, place: usize) -> Result<Peer, Failure> {
+        let name = format!("storm-{place}-{}", self.notes[place].len());
+        let notes = self.session.directory().join(name);
+        let seed = self.dice.below(u64::MAX).to_string();
+        let peer = self
+            .session
+            .spawn("stormer", &[&seed, &notes.display().to_string()])?;
+        self.notes[place].push(notes);
+        Ok(peer)
+    }
+
+    /// Kills a process at a random moment and starts another, that many times.
+    pub fn rage(&mut self, kills: u64) -> Result<Outcome, Failure> {
+        for _ in 0..kills {
+            let pause = self.dice.below(8_000);
+            std::thread::sleep(Duration::from_micros(pause));
+            let place = self.dice.below(self.peers.len() as u64) as usize;
+            // A process that died by itself shows a fault of the enforcer, not of the storm.
+            self.peers[place].kill().map(drop)?;
+            self.peers[place] = self.another(place)?;
+        }
+        Ok(self.outcome())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let of_place = |files: &Vec<PathBuf>| {
+            files
+                .iter()
+                .map(Notes::read)
+                .fold(Notes::default(), Notes::with)
+        };
+        let places: Vec<Notes> = self.notes.iter().map(of_place).collect();
+        Outcome {
+            grants: places.iter().map(|place| place.grants).sum(),
+            refusals: places.iter().map(|place| place.refusals).sum(),
+            longest: places.iter().map(|place| place.longest).collect(),
+        }
+    }
+
+    /// Kills all that are left.
+    pub fn end(&mut self) -> Result<(), Failure> {
+        for peer in &mut self.peers {
+            peer.kill().map(drop)?;
+        }
+        Ok(())
+    }
+}
+
+roles! {
+    /// Allocates and frees at random until it is killed.
+    stormer(_session, parent) {
+        let mut dice = Dice::new(parent.number(0)?);
+        let Some(path) = parent.args().get(1).cloned() else { fail!("a stormer is told where to note") };
+        let file = File::create(path)?;
+        let cuda = clients::cuda_without_context()?;
+        // The budget may be used up to the last MiB: there may be no room for a context for a while.
+        while clients::context(&cuda, 0).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let control = Control::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| control.watch());
+            let raged = rage(&cuda, &mut dice, &file, &control);
+            control.stop.store(true, Ordering::Relaxed);
+            raged
+        })
+    }
+}
+
+fn rage(cuda: &Cuda, dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+    let mut notes = Notes::default();
+    let mut held = Vec::new();
+    loop {
+        let full = held.len() == MOST_HELD;
+        if full || (!held.is_empty() && dice.below(2) == 0) {
+            let pointer = held.swap_remove(dice.below(held.len() as u64) as usize);
+            harness::ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+            continue;
+        }
+        // Small and large requests alike: 2 MiB to 2 GiB by powers, off by a byte now and then.
+        let bytes = (Bytes::mib(2).0 << dice.below(11)) - dice.below(2);
+        control.overslept.store(0, Ordering::Relaxed);
+        let start = Instant::now();
+        let answer = cuda.allocate(bytes);
+        let took = start.elapsed();
+        let overslept = Duration::from_micros(control.overslept.load(Ordering::Relaxed));
+        notes.longest = notes.longest.max(took.saturating_sub(overslept));
+        match answer.code {
+            CUresult::SUCCESS => {
+                held.push(answer.out);
+                notes.grants += 1;
+            }
+            CUresult::ERROR_OUT_OF_MEMORY => notes.refusals += 1,
+            other => fail!("cuMemAlloc_v2 of {bytes} bytes answered {other:?}"),
+        }
+        file.write_all_at(&notes.bytes(), 0)?;
+    }
+}
+
+/// A thread that only sleeps: what it oversleeps is the machine's doing, not the ledger's.
+#[derive(Default)]
+struct Control {
+    stop: AtomicBool,
+    /// Microseconds, the most since it was last set to 0.
+    overslept: AtomicU64,
+}
+
+impl Control {
+    fn watch(&self) {
+        const NAP: Duration = Duration::from_millis(1);
+        while !self.stop.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            std::thread::sleep(NAP);
+            let overslept = start.elapsed().saturating_sub(NAP).as_micros() as u64;
+            self.overslept.fetch_max(overslept, Ordering::Relaxed);
+        }
+    }
+}

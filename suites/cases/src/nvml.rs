@@ -1,0 +1,105 @@
+//! What NVML tells a tenant.
+
+use abi::nvml::nvmlReturn_t;
+use harness::{Bytes, cases, ensure, ensure_eq, skip};
+
+use crate::clients::{cuda, fill, nvml, told};
+use crate::ffi::nvml::{Device, Nvml};
+use crate::greed::budget;
+
+cases! {
+    /// nvmlDeviceGetMemoryInfo tells the budget as the total, and used and free that add up to it.
+    nvml_tells_the_budget {
+        kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=23552MiB",
+    } (session) {
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure_eq!(Bytes(memory.total), budget(session, 0)?, "total");
+        ensure_eq!(memory.used + memory.free, memory.total, "used and free");
+        Ok(())
+    }
+
+    /// Version 2 tells the same, with nothing reserved.
+    nvml_version_2_tells_the_same {
+        kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"], budget: "0=23552MiB",
+    } (session) {
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let first = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        let second = told("nvmlDeviceGetMemoryInfo_v2", nvml.memory_v2(device))?;
+        ensure_eq!(Bytes(second.total), budget(session, 0)?, "total");
+        ensure_eq!(second.reserved, 0, "reserved");
+        ensure_eq!((second.used, second.free), (first.used, first.free), "used and free of both versions");
+        Ok(())
+    }
+
+    /// What a tenant allocated is used, and once all of its budget is, less than a block is free; free never wraps.
+    nvml_follows_what_is_allocated {
+        kind: Budget, defects: ["C4", "T4"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let (cuda, nvml) = (cuda()?, nvml()?);
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let before = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        cuda.allocate(Bytes::gib(2).0);
+        let after = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure_eq!(after.used - before.used, Bytes::gib(2).0, "what 2 GiB added to used");
+        fill(&cuda);
+        let full = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure!(full.free < Bytes::mib(2).0, "{} bytes are told free, 2 MiB were refused", full.free);
+        ensure_eq!(Bytes(full.used + full.free), budget(session, 0)?, "used and free at the end");
+        Ok(())
+    }
+
+    /// The memory calls answer NULL pointers, before and after initialisation and shutdown, as the driver does.
+    nvml_null_arguments_get_the_drivers_answer {
+        defects: ["S8", "C1"], entry_points: ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"], budget: "0=4GiB",
+    } (_session) {
+        const INVALID: nvmlReturn_t = nvmlReturn_t::ERROR_INVALID_ARGUMENT;
+        const UNINITIALIZED: nvmlReturn_t = nvmlReturn_t::ERROR_UNINITIALIZED;
+        let nvml = Nvml::open()?;
+        ensure_eq!(nvml.memory_into_nothing(Device::NULL), [UNINITIALIZED; 2], "both before nvmlInit_v2");
+        ensure_eq!(nvml.init(), nvmlReturn_t::SUCCESS, "nvmlInit_v2");
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        ensure_eq!(nvml.memory_into_nothing(Device::NULL), [INVALID; 2], "both with neither device nor structure");
+        ensure_eq!(nvml.memory_into_nothing(device), [INVALID; 2], "both without a structure");
+        ensure_eq!(nvml.memory_answers(Device::NULL), [INVALID; 2], "both without a device");
+        ensure_eq!(nvml.shutdown(), nvmlReturn_t::SUCCESS, "nvmlShutdown");
+        ensure_eq!(nvml.memory_answers(device), [UNINITIALIZED; 2], "both after nvmlShutdown");
+        Ok(())
+    }
+
+    /// A fault of the driver's memory call comes through as it is.
+    nvml_failures_come_through {
+        defects: ["S8"], entry_points: ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"], budget: "0=4GiB",
+        faults: r#"
+            fault = [
+                { at = "nvmlDeviceGetMemoryInfo", then = "result:999" },
+                { at = "nvmlDeviceGetMemoryInfo_v2", then = "result:15" },
+            ]
+        "#,
+    } (_session) {
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let answers = nvml.memory_answers(device);
+        ensure_eq!(answers, [nvmlReturn_t::ERROR_UNKNOWN, nvmlReturn_t(15)], "both calls");
+        Ok(())
+    }
+
+    /// With several GPUs each handle tells its own device's budget, whatever the order of CUDA.
+    nvml_tells_each_devices_budget {
+        kind: Budget, defects: ["R10", "T4"], entry_points: ["nvmlDeviceGetMemoryInfo"], machine: "rtx6000-ada*4",
+        needs_gpus: 4, budget: "0=2GiB,1=3GiB,2=4GiB,3=5GiB", env: [("CUDA_VISIBLE_DEVICES", "2,0")],
+    } (session) {
+        let nvml = nvml()?;
+        if told("nvmlDeviceGetCount_v2", nvml.device_count())? < 4 {
+            skip!("NVML shows fewer than four devices");
+        }
+        for index in 0..4 {
+            let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(index))?;
+            let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+            ensure_eq!(Bytes(memory.total), budget(session, index)?, "total of device {index}");
+        }
+        Ok(())
+    }
+}

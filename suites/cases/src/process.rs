@@ -1,0 +1,8 @@
+//! Processes that end, fork, hide, stop or come late.
+
+pub mod endings;
+pub mod fork;
+pub mod guest;
+pub mod ledger;
+pub mod settings;
+pub mod storm;

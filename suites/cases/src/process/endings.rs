@@ -1,0 +1,144 @@
+//! Processes that end, and processes that only look as if they had.
+
+use std::time::{Duration, Instant};
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use crate::clients::{cuda, fill};
+use crate::ffi::cuda::Cuda;
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+const OK: CUresult = CUresult::SUCCESS;
+const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+
+/// Another process with 20 GiB, beside which 5 GiB are refused.
+fn holder(session: &Session, cuda: &Cuda) -> Result<Tenant, Failure> {
+    let mut holder = Tenant::start(session)?;
+    ensure_eq!(holder.cuda(Bytes::gib(20))?, OK, "20 GiB of another process");
+    ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB beside 20 of 23");
+    Ok(holder)
+}
+
+/// The 20 GiB can be had again, and then no more than the budget.
+fn comes_back(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
+    session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
+        cuda.allocate(Bytes::gib(20).0).code == OK
+    })?;
+    fills(fill(cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
+}
+
+cases! {
+    /// What a killed process held can be had again once the driver let go of it, and not a moment earlier: the device
+    /// never holds more than the budget.
+    a_killed_process_gives_everything_back {
+        kind: Budget, defects: ["P2", "P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let cuda = cuda()?;
+        let mut doomed = holder(session, &cuda)?;
+        doomed.peer.kill()?;
+        comes_back(session, &cuda)
+    }
+
+    /// A request right after the kill waits for the driver's teardown where the budget needs it, and is then granted.
+    a_request_after_a_kill_waits_for_the_teardown {
+        kind: Budget, defects: ["P2", "P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        on_real: No("the teardown of a real driver takes as long as it takes"),
+    } (session) {
+        let cuda = cuda()?;
+        let mut doomed = holder(session, &cuda)?;
+        doomed.peer.kill()?;
+        let start = Instant::now();
+        let answer = cuda.allocate(Bytes::gib(20).0);
+        ensure_eq!(answer.code, OK, "20 GiB right after the kill, {:?} later", start.elapsed());
+        fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A process that ends in good order, with its memory still allocated, gives everything back.
+    a_process_that_exits_gives_everything_back {
+        kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let cuda = cuda()?;
+        holder(session, &cuda)?.peer.finish()?;
+        comes_back(session, &cuda)
+    }
+
+    /// Thirty processes that are killed one after another, each with 20 of 23 GiB, leave nothing behind.
+    thirty_kills_leave_nothing_behind {
+        kind: Budget, defects: ["P2", "P3", "P6"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go", seconds: 120,
+    } (session) {
+        for round in 0..30 {
+            let mut doomed = Tenant::start(session)?;
+            session.eventually(&format!("20 GiB are granted in round {round}"), Duration::from_secs(5), || {
+                matches!(doomed.cuda(Bytes::gib(20)), Ok(OK))
+            })?;
+            doomed.peer.kill()?;
+        }
+        comes_back(session, &cuda()?)
+    }
+
+    /// A stopped process keeps what it holds, and stops nobody else.
+    a_stopped_process_keeps_its_charge_and_stops_nobody {
+        kind: Budget, defects: ["P2"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+    } (session) {
+        let cuda = cuda()?;
+        let holder = holder(session, &cuda)?;
+        holder.peer.suspend()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB beside a stopped 20 of 23");
+        let start = Instant::now();
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OK, "1 GiB beside a stopped 20 of 23");
+        let took = start.elapsed();
+        ensure!(took < Duration::from_secs(1), "1 GiB beside a stopped process took {took:?}");
+        holder.peer.resume()?;
+        holder.peer.finish()
+    }
+
+    /// A process's name is arbitrary bytes: one that looks like a zombie's row in /proc keeps what it holds.
+    a_process_named_like_a_zombie_keeps_its_charge {
+        kind: Budget, defects: ["P4"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+    } (session) {
+        let cuda = cuda()?;
+        let mut named = Tenant::start(session)?;
+        named.ask("rename x) Z 0 (y")?;
+        ensure_eq!(named.cuda(Bytes::gib(20))?, OK, "20 GiB of a process with an odd name");
+        for _ in 0..3 {
+            ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB beside it");
+        }
+        named.peer.finish()
+    }
+
+    /// A daemon that closes every descriptor above stderr keeps what it holds, and can go on allocating and freeing.
+    closing_every_descriptor_keeps_the_charge {
+        kind: Budget, defects: ["P7"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=23552MiB",
+        on_real: No("the vendor's driver itself does not survive its descriptors"),
+    } (session) {
+        let cuda = cuda()?;
+        let mut daemon = holder(session, &cuda)?;
+        daemon.ask("close-descriptors")?;
+        for _ in 0..3 {
+            ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB beside a daemon's 20 of 23");
+        }
+        ensure_eq!(daemon.cuda(Bytes::gib(1))?, OK, "1 GiB more for the daemon");
+        daemon.free()?;
+        let taken = fill(&cuda);
+        fills(taken.bytes, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        daemon.peer.finish()
+    }
+
+    /// Exec ends the old program: what it held can be had again though the process lives on.
+    exec_gives_everything_back {
+        kind: Budget, defects: ["P7"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let cuda = cuda()?;
+        let mut changed = holder(session, &cuda)?;
+        changed.peer.say("become 30")?;
+        comes_back(session, &cuda)?;
+        changed.peer.kill()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Fork, before and after initialisation, and in the middle of everything.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, cases, ensure_eq};
+
+use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::process::{Ending, in_fork};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+
+/// An answer as an exit code; codes that do not fit come as 255.
+fn exit_code(answer: CUresult) -> u8 {
+    u8::try_from(answer.0).unwrap_or(255)
+}
+
+fn forked(what: &str, promised: u8, body: impl FnOnce() -> u8) -> Result<(), Failure> {
+    ensure_eq!(in_fork(20, body)?, Ending::Exit(promised.into()), "{what}");
+    Ok(())
+}
+
+cases! {
+    /// The child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED, as the driver answers it, and takes nothing
+    /// of its parent's charge with it.
+    a_child_of_an_initialised_process_only_forwards {
+        kind: Budget, defects: ["P7"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=8GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let pointer = cuda.allocate(Bytes::gib(4).0);
+        ensure_eq!(pointer.code, OK, "4 GiB of the parent");
+        forked("cuMemAlloc_v2 in the child", 3, || exit_code(cuda.allocate(1).code))?;
+        forked("cuMemFree_v2 of the parent's memory in the child", 3, || exit_code(cuda.free(pointer.out)))?;
+        let taken = fill(&cuda);
+        fills(taken.bytes + Bytes::gib(4), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A child forked before anything was initialised works by itself, and both draw on one budget.
+    a_child_forked_before_initialisation_shares_the_budget {
+        kind: Budget, defects: ["P7"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let cuda = Cuda::open()?;
+        let use_it = || {
+            if cuda.init() != OK {
+                return 101;
+            }
+            if context(&cuda, 0).is_err() {
+                return 102;
+            }
+            if cuda.allocate(Bytes::gib(5).0).code != OK {
+                return 103;
+            }
+            exit_code(cuda.allocate(Bytes::gib(5).0).code)
+        };
+        forked("5 GiB and 5 more in a child alone", 2, use_it)?;
+        ensure_eq!(cuda.init(), OK, "cuInit in the parent");
+        context(&cuda, 0)?;
+        session.eventually("the child's memory is back", std::time::Duration::from_secs(5), || {
+            cuda.allocate(Bytes::gib(5).0).code == OK
+        })?;
+        fills(fill(&cuda).bytes + Bytes::gib(5), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Forking while eight threads allocate and free hangs nobody, parent or child, and loses no byte.
+    forking_among_busy_threads_hangs_nobody {
+        kind: Budget, defects: ["P7", "P2"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=8GiB",
+        unordered: "eight threads race with the fork", seconds: 120,
+        on_real: No("the vendor's driver makes no promise about forks among its threads"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let retained = context(&cuda, 0)?;
+        let stop = AtomicBool::new(false);
+        let children = std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    cuda.set_current(retained);
+                    while !stop.load(Ordering::Relaxed) {
+                        if let Ok(pointer) = cuda.allocate(Bytes::mib(64).0).granted() {
+                            cuda.free(pointer);
+                        }
+                    }
+                });
+            }
+            let children = (0..20).try_for_each(|number| {
+                forked(&format!("cuMemAlloc_v2 in child {number}"), 3, || exit_code(cuda.allocate(1).code))
+            });
+            stop.store(true, Ordering::Relaxed);
+            children
+        });
+        children?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+}

@@ -1,0 +1,106 @@
+//! The ledger as its owner sees it, and what late-comers find in it. These look at our own ledger.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, cases, ensure, ensure_eq};
+use ledger::DeviceIndex;
+
+use crate::clients::{Gpu, cuda, fill};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+const OK: CUresult = CUresult::SUCCESS;
+const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+const FIRST: DeviceIndex = DeviceIndex(0);
+
+cases! {
+    /// The owner changes a budget while processes run: more is granted at once, less refuses at once, nothing is taken away.
+    a_budget_can_be_changed_live {
+        kind: Own, defects: ["P8"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(6).0).code, OUT_OF_MEMORY, "6 of 4 GiB");
+        let owner = session.ledger()?;
+        owner.set_budget(FIRST, ledger::Bytes(Bytes::gib(12).0));
+        let six = cuda.allocate(Bytes::gib(6).0);
+        ensure_eq!(six.code, OK, "6 of 12 GiB");
+        ensure_eq!(cuda.memory_info().out.1, Bytes::gib(12).0, "the total told");
+        owner.set_budget(FIRST, ledger::Bytes(Bytes::gib(5).0));
+        ensure_eq!(cuda.allocate(1 << 21).code, OUT_OF_MEMORY, "2 MiB more under 5 GiB, 6 in use");
+        ensure_eq!(cuda.memory_info().out.0, 0, "free while usage is above the budget");
+        ensure_eq!(cuda.free(six.out), OK, "cuMemFree_v2");
+        fills(fill(&cuda).bytes, Bytes::gib(5), CONTEXT_ROOM)?;
+        // So that the checkers, which know the case's budget, see it kept at the end; the peak was the owner's wish.
+        owner.set_budget(FIRST, ledger::Bytes(Bytes::gib(12).0));
+        Ok(())
+    }
+
+    /// A late-comer with other settings keeps the ledger's budget and says so, once.
+    a_late_comer_keeps_the_ledgers_budget {
+        kind: Budget, defects: ["P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "the late-comer's settings are a budget of its own",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OK, "1 GiB of the first comer");
+        let late = session
+            .launch("tenant")
+            .env("CUDA_DEVICE_MEMORY_LIMIT_0", "20g")
+            .env("RINGFENCE_MEMORY_0", "20g");
+        let mut late = Tenant::launch(late)?;
+        let taken = late.fill_cuda()?;
+        fills(taken + Bytes::gib(1), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        late.peer.finish()
+    }
+
+    /// The ledger knows at least what the device holds, process by process, and how far each is from its due.
+    the_ledger_knows_what_the_device_holds {
+        kind: Own, defects: ["C10", "P5"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory"], budget: "0=8GiB",
+        on_real: No("compares with the simulated device"),
+    } (session) {
+        let cuda = cuda()?;
+        cuda.allocate(Bytes::gib(2).0);
+        cuda.allocate(1);
+        let gpu = Gpu::first()?;
+        gpu.allocate(Bytes::mib(100))?;
+        let (ledger, world) = (session.ledger()?, session.world()?);
+        let (known, held) = (ledger.usage(FIRST).0, world.used(mock_device::DeviceIndex(0)).0);
+        ensure!(known >= held, "the ledger knows of {known}, the device holds {held}");
+        ensure!(known - held <= CONTEXT_ROOM.0, "the ledger knows of {known}, the device holds only {held}");
+        let own = std::process::id();
+        let slots = ledger.slots();
+        ensure!(slots.iter().all(|slot| slot.pid == own && slot.alive), "slots of this process alone: {slots:?}");
+        ensure_eq!(slots.len(), 2, "slots of a process with both libraries");
+        Ok(())
+    }
+
+    /// Requests that cannot fit cost no endless retries: refusals are counted one by one, and each in bounded tries.
+    refusals_are_cheap_and_counted {
+        kind: Own, defects: ["P2"], entry_points: ["cuMemAlloc_v2"], budget: "0=2GiB",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(Bytes::mib(2).0).code, OK, "2 MiB");
+        let ledger = session.ledger()?;
+        let before = ledger.stats();
+        for _ in 0..50 {
+            ensure_eq!(cuda.allocate(Bytes::gib(3).0).code, OUT_OF_MEMORY, "3 of 2 GiB");
+        }
+        let after = ledger.stats();
+        ensure_eq!(after.refusals - before.refusals, 50, "refusals counted");
+        ensure!(after.retries - before.retries <= 50, "{} retries for 50 hopeless requests", after.retries - before.retries);
+        Ok(())
+    }
+
+    /// A process that only looks at the memory is told the tenant's figures too.
+    an_onlooker_is_told_the_tenants_figures {
+        kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let mut holder = Tenant::start(session)?;
+        ensure_eq!(holder.cuda(Bytes::gib(3))?, OK, "3 GiB of another process");
+        let nvml = crate::clients::nvml()?;
+        let device = crate::clients::told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let memory = crate::clients::told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure_eq!(Bytes(memory.total), budget(session, 0)?, "total");
+        ensure!(memory.used >= Bytes::gib(3).0, "{} used, another process holds 3 GiB", memory.used);
+        ensure!(memory.used <= Bytes::gib(4).0, "{} used, another process holds 3 GiB", memory.used);
+        holder.peer.finish()
+    }
+}

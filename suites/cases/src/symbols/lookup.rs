@@ -1,0 +1,136 @@
+//! dlsym and dlvsym, by handle, RTLD_DEFAULT and RTLD_NEXT.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use crate::ffi::cuda::Cuda;
+use crate::ffi::library::{Address, Scope, Visibility, look_up, take_error};
+use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
+
+/// libcuda, its names visible to RTLD_DEFAULT and RTLD_NEXT, ready for use.
+fn visible_cuda() -> Result<Cuda, Failure> {
+    let cuda = Cuda::open_as("libcuda.so.1", Visibility::Global)?;
+    ensure_eq!(cuda.init(), CUresult::SUCCESS, "cuInit");
+    crate::clients::context(&cuda, 0)?;
+    Ok(cuda)
+}
+
+/// cuMemAlloc_v2 at this address keeps the budget.
+fn keeps_the_budget(session: &Session, cuda: &Cuda, found: Option<Address>) -> Result<(), Failure> {
+    let Some(address) = found else { harness::fail!("cuMemAlloc_v2 was not found") };
+    let taken = until_refused(&STEPS, |bytes| cuda.allocate_by(address, bytes.0).granted());
+    taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+    fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+}
+
+cases! {
+    /// cuMemAlloc_v2 found by dlsym on the library's handle keeps the budget.
+    found_by_handle_it_keeps_the_budget {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = crate::clients::cuda()?;
+        keeps_the_budget(session, &cuda, cuda.library.address("cuMemAlloc_v2"))
+    }
+
+    /// Found by RTLD_DEFAULT it does too, libcuda being globally visible.
+    found_by_default_it_keeps_the_budget {
+        kind: Budget, defects: ["R8", "S4"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = visible_cuda()?;
+        keeps_the_budget(session, &cuda, look_up(Scope::Default, "cuMemAlloc_v2"))
+    }
+
+    /// Found by RTLD_NEXT it does too.
+    found_by_next_it_keeps_the_budget {
+        kind: Budget, defects: ["R8", "S4"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = visible_cuda()?;
+        keeps_the_budget(session, &cuda, look_up(Scope::Next, "cuMemAlloc_v2"))
+    }
+
+    /// Found by dlvsym it does too.
+    found_by_version_it_keeps_the_budget {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = crate::clients::cuda()?;
+        keeps_the_budget(session, &cuda, cuda.library.versioned_address("cuMemAlloc_v2", c"VERS_1"))
+    }
+
+    /// The same name looked up in any way, any number of times, is one address.
+    one_name_is_one_address {
+        defects: ["S4", "S1"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2", "cuInit"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = visible_cuda()?;
+        for name in ["cuMemAlloc_v2", "cuMemGetInfo_v2", "cuInit", "cuCtxGetDevice"] {
+            let first = cuda.library.address(name);
+            ensure!(first.is_some(), "{name} was not found by handle");
+            for round in 0..3 {
+                ensure!(cuda.library.address(name) == first, "{name} by handle, round {round}, is another address");
+                ensure!(look_up(Scope::Default, name) == first, "{name} by RTLD_DEFAULT, round {round}, is another address");
+                ensure!(look_up(Scope::Next, name) == first, "{name} by RTLD_NEXT, round {round}, is another address");
+            }
+        }
+        Ok(())
+    }
+
+    /// While libcuda is not globally visible, RTLD_NEXT from the program finds none of its names, and dlerror says so.
+    next_finds_nothing_where_nothing_is_visible {
+        defects: ["S4"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (_session) {
+        let _cuda = crate::clients::cuda()?;
+        for name in ["cuMemAlloc_v2", "cuMemGetInfo_v2", "cuInit", "nvmlDeviceGetMemoryInfo"] {
+            take_error();
+            ensure_eq!(look_up(Scope::Next, name), None, "{name} by RTLD_NEXT");
+            ensure!(take_error(), "dlerror says nothing about {name} by RTLD_NEXT");
+            ensure_eq!(look_up(Scope::Default, name), None, "{name} by RTLD_DEFAULT");
+            ensure!(take_error(), "dlerror says nothing about {name} by RTLD_DEFAULT");
+        }
+        Ok(())
+    }
+
+    /// Names that are none of ours are found, or not, as ever: libc's by RTLD_NEXT twice over, look-alikes of ours not.
+    other_names_mean_what_they_mean {
+        defects: ["S3", "S4"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = crate::clients::cuda()?;
+        for name in ["malloc", "pthread_create", "dlopen"] {
+            let found = look_up(Scope::Next, name);
+            ensure!(found.is_some(), "{name} was not found by RTLD_NEXT");
+            ensure!(look_up(Scope::Next, name) == found, "{name} by RTLD_NEXT is another address the second time");
+            ensure!(look_up(Scope::Default, name) == found, "{name} by RTLD_DEFAULT is another address");
+        }
+        for name in ["cuMemAlloc_v99", "curl_easy_init", "cudnnCreate", "cu", "cuMemAlloc_v2 ", ""] {
+            take_error();
+            ensure_eq!(cuda.library.address(name), None, "\"{name}\" by handle");
+            ensure!(take_error(), "dlerror says nothing about \"{name}\"");
+        }
+        Ok(())
+    }
+
+    /// A look-up on another library's handle stays in that library.
+    a_name_is_not_found_in_a_library_that_lacks_it {
+        defects: ["S3"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+    } (_session) {
+        let _cuda = crate::clients::cuda()?;
+        let libc = crate::ffi::library::Library::open("libc.so.6", Visibility::Local)?;
+        ensure!(libc.address("malloc").is_some(), "libc lacks malloc");
+        ensure_eq!(libc.address("cuMemAlloc_v2"), None, "cuMemAlloc_v2 in libc");
+        let nvml = crate::ffi::library::Library::open("libnvidia-ml.so.1", Visibility::Local)?;
+        ensure_eq!(nvml.address("cuMemAlloc_v2"), None, "cuMemAlloc_v2 in NVML");
+        ensure!(nvml.address("nvmlDeviceGetMemoryInfo").is_some(), "NVML lacks nvmlDeviceGetMemoryInfo");
+        Ok(())
+    }
+
+    /// Any entry point may be the first to be looked up and called, before cuInit, from a fresh thread.
+    any_entry_point_may_be_the_first {
+        defects: ["S6"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"], budget: "0=4GiB",
+    } (_session) {
+        let answer = std::thread::spawn(|| {
+            let cuda = Cuda::open().map_err(|absent| absent.to_string())?;
+            Ok::<_, String>(cuda.allocate(Bytes::mib(1).0).code)
+        });
+        let answer = answer.join().map_err(|_| Failure::Broken("the thread panicked".to_owned()))?;
+        ensure_eq!(answer, Ok(CUresult::ERROR_NOT_INITIALIZED), "cuMemAlloc_v2 as the very first call");
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Further processes of a tenant, told line by line what to take: the role `tenant` and its remote control.
+
+use abi::cuda::{CUdeviceptr, CUresult};
+use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
+
+use crate::clients::{self, Gpu};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::process;
+use crate::ffi::vulkan::{Code, Memory};
+
+/// Another process of the tenant.
+pub struct Tenant {
+    pub peer: Peer,
+}
+
+impl Tenant {
+    pub fn start(session: &Session) -> Result<Self, Failure> {
+        Self::launch(session.launch("tenant"))
+    }
+
+    pub fn launch(launch: Launch<'_>) -> Result<Self, Failure> {
+        Ok(Self {
+            peer: launch.start()?,
+        })
+    }
+
+    /// Has it call cuMemAlloc_v2; its answer.
+    pub fn cuda(&mut self, bytes: Bytes) -> Result<CUresult, Failure> {
+        self.ask(&format!("cuda {}", bytes.0)).map(|code| CUresult(code as u32))
+    }
+
+    /// Has it call vkAllocateMemory; its answer.
+    pub fn vulkan(&mut self, bytes: Bytes) -> Result<Code, Failure> {
+        self.ask(&format!("vulkan {}", bytes.0)).map(|code| Code(code as i32))
+    }
+
+    /// Has it take by CUDA until refused; what it got.
+    pub fn fill_cuda(&mut self) -> Result<Bytes, Failure> {
+        self.ask("fill-cuda").map(|bytes| Bytes(bytes as u64))
+    }
+
+    /// Has it take by Vulkan until refused; what it got.
+    pub fn fill_vulkan(&mut self) -> Result<Bytes, Failure> {
+        self.ask("fill-vulkan").map(|bytes| Bytes(bytes as u64))
+    }
+
+    /// Has it free all that it took.
+    pub fn free(&mut self) -> Result<(), Failure> {
+        self.ask("free").map(drop)
+    }
+
+    pub fn ask(&mut self, command: &str) -> Result<i64, Failure> {
+        self.peer.say(command)?;
+        let line = self.peer.line()?;
+        match line.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => fail!("a tenant answered \"{line}\" to {command}"),
+        }
+    }
+}
+
+/// What the role holds.
+#[derive(Default)]
+struct Hands {
+    cuda: Option<Cuda>,
+    pointers: Vec<CUdeviceptr>,
+    gpu: Option<Gpu>,
+    memories: Vec<Memory>,
+}
+
+impl Hands {
+    fn cuda(&mut self) -> Result<&Cuda, Failure> {
+        if self.cuda.is_none() {
+            self.cuda = Some(clients::cuda()?);
+        }
+        self.cuda.as_ref().ok_or_else(|| Failure::Broken("no CUDA".to_owned()))
+    }
+
+    fn gpu(&mut self) -> Result<&Gpu, Failure> {
+        if self.gpu.is_none() {
+            self.gpu = Some(Gpu::first()?);
+        }
+        self.gpu.as_ref().ok_or_else(|| Failure::Broken("no GPU".to_owned()))
+    }
+
+    fn obey(&mut self, command: &str) -> Result<i64, Failure> {
+        let (verb, object) = command.split_once(' ').unwrap_or((command, ""));
+        let bytes = || {
+            object
+                .parse()
+                .map(Bytes)
+                .map_err(|_| Failure::Broken(format!("\"{command}\" names no bytes")))
+        };
+        Ok(match verb {
+            "cuda" => {
+                let bytes = bytes()?;
+                let answer = self.cuda()?.allocate(bytes.0);
+                self.pointers.extend(answer.granted());
+                i64::from(answer.code.0)
+            }
+            "vulkan" => {
+                let bytes = bytes()?;
+                let answer = self.gpu()?.allocate(bytes);
+                self.memories.extend(answer);
+                i64::from(answer.err().unwrap_or(Code::SUCCESS).0)
+            }
+            "fill-cuda" => {
+                let taken = clients::fill(self.cuda()?);
+                taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+                self.pointers.extend(taken.held);
+                taken.bytes.0 as i64
+            }
+            "fill-vulkan" => {
+                let taken = self.gpu()?.fill();
+                taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+                self.memories.extend(taken.held);
+                taken.bytes.0 as i64
+            }
+            "free" => self.free()?,
+            "rename" => {
+                process::rename(object);
+                0
+            }
+            "close-descriptors" => {
+                process::close_descriptors();
+                0
+            }
+            "threads" => std::fs::read_dir("/proc/self/task")?.count() as i64,
+            "become" => fail!("exec failed: {}", process::replace_by("/bin/sleep", object)),
+            _ => fail!("a tenant cannot \"{command}\""),
+        })
+    }
+
+    fn free(&mut self) -> Result<i64, Failure> {
+        for pointer in std::mem::take(&mut self.pointers) {
+            let freed = self.cuda()?.free(pointer);
+            harness::ensure_eq!(freed, CUresult::SUCCESS, "cuMemFree_v2 in a tenant");
+        }
+        for memory in std::mem::take(&mut self.memories) {
+            self.gpu()?.device.free(memory);
+        }
+        Ok(0)
+    }
+}
+
+roles! {
+    /// Does what it is told, a command a line, and answers each with a number.
+    tenant(_session, parent) {
+        let mut hands = Hands::default();
+        serve(parent, |command| hands.obey(command))
+    }
+}
+
+/// Answers each line that a role hears.
+pub fn serve(
+    parent: &mut Parent,
+    mut obey: impl FnMut(&str) -> Result<i64, Failure>,
+) -> Result<(), Failure> {
+    while let Some(command) = parent.hear() {
+        let answer = obey(&command)?;
+        parent.say(&answer.to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! The promise by Vulkan, through the real Khronos loader.
+
+pub mod budget;
+pub mod devices;
+pub mod heaps;
+pub mod identity;
+pub mod lifetime;
+pub mod loader;

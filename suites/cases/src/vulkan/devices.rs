@@ -1,0 +1,90 @@
+//! Several instances and devices at once, and Vulkan without the rest of the driver.
+
+use harness::{Bytes, cases, ensure_eq};
+
+use crate::clients::{Gpu, device_heap, first_gpu, gpus, instance};
+use crate::ffi::vulkan::{Client, Code, Query};
+use crate::greed::{VULKAN_ROOM, budget, fills};
+
+cases! {
+    /// Two live instances of different versions and a device of each draw on one budget, each through its own chain.
+    two_instances_share_the_budget {
+        kind: Budget, defects: ["V14"], entry_points: ["vkCreateInstance", "vkAllocateMemory"], budget: "0=6GiB",
+    } (session) {
+        let (old, new) = (instance(Client::V1_0)?, instance(Client::V1_3)?);
+        let first = Gpu::on(&old, first_gpu(&old)?)?;
+        let second = Gpu::on(&new, first_gpu(&new)?)?;
+        ensure_eq!(first.allocate(Bytes::gib(2)).err(), None, "2 GiB by the 1.0 instance");
+        ensure_eq!(second.allocate(Bytes::gib(2)).err(), None, "2 GiB by the 1.3 instance");
+        let taken = second.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        ensure_eq!(first.allocate(Bytes::mib(64)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "64 MiB by the 1.0 instance");
+        fills(taken.bytes + Bytes::gib(4), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// When one of two instances goes, the other still sees its clamped heap and keeps its charges.
+    an_instance_outlives_another {
+        kind: Budget, defects: ["V14"], entry_points: ["vkDestroyInstance", "vkGetPhysicalDeviceMemoryProperties"], budget: "0=6GiB",
+    } (session) {
+        let kept = Gpu::first()?;
+        ensure_eq!(kept.allocate(Bytes::gib(3)).err(), None, "3 GiB by the instance that stays");
+        let gone = Gpu::first()?;
+        ensure_eq!(gone.allocate(Bytes::gib(2)).err(), None, "2 GiB by the instance that goes");
+        drop(gone);
+        let heap = device_heap(&kept.instance.heaps(kept.physical, Query::First))?;
+        ensure_eq!(heap, budget(session, 0)?, "the heap afterwards");
+        let taken = kept.fill();
+        fills(taken.bytes + Bytes::gib(3), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// Two devices of one GPU draw on one budget; a destroyed one's share can be had by the other.
+    two_devices_of_one_gpu_share_the_budget {
+        kind: Budget, defects: ["V14", "V9"], entry_points: ["vkCreateDevice", "vkDestroyDevice", "vkAllocateMemory"], budget: "0=6GiB",
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let physical = first_gpu(&instance)?;
+        let (first, second) = (Gpu::on(&instance, physical)?, Gpu::on(&instance, physical)?);
+        ensure_eq!(first.allocate(Bytes::gib(4)).err(), None, "4 GiB by the first");
+        ensure_eq!(second.allocate(Bytes::gib(4)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "4 GiB more by the second");
+        drop(first);
+        fills(second.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// Devices of two GPUs keep to their own budgets though both live in one instance.
+    two_gpus_of_one_instance_keep_apart {
+        kind: Budget, defects: ["V14", "V2"], entry_points: ["vkCreateDevice", "vkAllocateMemory"], machine: "rtx6000-ada*2",
+        needs_gpus: 2, budget: "0=3GiB,1=3GiB",
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let mut held = Vec::new();
+        for (index, &physical) in gpus(&instance)?.iter().enumerate() {
+            let gpu = Gpu::on(&instance, physical)?;
+            fills(gpu.fill().bytes, budget(session, index as u32)?, VULKAN_ROOM)?;
+            held.push(gpu);
+        }
+        ensure_eq!(held.len(), 2, "devices");
+        Ok(())
+    }
+
+    /// Vulkan alone works and keeps the budget where there is neither libcuda nor NVML nor a preload.
+    vulkan_alone_keeps_the_budget {
+        kind: Budget, defects: ["V8", "V1"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB", libraries: LayerOnly,
+        absent: [Cuda, Nvml],
+    } (session) {
+        let gpu = Gpu::first()?;
+        let heap = device_heap(&gpu.instance.heaps(gpu.physical, Query::First))?;
+        ensure_eq!(heap, budget(session, 0)?, "the heap");
+        let taken = gpu.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// The same with the preload there too: it finds no driver and disturbs nothing.
+    vulkan_with_an_idle_preload_keeps_the_budget {
+        kind: Budget, defects: ["V8", "S5"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB", absent: [Cuda, Nvml],
+    } (session) {
+        let taken = Gpu::first()?.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+}

@@ -1,0 +1,144 @@
+//! What Vulkan tells of the heaps.
+
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, skip};
+
+use crate::clients::{Gpu, device_heap, first_gpu, instance, memory_type};
+use crate::ffi::vulkan::{Client, Place, Query};
+use crate::greed::budget;
+
+/// The device-local heap is told as large as the budget.
+fn clamped(session: &Session, client: Client, query: Query) -> Result<(), Failure> {
+    let instance = instance(client)?;
+    let heaps = instance.heaps(first_gpu(&instance)?, query);
+    ensure_eq!(device_heap(&heaps)?, budget(session, 0)?, "the heap by {query:?} of a {client:?} client");
+    Ok(())
+}
+
+cases! {
+    /// A Vulkan 1.0 client is told the budget as the size of the device-local heap.
+    a_1_0_client_sees_the_budget_as_its_heap {
+        kind: Budget, defects: ["V3", "V6", "T4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties"], budget: "0=23552MiB",
+    } (session) {
+        clamped(session, Client::V1_0, Query::First)
+    }
+
+    /// So is one that asks by the KHR alias.
+    a_1_0_client_sees_it_by_the_alias_too {
+        kind: Budget, defects: ["V3", "V6"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2KHR"], budget: "0=23552MiB",
+    } (session) {
+        clamped(session, Client::V1_0WithProperties2, Query::SecondKhr)
+    }
+
+    /// A Vulkan 1.1 client is told it by both commands.
+    a_1_1_client_sees_the_budget_as_its_heap {
+        kind: Budget, defects: ["V3", "V6"], budget: "0=23552MiB",
+        entry_points: ["vkGetPhysicalDeviceMemoryProperties", "vkGetPhysicalDeviceMemoryProperties2"],
+    } (session) {
+        clamped(session, Client::V1_1, Query::First)?;
+        clamped(session, Client::V1_1, Query::Second)
+    }
+
+    /// A Vulkan 1.3 client is told it by both commands.
+    a_1_3_client_sees_the_budget_as_its_heap {
+        kind: Budget, defects: ["V3", "V6"], budget: "0=23552MiB",
+        entry_points: ["vkGetPhysicalDeviceMemoryProperties", "vkGetPhysicalDeviceMemoryProperties2"],
+    } (session) {
+        clamped(session, Client::V1_3, Query::First)?;
+        clamped(session, Client::V1_3, Query::Second)
+    }
+
+    /// Only the device-local heap is clamped: the system's keeps its size, and no heap appears or vanishes.
+    the_systems_heap_keeps_its_size {
+        kind: Budget, defects: ["V10"], entry_points: ["vkGetPhysicalDeviceMemoryProperties"], budget: "0=4GiB",
+        on_real: No("the size of the system's heap is the mock profile's"),
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let heaps = instance.heaps(first_gpu(&instance)?, Query::First);
+        let profile = &session.world()?.devices()[0];
+        let told: Vec<_> = heaps.iter().map(|heap| (heap.device_local, heap.size)).collect();
+        let promised: Vec<_> = profile.heaps.iter().map(|heap| match heap.device_local() {
+            true => (true, Bytes::gib(4).0),
+            false => (false, heap.size.0),
+        }).collect();
+        ensure_eq!(told, promised, "the heaps");
+        Ok(())
+    }
+
+    /// VK_EXT_memory_budget stays within the specification: 0 < heapBudget ≤ heap.size for the device-local heap,
+    /// heapUsage is the process's own, and entries past the last heap are 0.
+    the_memory_budget_extension_is_within_the_specification {
+        kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2", "vkAllocateMemory"], budget: "0=8GiB",
+    } (session) {
+        let gpu = Gpu::first()?;
+        if !gpu.instance.extensions(gpu.physical)?.iter().any(|name| name == "VK_EXT_memory_budget") {
+            skip!("the driver lacks VK_EXT_memory_budget");
+        }
+        let limit = budget(session, 0)?.0;
+        let mut last_usage = 0;
+        for step in 0..=7 {
+            let told = gpu.instance.heap_budgets(gpu.physical, Query::Second);
+            let index = told.heaps.iter().position(|heap| heap.device_local).unwrap_or(0);
+            let (size, budget, usage) = (told.heaps[index].size, told.budget[index], told.usage[index]);
+            ensure_eq!(size, limit, "heap.size after {step} GiB");
+            ensure!(0 < budget && budget <= size, "heapBudget {budget} of a heap of {size} after {step} GiB");
+            if step > 0 {
+                ensure_eq!(usage - last_usage, Bytes::gib(1).0, "what 1 GiB added to heapUsage");
+            }
+            last_usage = usage;
+            ensure!(usage <= limit, "heapUsage {usage} under a budget of {limit}");
+            let rest = told.heaps.len()..16;
+            ensure!(told.budget[rest.clone()].iter().chain(&told.usage[rest]).all(|&entry| entry == 0),
+                "entries past the last heap: {:?} {:?}", told.budget, told.usage);
+            if step < 7 {
+                gpu.allocate(Bytes::gib(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// heapBudget counts what other processes of the tenant hold: own usage and what is left, not the whole budget.
+    heap_budget_leaves_out_what_others_hold {
+        kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",
+    } (session) {
+        let mut other = crate::tenant::Tenant::start(session)?;
+        ensure_eq!(other.vulkan(Bytes::gib(5))?, crate::ffi::vulkan::Code::SUCCESS, "5 GiB of another process");
+        let gpu = Gpu::first()?;
+        gpu.allocate(Bytes::gib(1))?;
+        let told = gpu.instance.heap_budgets(gpu.physical, Query::Second);
+        let index = told.heaps.iter().position(|heap| heap.device_local).unwrap_or(0);
+        let limit = Bytes::gib(3).0;
+        ensure!(told.budget[index] <= limit, "heapBudget {} though another process holds 5 of 8 GiB", told.budget[index]);
+        ensure!(told.usage[index] < Bytes::gib(2).0, "heapUsage {} though this process holds 1 GiB", told.usage[index]);
+        other.peer.finish()
+    }
+
+    /// Whatever heapBudget tells as left can be allocated.
+    what_the_heap_budget_leaves_can_be_had {
+        kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2", "vkAllocateMemory"], budget: "0=8GiB",
+    } (session) {
+        let gpu = Gpu::first()?;
+        gpu.allocate(Bytes::gib(3))?;
+        let told = gpu.instance.heap_budgets(gpu.physical, Query::Second);
+        let index = told.heaps.iter().position(|heap| heap.device_local).unwrap_or(0);
+        let left = told.budget[index].saturating_sub(told.usage[index]);
+        ensure!(left <= budget(session, 0)?.0 - Bytes::gib(3).0, "{left} bytes are told left of 8 GiB less 3");
+        // Whole MiB: an allocation is rounded up to the driver's granularity.
+        gpu.allocate(Bytes(left >> 20 << 20))?;
+        Ok(())
+    }
+
+    /// A budget above the card's size leaves the heaps as they are.
+    a_budget_above_the_card_leaves_the_heap {
+        defects: ["V3"], entry_points: ["vkGetPhysicalDeviceMemoryProperties"], budget: "0=1048576GiB",
+        on_real: No("the size of the heap is the mock profile's"),
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let device = first_gpu(&instance)?;
+        let heap = device_heap(&instance.heaps(device, Query::First))?;
+        let profile = &session.world()?.devices()[0];
+        let promised = profile.heaps.iter().find(|heap| heap.device_local()).map(|heap| heap.size);
+        ensure_eq!(Some(heap), promised, "the device-local heap");
+        memory_type(&instance, device, Place::Host)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Devices and instances that come and go.
+
+use std::time::Duration;
+
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
+
+use crate::clients::{Gpu, first_gpu, instance};
+use crate::ffi::vulkan::{Client, Code};
+use crate::greed::{VULKAN_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+/// Creates a device, takes and frees 1 GiB of it, and lets it go.
+fn one_cycle() -> Result<(), Failure> {
+    let gpu = Gpu::first()?;
+    let memory = gpu.allocate(Bytes::gib(1))?;
+    gpu.device.free(memory);
+    Ok(())
+}
+
+cases! {
+    /// A device destroyed with its memory still allocated gives all of it back.
+    a_destroyed_device_gives_its_memory_back {
+        kind: Budget, defects: ["V9"], entry_points: ["vkDestroyDevice", "vkAllocateMemory"], budget: "0=6GiB",
+        invalid_use: ["VUID-vkDestroyDevice-device-00378", "VUID-vkDestroyDevice-device-05137"],
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let physical = first_gpu(&instance)?;
+        for round in 0..4 {
+            let gpu = Gpu::on(&instance, physical)?;
+            ensure_eq!(gpu.allocate(Bytes::gib(5)).err(), None, "5 of 6 GiB in round {round}");
+            gpu.device.abandon_memory();
+        }
+        fills(Gpu::on(&instance, physical)?.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// A device destroyed in good order leaves nothing charged either, a hundred times over.
+    a_hundred_devices_leave_nothing_charged {
+        kind: Budget, defects: ["V9", "V13"], entry_points: ["vkCreateDevice", "vkDestroyDevice"], budget: "0=2GiB",
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let physical = first_gpu(&instance)?;
+        for round in 0..100 {
+            let gpu = Gpu::on(&instance, physical)?;
+            ensure_eq!(gpu.allocate(Bytes::gib(1)).err(), None, "1 of 2 GiB in round {round}");
+        }
+        fills(Gpu::on(&instance, physical)?.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// Instances that come and go, the layer unloaded and loaded with them, use one slot of the ledger.
+    instance_cycles_use_one_slot {
+        kind: Own, defects: ["P5"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
+        libraries: LayerOnly, seconds: 120,
+    } (session) {
+        for _ in 0..150 {
+            one_cycle()?;
+        }
+        let ledger = session.ledger()?;
+        let slots = ledger.slots().len();
+        ensure_eq!(slots, 1, "slots in use after 150 instances of one process");
+        Ok(())
+    }
+
+    /// Dispatch keys recur when devices come and go on two threads: each call still meets its own device.
+    recurring_dispatch_keys_meet_their_own_device {
+        kind: Budget, defects: ["V13", "V14"], entry_points: ["vkCreateDevice", "vkDestroyDevice", "vkAllocateMemory"],
+        budget: "0=3GiB", unordered: "two threads race",
+    } (session) {
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let cycles = || (0..50).try_for_each(|_| one_cycle());
+            let workers = [scope.spawn(cycles), scope.spawn(cycles)];
+            workers.into_iter().map(|worker| worker.join()).collect()
+        });
+        for outcome in outcomes {
+            outcome.unwrap_or_else(|_| Err(Failure::Broken("a thread panicked".to_owned())))?;
+        }
+        fills(Gpu::first()?.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// A Vulkan process that is killed gives everything back once the driver let go of it.
+    a_killed_vulkan_process_gives_everything_back {
+        kind: Budget, defects: ["V9", "P2", "P3"], entry_points: ["vkAllocateMemory"], budget: "0=23552MiB",
+    } (session) {
+        let mut doomed = Tenant::start(session)?;
+        ensure_eq!(doomed.vulkan(Bytes::gib(20))?, Code::SUCCESS, "20 GiB of another process");
+        let gpu = Gpu::first()?;
+        ensure_eq!(gpu.allocate(Bytes::gib(5)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "5 GiB beside 20 of 23");
+        doomed.peer.kill()?;
+        let mut granted = None;
+        session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
+            granted = gpu.allocate(Bytes::gib(20)).ok();
+            granted.is_some()
+        })?;
+        let taken = gpu.fill();
+        fills(taken.bytes + Bytes::gib(20), budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// A process killed inside vkAllocateMemory leaves nothing charged, whether or not the driver had acted.
+    killed_while_allocating_by_vulkan {
+        kind: Budget, defects: ["V9", "P2"], entry_points: ["vkAllocateMemory"], budget: "0=23552MiB",
+        faults: r#"
+            fault = [
+                { at = "vkAllocateMemory", then = "kill-before", role = "tenant" },
+                { at = "vkAllocateMemory", then = "kill-after", role = "tenant#2" },
+            ]
+        "#,
+    } (session) {
+        for _ in 0..2 {
+            let mut doomed = Tenant::start(session)?;
+            doomed.peer.say(&format!("vulkan {}", Bytes::gib(20).0))?;
+            doomed.peer.wait()?;
+        }
+        let gpu = Gpu::first()?;
+        session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
+            gpu.allocate(Bytes::gib(20)).is_ok()
+        })?;
+        let taken = gpu.fill();
+        ensure!(taken.bytes < Bytes::gib(3), "{} beside 20 of 23 GiB", taken.bytes);
+        fills(taken.bytes + Bytes::gib(20), budget(session, 0)?, VULKAN_ROOM)
+    }
+}

@@ -1,0 +1,106 @@
+//! Between the layer and the Khronos loader.
+
+use harness::{Library, cases, ensure, ensure_eq, skip};
+
+use crate::clients::instance;
+use crate::ffi::negotiation::{Layer, NEGOTIATE};
+use crate::ffi::vulkan::{Client, Code, Vulkan};
+
+const NAME: &str = "VK_LAYER_HAMI_vgpu";
+
+cases! {
+    /// The layer negotiates version 2 with every loader that has it, refuses older ones, a wrong structure and NULL, and
+    /// asks for no physical-device hook.
+    the_layer_negotiates_what_it_speaks {
+        kind: Own, defects: ["V11", "V7"], entry_points: ["vkNegotiateLoaderLayerInterfaceVersion"], libraries: Neither,
+    } (session) {
+        let path = session.library(Library::Layer)?;
+        let layer = Layer::open(&path.display().to_string())?;
+        ensure_eq!(layer.negotiate_nothing(), Code::INITIALIZATION_FAILED, "NULL");
+        ensure_eq!(layer.negotiate(0, 2).code, Code::INITIALIZATION_FAILED, "a wrong sType");
+        for version in [0, 1] {
+            let old = layer.negotiate(NEGOTIATE, version);
+            ensure_eq!(old.code, Code::INITIALIZATION_FAILED, "interface {version}");
+        }
+        for version in [2, 3, u32::MAX] {
+            let met = layer.negotiate(NEGOTIATE, version);
+            ensure_eq!((met.code, met.version), (Code::SUCCESS, 2), "interface {version}");
+            ensure!(met.has_instance_proc && met.has_device_proc, "the two look-ups with interface {version}: {met:?}");
+            ensure!(!met.has_physical_device_proc, "a physical-device look-up is offered");
+        }
+        Ok(())
+    }
+
+    /// Called without a loader the layer refuses to create an instance and names no extension of its own.
+    the_layer_without_a_loader_refuses_cleanly {
+        kind: Own, defects: ["V11"], entry_points: ["vkGetInstanceProcAddr", "vkCreateInstance"], libraries: Neither,
+    } (session) {
+        let path = session.library(Library::Layer)?;
+        let layer = Layer::open(&path.display().to_string())?;
+        layer.negotiate(NEGOTIATE, 2);
+        ensure_eq!(layer.create_instance_without_loader(), Some(Code::INITIALIZATION_FAILED), "vkCreateInstance without link information");
+        if let Some(own) = layer.own_extensions(c"VK_LAYER_HAMI_vgpu") {
+            ensure_eq!(own, (Code::SUCCESS, 0), "extensions of its own name");
+        }
+        ensure!(!layer.has(c"vkThereIsNoSuchCommand"), "an unknown command was found before any instance");
+        Ok(())
+    }
+
+    /// The loader lists the layer by the name in its manifest, with no instance extension of its own.
+    the_loader_lists_the_layer {
+        kind: Own, defects: ["V7", "V11"], entry_points: ["vkEnumerateInstanceExtensionProperties"],
+    } (_session) {
+        let vulkan = Vulkan::open()?;
+        let layers = vulkan.layers()?;
+        ensure!(layers.iter().any(|name| name == NAME), "the loader lists {layers:?}");
+        ensure_eq!(vulkan.extensions_of_layer(c"VK_LAYER_HAMI_vgpu")?, 0, "extensions of the layer");
+        Ok(())
+    }
+
+    /// A command that neither a layer nor the driver has is absent, with the layer as without.
+    unknown_commands_stay_absent {
+        defects: ["V11", "V12"], entry_points: ["vkGetInstanceProcAddr"], budget: "0=4GiB",
+    } (_session) {
+        let vulkan = Vulkan::open()?;
+        let instance = vulkan.instance(Client::V1_1)?;
+        ensure!(!instance.has(&vulkan, c"vkThereIsNoSuchCommand"), "an unknown command was found");
+        ensure!(instance.has(&vulkan, c"vkGetPhysicalDeviceMemoryProperties2"), "a core command of 1.1 was not found");
+        Ok(())
+    }
+
+    /// Without any Vulkan driver an instance cannot be created, and the layer changes nothing about the loader's answer.
+    without_a_vulkan_driver_the_loader_says_so {
+        defects: ["V11"], entry_points: ["vkCreateInstance"], absent: [Icd], budget: "0=4GiB",
+        on_real: No("a real machine has its Vulkan driver"),
+    } (_session) {
+        let answer = Vulkan::open()?.instance(Client::V1_1).err();
+        ensure_eq!(answer, Some(Code::INCOMPATIBLE_DRIVER), "vkCreateInstance");
+        Ok(())
+    }
+
+    /// A software device (lavapipe) is no tenant GPU: its heaps and allocations pass through untouched.
+    a_software_device_passes_through {
+        defects: ["V1"], entry_points: ["vkGetPhysicalDeviceMemoryProperties", "vkAllocateMemory"], budget: "0=1MiB",
+        env: [
+            ("VK_DRIVER_FILES", "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"),
+            ("VK_ICD_FILENAMES", "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"),
+        ],
+    } (_session) {
+        use crate::ffi::vulkan::{Place, Query};
+        if !std::path::Path::new("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json").exists() {
+            skip!("lavapipe (mesa-vulkan-drivers) is not installed");
+        }
+        let instance = instance(Client::V1_1)?;
+        for physical in instance.physical_devices()? {
+            ensure!(instance.kind(physical).1 != 0x10de, "an NVIDIA device among lavapipe's");
+            let heaps = instance.heaps(physical, Query::First);
+            ensure!(heaps.iter().all(|heap| heap.size > 64 << 20), "heaps of {heaps:?}");
+            let device = instance.device(physical)?;
+            let Some(kind) = instance.memory_type(physical, Place::Visible) else {
+                skip!("lavapipe has no device-local memory that the host sees");
+            };
+            ensure_eq!(device.allocate(kind, 64 << 20).err(), None, "64 MiB under a budget of 1 MiB");
+        }
+        Ok(())
+    }
+}
