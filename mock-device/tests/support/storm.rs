@@ -139,6 +139,9 @@ fn start(path: &Path, inherited: &World, random: &mut Random, tally: &'static Ta
             .take(DeviceIndex(0), Kind::Init, Bytes::ZERO)
             .expect("a row");
         line.say(b'r');
+        // A storm that ends early must not leave a dozen busy orphans.
+        // SAFETY: concerns this process only.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // From here on behind the parent and the newcomers, which a dozen busy workers would otherwise keep waiting.
         // SAFETY: changes this process's priority only.
         unsafe { libc::nice(10) };
