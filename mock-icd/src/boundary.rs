@@ -102,7 +102,11 @@ pub fn world() -> Option<&'static World> {
 /// Carries out one command: consultation, body, trace. Not inlined: entry points keep bodies of their own, one address
 /// each (FINDINGS 19).
 #[inline(never)]
-pub fn enter<R: Answer>(entry: &'static str, args: &[(&'static str, &dyn Traced)], body: impl FnOnce() -> R) -> R {
+pub fn enter<R: Answer>(
+    entry: &'static str,
+    args: &[(&'static str, &dyn Traced)],
+    body: impl FnOnce() -> R,
+) -> R {
     let Some(world) = world() else { return body() };
     let consultation = world.consult(Api::Vulkan, entry);
     let answer = match consultation {
@@ -122,7 +126,12 @@ pub fn enter<R: Answer>(entry: &'static str, args: &[(&'static str, &dyn Traced)
             return answer;
         }
     };
-    write(world, entry, world.tracing().then(|| Line::before(args)), answer);
+    write(
+        world,
+        entry,
+        world.tracing().then(|| Line::before(args)),
+        answer,
+    );
     answer
 }
 
@@ -144,7 +153,12 @@ pub fn look_up(entry: &'static str, body: impl FnOnce() -> Function) -> Function
 fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answer: R) {
     if let Some(line) = line {
         let shown = answer.show();
-        world.trace(&TraceRecord { api: Api::Vulkan, entry, args: &line.values(), answer: shown.value() });
+        world.trace(&TraceRecord {
+            api: Api::Vulkan,
+            entry,
+            args: &line.values(),
+            answer: shown.value(),
+        });
     }
 }
 
@@ -158,18 +172,28 @@ fn say(text: &str) {
 
 /// The loader's first call.
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(non_snake_case, reason = "the names of C"))]
 pub extern "system" fn vk_icdNegotiateLoaderICDInterfaceVersion(version: Out<u32>) -> vk::Result {
     const ENTRY: &str = "vk_icdNegotiateLoaderICDInterfaceVersion";
     enter(ENTRY, &[], || loader::negotiate(version).answer())
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(non_snake_case, reason = "the names of C"))]
 pub extern "system" fn vk_icdGetInstanceProcAddr(instance: vk::Instance, name: Text) -> Function {
-    look_up("vk_icdGetInstanceProcAddr", || commands::for_instance(instance, name))
+    look_up("vk_icdGetInstanceProcAddr", || {
+        commands::for_instance(instance, name)
+    })
 }
 
 /// Only commands whose first argument is a physical device.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "system" fn vk_icdGetPhysicalDeviceProcAddr(instance: vk::Instance, name: Text) -> Function {
-    look_up("vk_icdGetPhysicalDeviceProcAddr", || commands::for_physical_device(instance, name))
+#[cfg_attr(test, expect(non_snake_case, reason = "the names of C"))]
+pub extern "system" fn vk_icdGetPhysicalDeviceProcAddr(
+    instance: vk::Instance,
+    name: Text,
+) -> Function {
+    look_up("vk_icdGetPhysicalDeviceProcAddr", || {
+        commands::for_physical_device(instance, name)
+    })
 }

@@ -44,6 +44,9 @@ pub struct Command {
     pub level: Level,
     pub origin: Origin,
     pub function: Function,
+    /// The argument list as the row has it, for the comparison with the registry.
+    #[cfg(test)]
+    signature: &'static str,
 }
 
 macro_rules! commands {
@@ -55,8 +58,8 @@ macro_rules! commands {
             $($crate::commands::command! { $alias $signature $ret, $answer })*
         )+
         pub static ROWS: &[$crate::commands::Command] = &[$(
-            $crate::commands::row!($name, $level, Core($crate::commands::Core::$core)),
-            $($crate::commands::row!($alias, $level, Extension($extension)),)*
+            $crate::commands::row!($name $signature, $level, Core($crate::commands::Core::$core)),
+            $($crate::commands::row!($alias $signature, $level, Extension($extension)),)*
         )+];
     };
 }
@@ -74,12 +77,14 @@ macro_rules! command {
 use command;
 
 macro_rules! row {
-    ($name:ident, $level:ident, $origin:ident($from:expr)) => {
+    ($name:ident $signature:tt, $level:ident, $origin:ident($from:expr)) => {
         $crate::commands::Command {
             name: stringify!($name),
             level: $crate::commands::Level::$level,
             origin: $crate::commands::Origin::$origin($from),
             function: $crate::boundary::Function($name as *const ()),
+            #[cfg(test)]
+            signature: stringify!($signature),
         }
     };
 }
@@ -87,8 +92,8 @@ use row;
 
 /// The two commands that look up others, and the loader's own three. They leave no trace, so they are not rows above.
 static LOOK_UPS: &[Command] = &[
-    row!(vkGetInstanceProcAddr, Global, Core(Core::V1_0)),
-    row!(vkGetDeviceProcAddr, Device, Core(Core::V1_0)),
+    row!(vkGetInstanceProcAddr (instance: vk::Instance, name: Text), Global, Core(Core::V1_0)),
+    row!(vkGetDeviceProcAddr (device: vk::Device, name: Text), Device, Core(Core::V1_0)),
 ];
 
 #[expect(non_snake_case, reason = "the names of C")]
@@ -103,7 +108,9 @@ extern "system" fn vkGetDeviceProcAddr(device: vk::Device, name: Text) -> Functi
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Command> {
-    [LOOK_UPS, instance::ROWS, device::ROWS, recorded::ROWS].into_iter().flatten()
+    [LOOK_UPS, instance::ROWS, device::ROWS, recorded::ROWS]
+        .into_iter()
+        .flatten()
 }
 
 fn find(name: Text) -> Option<&'static Command> {
@@ -116,7 +123,9 @@ fn find(name: Text) -> Option<&'static Command> {
 /// The loader's own entry points, had by name from interface version 7 on.
 fn of_loader(name: Text) -> Option<Function> {
     Some(Function(match name.get()? {
-        "vk_icdNegotiateLoaderICDInterfaceVersion" => boundary::vk_icdNegotiateLoaderICDInterfaceVersion as *const (),
+        "vk_icdNegotiateLoaderICDInterfaceVersion" => {
+            boundary::vk_icdNegotiateLoaderICDInterfaceVersion as *const ()
+        }
         "vk_icdGetInstanceProcAddr" => boundary::vk_icdGetInstanceProcAddr as *const (),
         "vk_icdGetPhysicalDeviceProcAddr" => boundary::vk_icdGetPhysicalDeviceProcAddr as *const (),
         _ => return None,
@@ -136,7 +145,10 @@ pub fn for_instance(instance: vk::Instance, name: Text) -> Function {
         let instance = STATE.instances.find(instance).ok()?;
         let available = match command.origin {
             Origin::Core(core) => in_core(core),
-            Origin::Extension(name) => instance.extensions.iter().any(|enabled| enabled == name) || extension::is_of_device(name),
+            Origin::Extension(name) => {
+                instance.extensions.iter().any(|enabled| enabled == name)
+                    || extension::is_of_device(name)
+            }
         };
         let of_instance = command.level != Level::Global || command.name == "vkGetInstanceProcAddr";
         (available && of_instance).then_some(command.function)
@@ -169,3 +181,7 @@ pub fn for_physical_device(instance: vk::Instance, name: Text) -> Function {
 fn in_core(core: Core) -> bool {
     world().is_some_and(|world| core as u32 <= vk::api_version_minor(api_version(world)))
 }
+
+#[cfg(test)]
+#[path = "commands/registry_test.rs"]
+mod registry_test;

@@ -31,34 +31,66 @@ struct QueuePlace {
 /// # Errors
 /// VK_ERROR_EXTENSION_NOT_PRESENT; VK_ERROR_OUT_OF_DEVICE_MEMORY where the device's own memory does not fit;
 /// VK_ERROR_INITIALIZATION_FAILED for queues that do not exist.
-pub fn create(physical: vk::PhysicalDevice, info: In<vk::DeviceCreateInfo<'_>>, device: New<vk::Device>) -> Outcome {
+pub fn create(
+    physical: vk::PhysicalDevice,
+    info: In<vk::DeviceCreateInfo<'_>>,
+    device: New<vk::Device>,
+) -> Outcome {
     let physical = *STATE.physical_devices.find(physical)?;
     let info = info.demand()?;
-    let extensions = enabled(info.pp_enabled_extension_names, info.enabled_extension_count, extension::is_of_device)?;
+    let extensions = enabled(
+        info.pp_enabled_extension_names,
+        info.enabled_extension_count,
+        extension::is_of_device,
+    )?;
     let chain = Chain::of(info.p_next);
-    if chain.find::<vk::DeviceGroupDeviceCreateInfo<'_>>().is_some_and(|group| group.physical_device_count > 1) {
+    if chain
+        .find::<vk::DeviceGroupDeviceCreateInfo<'_>>()
+        .is_some_and(|group| group.physical_device_count > 1)
+    {
         return Err(vk::Result::ERROR_INITIALIZATION_FAILED);
     }
     let places = queue_places(physical, info)?;
     let overhead = physical.profile().vulkan_device_overhead;
-    let taken = physical.world.take(physical.index, Kind::VulkanDevice, overhead);
+    let taken = physical
+        .world
+        .take(physical.index, Kind::VulkanDevice, overhead);
     taken.map_err(|_| vk::Result::ERROR_OUT_OF_DEVICE_MEMORY)?;
 
     let work = Arc::new(Work::new());
     let queues = places
         .into_iter()
         .enumerate()
-        .map(|(line, place)| (place, STATE.queues.insert(Queue { work: Arc::clone(&work), line })))
+        .map(|(line, place)| {
+            (
+                place,
+                STATE.queues.insert(Queue {
+                    work: Arc::clone(&work),
+                    line,
+                }),
+            )
+        })
         .collect();
-    device.put(STATE.devices.insert(Device { physical, extensions, queues, overhead, work }));
+    device.put(STATE.devices.insert(Device {
+        physical,
+        extensions,
+        queues,
+        overhead,
+        work,
+    }));
     Ok(())
 }
 
-fn queue_places(physical: PhysicalDevice, info: &vk::DeviceCreateInfo<'_>) -> Result<Vec<QueuePlace>, vk::Result> {
+fn queue_places(
+    physical: PhysicalDevice,
+    info: &vk::DeviceCreateInfo<'_>,
+) -> Result<Vec<QueuePlace>, vk::Result> {
     let families = &physical.profile().queue_families;
     let mut places = Vec::new();
     for asked in List::field(info.p_queue_create_infos).of(info.queue_create_info_count as usize) {
-        let available = families.get(asked.queue_family_index as usize).map_or(0, |family| family.count);
+        let available = families
+            .get(asked.queue_family_index as usize)
+            .map_or(0, |family| family.count);
         if asked.queue_count > available {
             return Err(vk::Result::ERROR_INITIALIZATION_FAILED);
         }
@@ -78,7 +110,9 @@ pub fn destroy(device: vk::Device) -> Outcome {
     for (_, queue) in &removed.queues {
         STATE.queues.remove(*queue)?;
     }
-    STATE.command_buffers.remove_where(|buffer| buffer.device == handle);
+    STATE
+        .command_buffers
+        .remove_where(|buffer| buffer.device == handle);
     STATE.command_pools.remove_of(handle);
     STATE.buffers.remove_of(handle);
     STATE.images.remove_of(handle);
@@ -92,23 +126,52 @@ pub fn destroy(device: vk::Device) -> Outcome {
     for (_, memory) in STATE.memories.remove_of(handle) {
         memory::release(&memory);
     }
-    removed.physical.world.give_back(removed.physical.index, Kind::VulkanDevice, removed.overhead);
+    removed
+        .physical
+        .world
+        .give_back(removed.physical.index, Kind::VulkanDevice, removed.overhead);
     Ok(())
 }
 
 pub fn queue(device: vk::Device, family: u32, index: u32, queue: New<vk::Queue>) -> Outcome {
-    put_queue(device, QueuePlace { family, index, flags: vk::DeviceQueueCreateFlags::empty() }, queue)
+    put_queue(
+        device,
+        QueuePlace {
+            family,
+            index,
+            flags: vk::DeviceQueueCreateFlags::empty(),
+        },
+        queue,
+    )
 }
 
-pub fn queue2(device: vk::Device, info: In<vk::DeviceQueueInfo2<'_>>, queue: New<vk::Queue>) -> Outcome {
+pub fn queue2(
+    device: vk::Device,
+    info: In<vk::DeviceQueueInfo2<'_>>,
+    queue: New<vk::Queue>,
+) -> Outcome {
     let info = info.demand()?;
-    put_queue(device, QueuePlace { family: info.queue_family_index, index: info.queue_index, flags: info.flags }, queue)
+    put_queue(
+        device,
+        QueuePlace {
+            family: info.queue_family_index,
+            index: info.queue_index,
+            flags: info.flags,
+        },
+        queue,
+    )
 }
 
 /// NULL for a queue that was not created.
 fn put_queue(device: vk::Device, place: QueuePlace, queue: New<vk::Queue>) -> Outcome {
     let device = STATE.devices.find(device)?;
-    queue.put(device.queues.iter().find(|(known, _)| *known == place).map_or(0, |(_, handle)| *handle));
+    queue.put(
+        device
+            .queues
+            .iter()
+            .find(|(known, _)| *known == place)
+            .map_or(0, |(_, handle)| *handle),
+    );
     Ok(())
 }
 
@@ -117,7 +180,10 @@ pub fn wait_idle(device: vk::Device) -> Outcome {
 }
 
 /// A device of one physical device has no peers.
-pub fn peer_memory_features(device: vk::Device, features: crate::boundary::Out<vk::PeerMemoryFeatureFlags>) -> Outcome {
+pub fn peer_memory_features(
+    device: vk::Device,
+    features: crate::boundary::Out<vk::PeerMemoryFeatureFlags>,
+) -> Outcome {
     STATE.devices.find(device)?;
     features.put(vk::PeerMemoryFeatureFlags::empty());
     Ok(())

@@ -6,7 +6,11 @@ use crate::boundary::{Out, OutList, Outcome};
 
 /// # Errors
 /// VK_INCOMPLETE if there was not room for all.
-pub fn enumerate<T>(count: Out<u32>, list: OutList<T>, items: impl ExactSizeIterator<Item = T>) -> Outcome {
+pub fn enumerate<T>(
+    count: Out<u32>,
+    list: OutList<T>,
+    items: impl ExactSizeIterator<Item = T>,
+) -> Outcome {
     let (room, outcome) = room(count, list.is_null(), items.len());
     if let Some(room) = room {
         list.put(items.take(room));
@@ -18,7 +22,12 @@ pub fn enumerate<T>(count: Out<u32>, list: OutList<T>, items: impl ExactSizeIter
 ///
 /// # Errors
 /// VK_INCOMPLETE if there was not room for all.
-pub fn enumerate_begun<T>(count: Out<u32>, list: OutList<T>, items: usize, edit: impl FnMut(usize, &mut T)) -> Outcome {
+pub fn enumerate_begun<T>(
+    count: Out<u32>,
+    list: OutList<T>,
+    items: usize,
+    edit: impl FnMut(usize, &mut T),
+) -> Outcome {
     let (room, outcome) = room(count, list.is_null(), items);
     if let Some(room) = room {
         list.edit(room, edit);
@@ -35,6 +44,10 @@ fn room(count: Out<u32>, only_count: bool, items: usize) -> (Option<usize>, Outc
     }
     let asked = count.read().unwrap_or(0);
     count.put(asked.min(all));
-    let outcome = if asked < all { Err(vk::Result::INCOMPLETE) } else { Ok(()) };
+    let outcome = if asked < all {
+        Err(vk::Result::INCOMPLETE)
+    } else {
+        Ok(())
+    };
     (Some(asked.min(all) as usize), outcome)
 }

@@ -4,7 +4,7 @@
 use ash::vk;
 use mock_device::Api;
 
-use crate::boundary::{OutList, Out, Outcome, Text, world};
+use crate::boundary::{Out, OutList, Outcome, Text, world};
 use crate::enumerate::enumerate;
 
 /// Name and VK_..._SPEC_VERSION of the registry's 1.3.239.
@@ -101,19 +101,37 @@ pub fn is_of_instance(name: &str) -> bool {
 
 /// A fault's `then = missing`, for a command or an extension.
 pub fn missing(name: &str) -> bool {
-    world().is_some_and(|world| world.missing_symbols(Api::Vulkan).iter().any(|missing| missing == name))
+    world().is_some_and(|world| {
+        world
+            .missing_symbols(Api::Vulkan)
+            .iter()
+            .any(|missing| missing == name)
+    })
 }
 
-pub fn enumerate_of_instance(layer: Text, count: Out<u32>, list: OutList<vk::ExtensionProperties>) -> Outcome {
+pub fn enumerate_of_instance(
+    layer: Text,
+    count: Out<u32>,
+    list: OutList<vk::ExtensionProperties>,
+) -> Outcome {
     list_of(layer, count, list, of_instance().collect())
 }
 
-pub fn enumerate_of_device(layer: Text, count: Out<u32>, list: OutList<vk::ExtensionProperties>) -> Outcome {
+pub fn enumerate_of_device(
+    layer: Text,
+    count: Out<u32>,
+    list: OutList<vk::ExtensionProperties>,
+) -> Outcome {
     list_of(layer, count, list, of_device().collect())
 }
 
 /// A driver has no layers, so every layer's name is unknown to it.
-fn list_of(layer: Text, count: Out<u32>, list: OutList<vk::ExtensionProperties>, extensions: Vec<Extension>) -> Outcome {
+fn list_of(
+    layer: Text,
+    count: Out<u32>,
+    list: OutList<vk::ExtensionProperties>,
+    extensions: Vec<Extension>,
+) -> Outcome {
     if layer.get().is_some() {
         return Err(vk::Result::ERROR_LAYER_NOT_PRESENT);
     }

@@ -15,7 +15,12 @@ pub fn features2(features: Out<vk::PhysicalDeviceFeatures2<'_>>) {
     features.edit(|features| {
         features.features = core();
         let chain = ChainOut::of(features.p_next);
-        Features { vulkan_11: vulkan_11(), vulkan_12: vulkan_12(), vulkan_13: vulkan_13() }.fill(chain);
+        Features {
+            vulkan_11: vulkan_11(),
+            vulkan_12: vulkan_12(),
+            vulkan_13: vulkan_13(),
+        }
+        .fill(chain);
         chain.edit::<vk::PhysicalDeviceExtendedDynamicStateFeaturesEXT<'_>>(|state| {
             state.extended_dynamic_state = vk::TRUE;
         });

@@ -60,8 +60,13 @@ const SIZES: &[(i32, i32, u64)] = &[
 /// `None` for a format that is not supported.
 pub fn block(format: vk::Format) -> Option<Block> {
     let raw = format.as_raw();
-    let (_, _, bytes) = SIZES.iter().find(|(first, last, _)| (*first..=*last).contains(&raw))?;
-    Some(Block { bytes: *bytes, side: if raw >= 131 { 4 } else { 1 } })
+    let (_, _, bytes) = SIZES
+        .iter()
+        .find(|(first, last, _)| (*first..=*last).contains(&raw))?;
+    Some(Block {
+        bytes: *bytes,
+        side: if raw >= 131 { 4 } else { 1 },
+    })
 }
 
 fn class(format: vk::Format) -> Option<Class> {
@@ -92,7 +97,8 @@ fn class(format: vk::Format) -> Option<Class> {
     })
 }
 
-const TRANSFER: u64 = bits(vk::FormatFeatureFlags2::TRANSFER_SRC) | bits(vk::FormatFeatureFlags2::TRANSFER_DST);
+const TRANSFER: u64 =
+    bits(vk::FormatFeatureFlags2::TRANSFER_SRC) | bits(vk::FormatFeatureFlags2::TRANSFER_DST);
 const BLIT: u64 = bits(vk::FormatFeatureFlags2::BLIT_SRC) | bits(vk::FormatFeatureFlags2::BLIT_DST);
 const SAMPLED: u64 = bits(vk::FormatFeatureFlags2::SAMPLED_IMAGE);
 const FILTERED: u64 = bits(vk::FormatFeatureFlags2::SAMPLED_IMAGE_FILTER_LINEAR);
@@ -118,10 +124,21 @@ struct Features {
 
 fn features(format: vk::Format) -> Features {
     let atomic = matches!(format, vk::Format::R32_UINT | vk::Format::R32_SINT);
-    let color = |optimal: u64, buffer: u64| Features { linear: optimal & !BLENDED, optimal, buffer };
+    let color = |optimal: u64, buffer: u64| Features {
+        linear: optimal & !BLENDED,
+        optimal,
+        buffer,
+    };
     match class(format) {
-        None => Features { linear: 0, optimal: 0, buffer: 0 },
-        Some(Class::Color) => color(TRANSFER | BLIT | SAMPLED | FILTERED | ATTACHED | BLENDED | STORED, TEXELS),
+        None => Features {
+            linear: 0,
+            optimal: 0,
+            buffer: 0,
+        },
+        Some(Class::Color) => color(
+            TRANSFER | BLIT | SAMPLED | FILTERED | ATTACHED | BLENDED | STORED,
+            TEXELS,
+        ),
         Some(Class::Srgb) => color(TRANSFER | BLIT | SAMPLED | FILTERED | ATTACHED | BLENDED, 0),
         Some(Class::Integer) => {
             let (image, texel) = (
@@ -129,23 +146,45 @@ fn features(format: vk::Format) -> Features {
                 bits(vk::FormatFeatureFlags2::STORAGE_TEXEL_BUFFER_ATOMIC),
             );
             let atomic = |bit: u64| if atomic { bit } else { 0 };
-            color(TRANSFER | BLIT | SAMPLED | ATTACHED | STORED | atomic(image), TEXELS | atomic(texel))
+            color(
+                TRANSFER | BLIT | SAMPLED | ATTACHED | STORED | atomic(image),
+                TEXELS | atomic(texel),
+            )
         }
-        Some(Class::Vertex) => Features { linear: 0, optimal: 0, buffer: bits(vk::FormatFeatureFlags2::VERTEX_BUFFER) },
+        Some(Class::Vertex) => Features {
+            linear: 0,
+            optimal: 0,
+            buffer: bits(vk::FormatFeatureFlags2::VERTEX_BUFFER),
+        },
         Some(Class::Depth) => {
             let attached = bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT);
-            let compared = if format == vk::Format::S8_UINT { 0 } else { bits(vk::FormatFeatureFlags2::SAMPLED_IMAGE_DEPTH_COMPARISON) };
-            Features { linear: 0, optimal: TRANSFER | BLIT | SAMPLED | attached | compared, buffer: 0 }
+            let compared = if format == vk::Format::S8_UINT {
+                0
+            } else {
+                bits(vk::FormatFeatureFlags2::SAMPLED_IMAGE_DEPTH_COMPARISON)
+            };
+            Features {
+                linear: 0,
+                optimal: TRANSFER | BLIT | SAMPLED | attached | compared,
+                buffer: 0,
+            }
         }
         Some(Class::Compressed) => {
             let optimal = TRANSFER | SAMPLED | FILTERED | bits(vk::FormatFeatureFlags2::BLIT_SRC);
-            Features { linear: 0, optimal, buffer: 0 }
+            Features {
+                linear: 0,
+                optimal,
+                buffer: 0,
+            }
         }
     }
 }
 
 /// The flags that already existed before VkFormatFeatureFlags2.
-#[expect(clippy::cast_possible_truncation, reason = "the lower half is what remains")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lower half is what remains"
+)]
 fn first_half(flags: u64) -> vk::FormatFeatureFlags {
     let newer = bits(vk::FormatFeatureFlags2::STORAGE_READ_WITHOUT_FORMAT)
         | bits(vk::FormatFeatureFlags2::STORAGE_WRITE_WITHOUT_FORMAT)
@@ -154,7 +193,11 @@ fn first_half(flags: u64) -> vk::FormatFeatureFlags {
 }
 
 fn described(format: vk::Format) -> vk::FormatProperties {
-    let Features { linear, optimal, buffer } = features(format);
+    let Features {
+        linear,
+        optimal,
+        buffer,
+    } = features(format);
     vk::FormatProperties {
         linear_tiling_features: first_half(linear),
         optimal_tiling_features: first_half(optimal),
@@ -170,7 +213,11 @@ pub fn properties2(format: vk::Format, properties: Out<vk::FormatProperties2<'_>
     properties.edit(|properties| {
         properties.format_properties = described(format);
         ChainOut::of(properties.p_next).edit::<vk::FormatProperties3<'_>>(|wide| {
-            let Features { linear, optimal, buffer } = features(format);
+            let Features {
+                linear,
+                optimal,
+                buffer,
+            } = features(format);
             wide.linear_tiling_features = vk::FormatFeatureFlags2::from_raw(linear);
             wide.optimal_tiling_features = vk::FormatFeatureFlags2::from_raw(optimal);
             wide.buffer_features = vk::FormatFeatureFlags2::from_raw(buffer);
@@ -198,22 +245,43 @@ impl Wanted {
         };
         let needs = [
             (vk::ImageUsageFlags::SAMPLED, SAMPLED),
-            (vk::ImageUsageFlags::STORAGE, bits(vk::FormatFeatureFlags2::STORAGE_IMAGE)),
+            (
+                vk::ImageUsageFlags::STORAGE,
+                bits(vk::FormatFeatureFlags2::STORAGE_IMAGE),
+            ),
             (vk::ImageUsageFlags::COLOR_ATTACHMENT, ATTACHED),
-            (vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT, bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT)),
-            (vk::ImageUsageFlags::TRANSFER_SRC, bits(vk::FormatFeatureFlags2::TRANSFER_SRC)),
-            (vk::ImageUsageFlags::TRANSFER_DST, bits(vk::FormatFeatureFlags2::TRANSFER_DST)),
+            (
+                vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT,
+                bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT),
+            ),
+            (
+                vk::ImageUsageFlags::TRANSFER_SRC,
+                bits(vk::FormatFeatureFlags2::TRANSFER_SRC),
+            ),
+            (
+                vk::ImageUsageFlags::TRANSFER_DST,
+                bits(vk::FormatFeatureFlags2::TRANSFER_DST),
+            ),
         ];
-        let usable = needs.iter().all(|(usage, feature)| !self.usage.contains(*usage) || available & feature != 0);
+        let usable = needs
+            .iter()
+            .all(|(usage, feature)| !self.usage.contains(*usage) || available & feature != 0);
         let attachable = ATTACHED | bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT);
-        let input = !self.usage.contains(vk::ImageUsageFlags::INPUT_ATTACHMENT) || available & attachable != 0;
+        let input = !self.usage.contains(vk::ImageUsageFlags::INPUT_ATTACHMENT)
+            || available & attachable != 0;
         // Binding a whole image sparsely is supported, in parts is not.
-        let in_parts = vk::ImageCreateFlags::SPARSE_RESIDENCY | vk::ImageCreateFlags::SPARSE_ALIASED;
-        let flags = !self.flags.intersects(in_parts | vk::ImageCreateFlags::PROTECTED);
+        let in_parts =
+            vk::ImageCreateFlags::SPARSE_RESIDENCY | vk::ImageCreateFlags::SPARSE_ALIASED;
+        let flags = !self
+            .flags
+            .intersects(in_parts | vk::ImageCreateFlags::PROTECTED);
         // A depth format has neither one nor three dimensions, and a linear image one.
         let shape = match self.kind {
             vk::ImageType::TYPE_2D => true,
-            _ => class(self.format) != Some(Class::Depth) && block(self.format).is_some_and(|block| block.side == 1),
+            _ => {
+                class(self.format) != Some(Class::Depth)
+                    && block(self.format).is_some_and(|block| block.side == 1)
+            }
         };
         available != 0 && usable && input && flags && shape
     }
@@ -230,10 +298,22 @@ impl Wanted {
         let single = linear || cube || compressed || self.kind != vk::ImageType::TYPE_2D;
         let longest: u32 = width.max(depth);
         vk::ImageFormatProperties {
-            max_extent: vk::Extent3D { width, height, depth },
+            max_extent: vk::Extent3D {
+                width,
+                height,
+                depth,
+            },
             max_mip_levels: if linear { 1 } else { longest.ilog2() + 1 },
-            max_array_layers: if linear || self.kind == vk::ImageType::TYPE_3D { 1 } else { 2048 },
-            sample_counts: if single { vk::SampleCountFlags::TYPE_1 } else { crate::limits::SAMPLES },
+            max_array_layers: if linear || self.kind == vk::ImageType::TYPE_3D {
+                1
+            } else {
+                2048
+            },
+            sample_counts: if single {
+                vk::SampleCountFlags::TYPE_1
+            } else {
+                crate::limits::SAMPLES
+            },
             max_resource_size: 1 << 40,
         }
     }
@@ -257,13 +337,23 @@ pub fn image_properties2(
     properties: Out<vk::ImageFormatProperties2<'_>>,
 ) -> Outcome {
     let info = info.demand()?;
-    let wanted = Wanted { format: info.format, kind: info.ty, tiling: info.tiling, usage: info.usage, flags: info.flags };
+    let wanted = Wanted {
+        format: info.format,
+        kind: info.ty,
+        tiling: info.tiling,
+        usage: info.usage,
+        flags: info.flags,
+    };
     let external = crate::boundary::Chain::of(info.p_next)
         .find::<vk::PhysicalDeviceExternalImageFormatInfo<'_>>()
         .is_some_and(|external| !external.handle_type.is_empty());
     let supported = wanted.is_supported() && !external;
     properties.edit(|properties| {
-        properties.image_format_properties = if supported { wanted.limits() } else { vk::ImageFormatProperties::default() };
+        properties.image_format_properties = if supported {
+            wanted.limits()
+        } else {
+            vk::ImageFormatProperties::default()
+        };
         let chain = ChainOut::of(properties.p_next);
         chain.edit::<vk::ExternalImageFormatProperties<'_>>(|external| {
             external.external_memory_properties = vk::ExternalMemoryProperties::default();
@@ -272,7 +362,11 @@ pub fn image_properties2(
             ycbcr.combined_image_sampler_descriptor_count = 1;
         });
     });
-    if supported { Ok(()) } else { Err(vk::Result::ERROR_FORMAT_NOT_SUPPORTED) }
+    if supported {
+        Ok(())
+    } else {
+        Err(vk::Result::ERROR_FORMAT_NOT_SUPPORTED)
+    }
 }
 
 #[cfg(test)]
@@ -282,22 +376,45 @@ mod tests {
     #[test]
     fn what_the_specification_makes_mandatory_is_supported() {
         let flags = |format| described(format).optimal_tiling_features;
-        let color = vk::FormatFeatureFlags::COLOR_ATTACHMENT_BLEND | vk::FormatFeatureFlags::SAMPLED_IMAGE_FILTER_LINEAR;
-        for format in [vk::Format::R8G8B8A8_UNORM, vk::Format::B8G8R8A8_SRGB, vk::Format::R16_SFLOAT, vk::Format::A2B10G10R10_UNORM_PACK32] {
+        let color = vk::FormatFeatureFlags::COLOR_ATTACHMENT_BLEND
+            | vk::FormatFeatureFlags::SAMPLED_IMAGE_FILTER_LINEAR;
+        for format in [
+            vk::Format::R8G8B8A8_UNORM,
+            vk::Format::B8G8R8A8_SRGB,
+            vk::Format::R16_SFLOAT,
+            vk::Format::A2B10G10R10_UNORM_PACK32,
+        ] {
             assert!(flags(format).contains(color), "{format:?}");
         }
-        assert!(flags(vk::Format::D32_SFLOAT).contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT));
+        assert!(
+            flags(vk::Format::D32_SFLOAT)
+                .contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT)
+        );
         assert!(flags(vk::Format::R32_UINT).contains(vk::FormatFeatureFlags::STORAGE_IMAGE_ATOMIC));
-        assert!(described(vk::Format::R32G32B32_SFLOAT).buffer_features.contains(vk::FormatFeatureFlags::VERTEX_BUFFER));
+        assert!(
+            described(vk::Format::R32G32B32_SFLOAT)
+                .buffer_features
+                .contains(vk::FormatFeatureFlags::VERTEX_BUFFER)
+        );
     }
 
     #[test]
     fn every_format_with_a_use_has_a_size() {
         for raw in 0..=200 {
             let format = vk::Format::from_raw(raw);
-            assert_eq!(class(format).is_some(), block(format).is_some(), "{format:?}");
+            assert_eq!(
+                class(format).is_some(),
+                block(format).is_some(),
+                "{format:?}"
+            );
         }
-        assert_eq!(block(vk::Format::R16G16B16A16_SFLOAT), Some(Block { bytes: 8, side: 1 }));
-        assert_eq!(block(vk::Format::BC1_RGB_UNORM_BLOCK), Some(Block { bytes: 8, side: 4 }));
+        assert_eq!(
+            block(vk::Format::R16G16B16A16_SFLOAT),
+            Some(Block { bytes: 8, side: 1 })
+        );
+        assert_eq!(
+            block(vk::Format::BC1_RGB_UNORM_BLOCK),
+            Some(Block { bytes: 8, side: 4 })
+        );
     }
 }

@@ -43,11 +43,24 @@ pub fn create(info: In<vk::InstanceCreateInfo<'_>>, instance: New<vk::Instance>)
     if info.enabled_layer_count > 0 {
         return Err(vk::Result::ERROR_LAYER_NOT_PRESENT);
     }
-    let extensions = enabled(info.pp_enabled_extension_names, info.enabled_extension_count, extension::is_of_instance)?;
+    let extensions = enabled(
+        info.pp_enabled_extension_names,
+        info.enabled_extension_count,
+        extension::is_of_instance,
+    )?;
     let count = u32::try_from(world.devices().len()).unwrap_or(u32::MAX);
-    let physical_devices =
-        (0..count).map(|index| STATE.physical_devices.insert(PhysicalDevice { world, index: DeviceIndex(index) })).collect();
-    instance.put(STATE.instances.insert(Instance { physical_devices, extensions }));
+    let physical_devices = (0..count)
+        .map(|index| {
+            STATE.physical_devices.insert(PhysicalDevice {
+                world,
+                index: DeviceIndex(index),
+            })
+        })
+        .collect();
+    instance.put(STATE.instances.insert(Instance {
+        physical_devices,
+        extensions,
+    }));
     Ok(())
 }
 
@@ -55,13 +68,20 @@ pub fn create(info: In<vk::InstanceCreateInfo<'_>>, instance: New<vk::Instance>)
 ///
 /// # Errors
 /// VK_ERROR_EXTENSION_NOT_PRESENT for a name that is not `known`.
-pub fn enabled(names: *const *const std::ffi::c_char, count: u32, known: fn(&str) -> bool) -> Result<Vec<String>, vk::Result> {
+pub fn enabled(
+    names: *const *const std::ffi::c_char,
+    count: u32,
+    known: fn(&str) -> bool,
+) -> Result<Vec<String>, vk::Result> {
     List::field(names)
         .of(count as usize)
         .iter()
         .map(|name| {
             let name = Text::field(*name);
-            let name = name.get().filter(|name| known(name)).ok_or(vk::Result::ERROR_EXTENSION_NOT_PRESENT)?;
+            let name = name
+                .get()
+                .filter(|name| known(name))
+                .ok_or(vk::Result::ERROR_EXTENSION_NOT_PRESENT)?;
             Ok(name.to_owned())
         })
         .collect()
@@ -84,9 +104,20 @@ pub fn enumerate_layers(count: Out<u32>, layers: OutList<vk::LayerProperties>) -
     enumerate(count, layers, std::iter::empty())
 }
 
-pub fn enumerate_devices(instance: vk::Instance, count: Out<u32>, devices: OutList<vk::PhysicalDevice>) -> Outcome {
+pub fn enumerate_devices(
+    instance: vk::Instance,
+    count: Out<u32>,
+    devices: OutList<vk::PhysicalDevice>,
+) -> Outcome {
     let instance = STATE.instances.find(instance)?;
-    enumerate(count, devices, instance.physical_devices.iter().map(|raw| vk::PhysicalDevice::from_raw(*raw)))
+    enumerate(
+        count,
+        devices,
+        instance
+            .physical_devices
+            .iter()
+            .map(|raw| vk::PhysicalDevice::from_raw(*raw)),
+    )
 }
 
 /// Every device is a group by itself, as on hosts whose GPUs are not linked for graphics.
@@ -96,10 +127,16 @@ pub fn enumerate_groups(
     groups: OutList<vk::PhysicalDeviceGroupProperties<'_>>,
 ) -> Outcome {
     let instance = STATE.instances.find(instance)?;
-    enumerate_begun(count, groups, instance.physical_devices.len(), |index, group| {
-        group.physical_device_count = 1;
-        group.physical_devices = [vk::PhysicalDevice::null(); vk::MAX_DEVICE_GROUP_SIZE];
-        group.physical_devices[0] = vk::PhysicalDevice::from_raw(instance.physical_devices[index]);
-        group.subset_allocation = vk::FALSE;
-    })
+    enumerate_begun(
+        count,
+        groups,
+        instance.physical_devices.len(),
+        |index, group| {
+            group.physical_device_count = 1;
+            group.physical_devices = [vk::PhysicalDevice::null(); vk::MAX_DEVICE_GROUP_SIZE];
+            group.physical_devices[0] =
+                vk::PhysicalDevice::from_raw(instance.physical_devices[index]);
+            group.subset_allocation = vk::FALSE;
+        },
+    )
 }

@@ -12,7 +12,9 @@ const INTERFACE: u32 = 7;
 /// # Errors
 /// VK_ERROR_INITIALIZATION_FAILED without a version to agree on.
 pub fn negotiate(version: Out<u32>) -> Outcome {
-    let asked = version.read().ok_or(vk::Result::ERROR_INITIALIZATION_FAILED)?;
+    let asked = version
+        .read()
+        .ok_or(vk::Result::ERROR_INITIALIZATION_FAILED)?;
     version.put(asked.min(INTERFACE));
     Ok(())
 }

@@ -43,7 +43,9 @@ impl Child for Memory {
 
 impl Memory {
     pub fn contents(&self) -> Option<&Reserve> {
-        self.contents.get_or_init(|| Reserve::new(self.size)).as_ref()
+        self.contents
+            .get_or_init(|| Reserve::new(self.size))
+            .as_ref()
     }
 }
 
@@ -53,41 +55,63 @@ impl Memory {
 /// # Errors
 /// VK_ERROR_OUT_OF_DEVICE_MEMORY; VK_ERROR_INVALID_EXTERNAL_HANDLE for an import, of which no kind is supported;
 /// VK_ERROR_UNKNOWN for a memory type that does not exist.
-pub fn allocate(device: vk::Device, info: Told<vk::MemoryAllocateInfo<'_>>, memory: New<vk::DeviceMemory>) -> Outcome {
+pub fn allocate(
+    device: vk::Device,
+    info: Told<vk::MemoryAllocateInfo<'_>>,
+    memory: New<vk::DeviceMemory>,
+) -> Outcome {
     let physical = STATE.devices.find(device)?.physical;
     let info = info.0.demand()?;
     let profile = physical.profile();
-    let kind = profile.memory_types.get(info.memory_type_index as usize).ok_or(vk::Result::ERROR_UNKNOWN)?;
+    let kind = profile
+        .memory_types
+        .get(info.memory_type_index as usize)
+        .ok_or(vk::Result::ERROR_UNKNOWN)?;
     let heap = profile.heaps[kind.heap as usize];
-    if Chain::of(info.p_next).find::<vk::ImportMemoryFdInfoKHR<'_>>().is_some() {
+    if Chain::of(info.p_next)
+        .find::<vk::ImportMemoryFdInfoKHR<'_>>()
+        .is_some()
+    {
         return Err(vk::Result::ERROR_INVALID_EXTERNAL_HANDLE);
     }
     let full = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
     if info.allocation_size == 0 || info.allocation_size > heap.size.0 {
         return Err(full);
     }
-    let taken = Bytes(info.allocation_size).round_up(profile.vulkan_granularity).ok_or(full)?;
+    let taken = Bytes(info.allocation_size)
+        .round_up(profile.vulkan_granularity)
+        .ok_or(full)?;
     let place = (physical.index, kind.heap);
-    let bound = if heap.device_local() { Bytes(u64::MAX) } else { heap.size };
+    let bound = if heap.device_local() {
+        Bytes(u64::MAX)
+    } else {
+        heap.size
+    };
     if heap.device_local() {
-        physical.world.take(physical.index, Kind::Vulkan, taken).map_err(|_| full)?;
+        physical
+            .world
+            .take(physical.index, Kind::Vulkan, taken)
+            .map_err(|_| full)?;
     }
     if !accounts::add(place, taken, bound) {
         return Err(full);
     }
-    memory.put(STATE.memories.insert(Memory {
-        device: device.as_raw(),
-        physical,
-        heap: kind.heap,
-        device_local: heap.device_local(),
-        host_visible: vk::MemoryPropertyFlags::from_raw(kind.flags).contains(vk::MemoryPropertyFlags::HOST_VISIBLE),
-        address: NEXT_ADDRESS.fetch_add(taken.0, Ordering::Relaxed),
-        size: info.allocation_size,
-        taken,
-        contents: OnceLock::new(),
-        touched: Touched::default(),
-        mapped: Mutex::new(false),
-    }));
+    memory.put(
+        STATE.memories.insert(Memory {
+            device: device.as_raw(),
+            physical,
+            heap: kind.heap,
+            device_local: heap.device_local(),
+            host_visible: vk::MemoryPropertyFlags::from_raw(kind.flags)
+                .contains(vk::MemoryPropertyFlags::HOST_VISIBLE),
+            address: NEXT_ADDRESS.fetch_add(taken.0, Ordering::Relaxed),
+            size: info.allocation_size,
+            taken,
+            contents: OnceLock::new(),
+            touched: Touched::default(),
+            mapped: Mutex::new(false),
+        }),
+    );
     Ok(())
 }
 
@@ -102,7 +126,10 @@ pub fn free(memory: vk::DeviceMemory) -> Outcome {
 /// Gives the bytes back. Called once per object, by whoever took it out of the store.
 pub fn release(memory: &Memory) {
     if memory.device_local {
-        memory.physical.world.give_back(memory.physical.index, Kind::Vulkan, memory.taken);
+        memory
+            .physical
+            .world
+            .give_back(memory.physical.index, Kind::Vulkan, memory.taken);
     }
     accounts::subtract((memory.physical.index, memory.heap), memory.taken);
 }
@@ -112,11 +139,18 @@ pub fn release(memory: &Memory) {
 pub fn map(memory: vk::DeviceMemory, offset: u64, size: u64, data: Out<Raw>) -> Outcome {
     let memory = STATE.memories.find(memory)?;
     let failed = vk::Result::ERROR_MEMORY_MAP_FAILED;
-    let end = if size == vk::WHOLE_SIZE { Some(memory.size) } else { offset.checked_add(size) };
+    let end = if size == vk::WHOLE_SIZE {
+        Some(memory.size)
+    } else {
+        offset.checked_add(size)
+    };
     if !memory.host_visible || offset >= memory.size || end.is_none_or(|end| end > memory.size) {
         return Err(failed);
     }
-    let address = memory.contents().and_then(|contents| contents.at(offset)).ok_or(failed)?;
+    let address = memory
+        .contents()
+        .and_then(|contents| contents.at(offset))
+        .ok_or(failed)?;
     let mut mapped = memory.mapped.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::replace(&mut *mapped, true) {
         return Err(failed);
@@ -126,13 +160,21 @@ pub fn map(memory: vk::DeviceMemory, offset: u64, size: u64, data: Out<Raw>) -> 
 }
 
 pub fn unmap(memory: vk::DeviceMemory) -> Outcome {
-    *STATE.memories.find(memory)?.mapped.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    *STATE
+        .memories
+        .find(memory)?
+        .mapped
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = false;
     Ok(())
 }
 
 /// All memory is coherent with the host: there is one copy of it.
 pub fn flush(count: u32, ranges: List<vk::MappedMemoryRange<'_>>) -> Outcome {
-    ranges.of(count as usize).iter().try_for_each(|range| STATE.memories.find(range.memory).map(drop))
+    ranges
+        .of(count as usize)
+        .iter()
+        .try_for_each(|range| STATE.memories.find(range.memory).map(drop))
 }
 
 /// No memory is lazily allocated, so all of it is committed.
@@ -143,5 +185,7 @@ pub fn commitment(memory: vk::DeviceMemory, committed: Out<u64>) -> Outcome {
 
 /// The address that a capture tool would give back: any value that is the same for the same object.
 pub fn capture_address(info: In<vk::DeviceMemoryOpaqueCaptureAddressInfo<'_>>) -> u64 {
-    info.get().filter(|info| STATE.memories.find(info.memory).is_ok()).map_or(0, |info| info.memory.as_raw() << 16)
+    info.get()
+        .filter(|info| STATE.memories.find(info.memory).is_ok())
+        .map_or(0, |info| info.memory.as_raw() << 16)
 }

@@ -37,7 +37,9 @@ pub fn create<T: Named>(device: vk::Device, made: New<T>) -> Outcome {
 
 /// One for each of `count` create-infos.
 pub fn create_all<T: Named>(device: vk::Device, count: u32, made: OutList<T>) -> Outcome {
-    let handles = (0..count).map(|_| add::<T>(device)).collect::<Result<Vec<_>, _>>()?;
+    let handles = (0..count)
+        .map(|_| add::<T>(device))
+        .collect::<Result<Vec<_>, _>>()?;
     made.put(handles.into_iter().map(T::from_raw));
     Ok(())
 }
@@ -65,14 +67,22 @@ pub fn forget_of(device: u64) {
 /// Private data is keyed by the object's own handle and kept in the slot.
 pub fn set_private(slot: vk::PrivateDataSlot, object: u64, data: u64) -> Outcome {
     let slot = STATE.objects.find(slot)?;
-    slot.private.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(object, data);
+    slot.private
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .insert(object, data);
     Ok(())
 }
 
 /// 0 where nothing was set.
 pub fn private(slot: vk::PrivateDataSlot, object: u64, data: Out<u64>) -> Outcome {
     let slot = STATE.objects.find(slot)?;
-    let kept = slot.private.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(&object).copied();
+    let kept = slot
+        .private
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .get(&object)
+        .copied();
     data.put(kept.unwrap_or(0));
     Ok(())
 }
@@ -82,7 +92,12 @@ const CACHE_HEADER: usize = 32;
 
 /// # Errors
 /// VK_INCOMPLETE, with nothing written, where the header does not fit.
-pub fn cache_data(cache: vk::PipelineCache, device: vk::Device, size: Out<usize>, data: OutList<u8>) -> Outcome {
+pub fn cache_data(
+    cache: vk::PipelineCache,
+    device: vk::Device,
+    size: Out<usize>,
+    data: OutList<u8>,
+) -> Outcome {
     STATE.objects.find(cache)?;
     if data.is_null() {
         size.put(CACHE_HEADER);
@@ -93,13 +108,25 @@ pub fn cache_data(cache: vk::PipelineCache, device: vk::Device, size: Out<usize>
         return Err(vk::Result::INCOMPLETE);
     }
     let profile = STATE.devices.find(device)?.physical.profile();
-    let words = [CACHE_HEADER as u32, vk::PipelineCacheHeaderVersion::ONE.as_raw().cast_unsigned(), 0x10de, profile.pci_device_id];
-    data.put(words.iter().flat_map(|word| word.to_ne_bytes()).chain(crate::properties::CACHE_UUID));
+    let words = [
+        CACHE_HEADER as u32,
+        vk::PipelineCacheHeaderVersion::ONE.as_raw().cast_unsigned(),
+        0x10de,
+        profile.pci_device_id,
+    ];
+    data.put(
+        words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .chain(crate::properties::CACHE_UUID),
+    );
     size.put(CACHE_HEADER);
     Ok(())
 }
 
 pub fn merge_caches(into: vk::PipelineCache, count: u32, from: List<vk::PipelineCache>) -> Outcome {
     STATE.objects.find(into)?;
-    from.of(count as usize).iter().try_for_each(|cache| STATE.objects.find(*cache).map(drop))
+    from.of(count as usize)
+        .iter()
+        .try_for_each(|cache| STATE.objects.find(*cache).map(drop))
 }

@@ -8,7 +8,10 @@ use crate::enumerate::{enumerate, enumerate_begun};
 use crate::instance::PhysicalDevice;
 use crate::state::STATE;
 
-pub fn memory_properties(physical: vk::PhysicalDevice, properties: Out<vk::PhysicalDeviceMemoryProperties>) -> Outcome {
+pub fn memory_properties(
+    physical: vk::PhysicalDevice,
+    properties: Out<vk::PhysicalDeviceMemoryProperties>,
+) -> Outcome {
     properties.put(memory(*STATE.physical_devices.find(physical)?));
     Ok(())
 }
@@ -20,9 +23,11 @@ pub fn memory_properties2(
     let physical = *STATE.physical_devices.find(physical)?;
     properties.edit(|properties| {
         properties.memory_properties = memory(physical);
-        ChainOut::of(properties.p_next).edit::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>>(|budget| {
-            fill_budget(physical, budget);
-        });
+        ChainOut::of(properties.p_next).edit::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>>(
+            |budget| {
+                fill_budget(physical, budget);
+            },
+        );
     });
     Ok(())
 }
@@ -30,7 +35,11 @@ pub fn memory_properties2(
 fn memory(physical: PhysicalDevice) -> vk::PhysicalDeviceMemoryProperties {
     let profile = physical.profile();
     let mut properties = vk::PhysicalDeviceMemoryProperties::default();
-    for (to, kind) in properties.memory_types.iter_mut().zip(&profile.memory_types) {
+    for (to, kind) in properties
+        .memory_types
+        .iter_mut()
+        .zip(&profile.memory_types)
+    {
         to.property_flags = vk::MemoryPropertyFlags::from_raw(kind.flags);
         to.heap_index = kind.heap;
         properties.memory_type_count += 1;
@@ -45,7 +54,10 @@ fn memory(physical: PhysicalDevice) -> vk::PhysicalDeviceMemoryProperties {
 
 /// A device-local heap's budget is what this process holds of it and what is left on the device for anybody, less what
 /// the driver keeps back (oracle: vulkan-facts.txt). Entries beyond the heaps are 0.
-fn fill_budget(physical: PhysicalDevice, budget: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>) {
+fn fill_budget(
+    physical: PhysicalDevice,
+    budget: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>,
+) {
     let profile = physical.profile();
     budget.heap_budget = [0; vk::MAX_MEMORY_HEAPS];
     budget.heap_usage = [0; vk::MAX_MEMORY_HEAPS];
@@ -54,7 +66,10 @@ fn fill_budget(physical: PhysicalDevice, budget: &mut vk::PhysicalDeviceMemoryBu
         let usage = accounts::usage((physical.index, index));
         *to_usage = usage.0;
         *to_budget = if heap.device_local() {
-            let free = physical.world.free(physical.index).saturating_sub(profile.vulkan_budget_margin);
+            let free = physical
+                .world
+                .free(physical.index)
+                .saturating_sub(profile.vulkan_budget_margin);
             free.0.saturating_add(usage.0).min(heap.size.0)
         } else {
             heap.size.0
@@ -75,13 +90,25 @@ fn families(physical: PhysicalDevice) -> Vec<vk::QueueFamilyProperties> {
             queue_flags: vk::QueueFlags::from_raw(family.flags & QUEUE_FLAGS),
             queue_count: family.count,
             timestamp_valid_bits: 64,
-            min_image_transfer_granularity: vk::Extent3D { width: 1, height: 1, depth: 1 },
+            min_image_transfer_granularity: vk::Extent3D {
+                width: 1,
+                height: 1,
+                depth: 1,
+            },
         })
         .collect()
 }
 
-pub fn queue_families(physical: vk::PhysicalDevice, count: Out<u32>, list: OutList<vk::QueueFamilyProperties>) -> Outcome {
-    enumerate(count, list, families(*STATE.physical_devices.find(physical)?).into_iter())
+pub fn queue_families(
+    physical: vk::PhysicalDevice,
+    count: Out<u32>,
+    list: OutList<vk::QueueFamilyProperties>,
+) -> Outcome {
+    enumerate(
+        count,
+        list,
+        families(*STATE.physical_devices.find(physical)?).into_iter(),
+    )
 }
 
 pub fn queue_families2(
@@ -90,7 +117,9 @@ pub fn queue_families2(
     list: OutList<vk::QueueFamilyProperties2<'_>>,
 ) -> Outcome {
     let families = families(*STATE.physical_devices.find(physical)?);
-    enumerate_begun(count, list, families.len(), |index, family| family.queue_family_properties = families[index])
+    enumerate_begun(count, list, families.len(), |index, family| {
+        family.queue_family_properties = families[index]
+    })
 }
 
 /// No tool watches this device. (Layers add themselves.)
@@ -100,7 +129,9 @@ pub fn tools(count: Out<u32>, list: OutList<vk::PhysicalDeviceToolProperties<'_>
 
 /// Nothing can be exported or imported: no handle type's extension is advertised.
 pub fn external_buffer(properties: Out<vk::ExternalBufferProperties<'_>>) {
-    properties.edit(|properties| properties.external_memory_properties = vk::ExternalMemoryProperties::default());
+    properties.edit(|properties| {
+        properties.external_memory_properties = vk::ExternalMemoryProperties::default()
+    });
 }
 
 pub fn external_fence(properties: Out<vk::ExternalFenceProperties<'_>>) {
@@ -113,7 +144,8 @@ pub fn external_fence(properties: Out<vk::ExternalFenceProperties<'_>>) {
 
 pub fn external_semaphore(properties: Out<vk::ExternalSemaphoreProperties<'_>>) {
     properties.edit(|properties| {
-        properties.export_from_imported_handle_types = vk::ExternalSemaphoreHandleTypeFlags::empty();
+        properties.export_from_imported_handle_types =
+            vk::ExternalSemaphoreHandleTypeFlags::empty();
         properties.compatible_handle_types = vk::ExternalSemaphoreHandleTypeFlags::empty();
         properties.external_semaphore_features = vk::ExternalSemaphoreFeatureFlags::empty();
     });

@@ -15,12 +15,18 @@ pub const CACHE_UUID: [u8; vk::UUID_SIZE] = *b"ringfence-mock-1";
 
 const VENDOR: u32 = 0x10de;
 
-pub fn properties(physical: vk::PhysicalDevice, properties: Out<vk::PhysicalDeviceProperties>) -> Outcome {
+pub fn properties(
+    physical: vk::PhysicalDevice,
+    properties: Out<vk::PhysicalDeviceProperties>,
+) -> Outcome {
     properties.put(described(*STATE.physical_devices.find(physical)?));
     Ok(())
 }
 
-pub fn properties2(physical: vk::PhysicalDevice, properties: Out<vk::PhysicalDeviceProperties2<'_>>) -> Outcome {
+pub fn properties2(
+    physical: vk::PhysicalDevice,
+    properties: Out<vk::PhysicalDeviceProperties2<'_>>,
+) -> Outcome {
     let physical = *STATE.physical_devices.find(physical)?;
     properties.edit(|properties| {
         properties.properties = described(physical);
@@ -30,9 +36,15 @@ pub fn properties2(physical: vk::PhysicalDevice, properties: Out<vk::PhysicalDev
             subgroup.subgroup_size = vulkan_11.subgroup_size;
             subgroup.supported_stages = vulkan_11.subgroup_supported_stages;
             subgroup.supported_operations = vulkan_11.subgroup_supported_operations;
-            subgroup.quad_operations_in_all_stages = vulkan_11.subgroup_quad_operations_in_all_stages;
+            subgroup.quad_operations_in_all_stages =
+                vulkan_11.subgroup_quad_operations_in_all_stages;
         });
-        Properties { vulkan_11, vulkan_12: vulkan_12(physical), vulkan_13: vulkan_13() }.fill(chain);
+        Properties {
+            vulkan_11,
+            vulkan_12: vulkan_12(physical),
+            vulkan_13: vulkan_13(),
+        }
+        .fill(chain);
         chain.edit::<vk::PhysicalDevicePCIBusInfoPropertiesEXT<'_>>(|pci| {
             let address = physical.world.identity(physical.index, Api::Vulkan).pci;
             pci.pci_domain = address.domain;
@@ -67,7 +79,8 @@ fn vulkan_11(physical: PhysicalDevice) -> vk::PhysicalDeviceVulkan11Properties<'
         device_node_mask: 1,
         device_luid_valid: vk::FALSE,
         subgroup_size: 32,
-        subgroup_supported_stages: vk::ShaderStageFlags::ALL_GRAPHICS | vk::ShaderStageFlags::COMPUTE,
+        subgroup_supported_stages: vk::ShaderStageFlags::ALL_GRAPHICS
+            | vk::ShaderStageFlags::COMPUTE,
         // Basic to quad: the eight of Vulkan 1.1.
         subgroup_supported_operations: vk::SubgroupFeatureFlags::from_raw(0xff),
         subgroup_quad_operations_in_all_stages: vk::TRUE,
@@ -85,7 +98,12 @@ fn vulkan_11(physical: PhysicalDevice) -> vk::PhysicalDeviceVulkan11Properties<'
 fn vulkan_12(physical: PhysicalDevice) -> vk::PhysicalDeviceVulkan12Properties<'static> {
     let mut properties = vk::PhysicalDeviceVulkan12Properties {
         driver_id: vk::DriverId::NVIDIA_PROPRIETARY,
-        conformance_version: vk::ConformanceVersion { major: 1, minor: 3, subminor: 8, patch: 2 },
+        conformance_version: vk::ConformanceVersion {
+            major: 1,
+            minor: 3,
+            subminor: 8,
+            patch: 2,
+        },
         denorm_behavior_independence: vk::ShaderFloatControlsIndependence::ALL,
         rounding_mode_independence: vk::ShaderFloatControlsIndependence::ALL,
         shader_signed_zero_inf_nan_preserve_float16: vk::TRUE,
@@ -135,7 +153,10 @@ fn vulkan_12(physical: PhysicalDevice) -> vk::PhysicalDeviceVulkan12Properties<'
         ..Default::default()
     };
     put_text(&mut properties.driver_name, "NVIDIA");
-    put_text(&mut properties.driver_info, &physical.world.machine().driver.version);
+    put_text(
+        &mut properties.driver_info,
+        &physical.world.machine().driver.version,
+    );
     properties
 }
 
@@ -145,7 +166,8 @@ fn vulkan_13() -> vk::PhysicalDeviceVulkan13Properties<'static> {
         min_subgroup_size: 32,
         max_subgroup_size: 32,
         max_compute_workgroup_subgroups: 32,
-        required_subgroup_size_stages: vk::ShaderStageFlags::ALL_GRAPHICS | vk::ShaderStageFlags::COMPUTE,
+        required_subgroup_size_stages: vk::ShaderStageFlags::ALL_GRAPHICS
+            | vk::ShaderStageFlags::COMPUTE,
         max_inline_uniform_block_size: 256,
         max_per_stage_descriptor_inline_uniform_blocks: 32,
         max_per_stage_descriptor_update_after_bind_inline_uniform_blocks: 32,

@@ -14,19 +14,34 @@ pub struct Queue {
     pub line: usize,
 }
 
-pub fn submit(queue: vk::Queue, count: u32, submits: List<vk::SubmitInfo<'_>>, fence: vk::Fence) -> Outcome {
+pub fn submit(
+    queue: vk::Queue,
+    count: u32,
+    submits: List<vk::SubmitInfo<'_>>,
+    fence: vk::Fence,
+) -> Outcome {
     let batches = submits.of(count as usize).iter().map(batch).collect();
     put(queue, batches, fence)
 }
 
-pub fn submit2(queue: vk::Queue, count: u32, submits: List<vk::SubmitInfo2<'_>>, fence: vk::Fence) -> Outcome {
+pub fn submit2(
+    queue: vk::Queue,
+    count: u32,
+    submits: List<vk::SubmitInfo2<'_>>,
+    fence: vk::Fence,
+) -> Outcome {
     let batches = submits.of(count as usize).iter().map(batch2).collect();
     put(queue, batches, fence)
 }
 
 /// Sparse binding changes which memory a resource has; the mock's resources that are bound so hold no bytes, so only the
 /// order of things is kept.
-pub fn bind_sparse(queue: vk::Queue, count: u32, binds: List<vk::BindSparseInfo<'_>>, fence: vk::Fence) -> Outcome {
+pub fn bind_sparse(
+    queue: vk::Queue,
+    count: u32,
+    binds: List<vk::BindSparseInfo<'_>>,
+    fence: vk::Fence,
+) -> Outcome {
     let batches = binds.of(count as usize).iter().map(sparse_batch).collect();
     put(queue, batches, fence)
 }
@@ -41,7 +56,10 @@ fn put(queue: vk::Queue, batches: Result<Vec<Batch>, vk::Result>, fence: vk::Fen
     let queue = STATE.queues.find(queue)?;
     let mut batches = batches?;
     if !fence.is_null() {
-        batches.push(Batch { fence: Some(STATE.fences.find(fence)?), ..Batch::default() });
+        batches.push(Batch {
+            fence: Some(STATE.fences.find(fence)?),
+            ..Batch::default()
+        });
     }
     queue.work.submit(queue.line, batches);
     Ok(())
@@ -53,8 +71,14 @@ fn batch(info: &vk::SubmitInfo<'_>) -> Result<Batch, vk::Result> {
     let (waits, signals) = timeline_values(Chain::of(info.p_next));
     Ok(Batch {
         waits: points(info.p_wait_semaphores, info.wait_semaphore_count, &waits)?,
-        commands: commands.map(|commands| STATE.command_buffers.find(*commands)).collect::<Result<_, _>>()?,
-        signals: points(info.p_signal_semaphores, info.signal_semaphore_count, &signals)?,
+        commands: commands
+            .map(|commands| STATE.command_buffers.find(*commands))
+            .collect::<Result<_, _>>()?,
+        signals: points(
+            info.p_signal_semaphores,
+            info.signal_semaphore_count,
+            &signals,
+        )?,
         fence: None,
     })
 }
@@ -63,7 +87,11 @@ fn sparse_batch(info: &vk::BindSparseInfo<'_>) -> Result<Batch, vk::Result> {
     let (waits, signals) = timeline_values(Chain::of(info.p_next));
     Ok(Batch {
         waits: points(info.p_wait_semaphores, info.wait_semaphore_count, &waits)?,
-        signals: points(info.p_signal_semaphores, info.signal_semaphore_count, &signals)?,
+        signals: points(
+            info.p_signal_semaphores,
+            info.signal_semaphore_count,
+            &signals,
+        )?,
         ..Batch::default()
     })
 }
@@ -72,34 +100,60 @@ fn batch2(info: &vk::SubmitInfo2<'_>) -> Result<Batch, vk::Result> {
     let points = |list: *const vk::SemaphoreSubmitInfo<'_>, count: u32| {
         let list = List::field(list);
         let point = |info: &vk::SemaphoreSubmitInfo<'_>| {
-            Ok(Point { semaphore: STATE.semaphores.find(info.semaphore)?, value: info.value })
+            Ok(Point {
+                semaphore: STATE.semaphores.find(info.semaphore)?,
+                value: info.value,
+            })
         };
-        list.of(count as usize).iter().map(point).collect::<Result<Vec<_>, vk::Result>>()
+        list.of(count as usize)
+            .iter()
+            .map(point)
+            .collect::<Result<Vec<_>, vk::Result>>()
     };
     let commands = List::field(info.p_command_buffer_infos);
     let commands = commands.of(info.command_buffer_info_count as usize).iter();
     Ok(Batch {
         waits: points(info.p_wait_semaphore_infos, info.wait_semaphore_info_count)?,
-        commands: commands.map(|info| STATE.command_buffers.find(info.command_buffer)).collect::<Result<_, _>>()?,
-        signals: points(info.p_signal_semaphore_infos, info.signal_semaphore_info_count)?,
+        commands: commands
+            .map(|info| STATE.command_buffers.find(info.command_buffer))
+            .collect::<Result<_, _>>()?,
+        signals: points(
+            info.p_signal_semaphore_infos,
+            info.signal_semaphore_info_count,
+        )?,
         fence: None,
     })
 }
 
 /// The values to wait for and to signal; binary semaphores have none, and theirs are ignored.
 fn timeline_values(chain: Chain) -> (Vec<u64>, Vec<u64>) {
-    let Some(info) = chain.find::<vk::TimelineSemaphoreSubmitInfo<'_>>() else { return (Vec::new(), Vec::new()) };
+    let Some(info) = chain.find::<vk::TimelineSemaphoreSubmitInfo<'_>>() else {
+        return (Vec::new(), Vec::new());
+    };
     let waits = List::field(info.p_wait_semaphore_values);
     let signals = List::field(info.p_signal_semaphore_values);
     (
         waits.of(info.wait_semaphore_value_count as usize).to_vec(),
-        signals.of(info.signal_semaphore_value_count as usize).to_vec(),
+        signals
+            .of(info.signal_semaphore_value_count as usize)
+            .to_vec(),
     )
 }
 
-fn points(semaphores: *const vk::Semaphore, count: u32, values: &[u64]) -> Result<Vec<Point>, vk::Result> {
+fn points(
+    semaphores: *const vk::Semaphore,
+    count: u32,
+    values: &[u64],
+) -> Result<Vec<Point>, vk::Result> {
     let semaphores = List::field(semaphores);
     let values = values.iter().copied().chain(std::iter::repeat(0));
     let points = semaphores.of(count as usize).iter().zip(values);
-    points.map(|(semaphore, value)| Ok(Point { semaphore: STATE.semaphores.find(*semaphore)?, value })).collect()
+    points
+        .map(|(semaphore, value)| {
+            Ok(Point {
+                semaphore: STATE.semaphores.find(*semaphore)?,
+                value,
+            })
+        })
+        .collect()
 }

@@ -83,7 +83,14 @@ struct Slots<T> {
 
 impl<T> Store<T> {
     const fn new(word: &'static str, tag: u64) -> Self {
-        Self { word, tag, slots: RwLock::new(Slots { live: Vec::new(), free: Vec::new() }) }
+        Self {
+            word,
+            tag,
+            slots: RwLock::new(Slots {
+                live: Vec::new(),
+                free: Vec::new(),
+            }),
+        }
     }
 
     pub fn insert(&self, object: T) -> u64 {
@@ -100,7 +107,11 @@ impl<T> Store<T> {
     /// [`UNKNOWN_HANDLE`].
     pub fn find(&self, handle: impl vk::Handle) -> Result<Arc<T>, vk::Result> {
         let index = self.index(handle.as_raw()).ok_or(UNKNOWN_HANDLE)?;
-        self.read().live.get(index).and_then(Clone::clone).ok_or(UNKNOWN_HANDLE)
+        self.read()
+            .live
+            .get(index)
+            .and_then(Clone::clone)
+            .ok_or(UNKNOWN_HANDLE)
     }
 
     /// # Errors
@@ -109,7 +120,11 @@ impl<T> Store<T> {
         let handle = handle.as_raw();
         let index = self.index(handle).ok_or(UNKNOWN_HANDLE)?;
         let mut slots = self.write();
-        let object = slots.live.get_mut(index).and_then(Option::take).ok_or(UNKNOWN_HANDLE)?;
+        let object = slots
+            .live
+            .get_mut(index)
+            .and_then(Option::take)
+            .ok_or(UNKNOWN_HANDLE)?;
         slots.free.push(index);
         drop(slots);
         trace::forget(self.word, handle);
@@ -167,7 +182,10 @@ struct LoaderWord(Arc<[AtomicUsize; 2]>);
 
 impl LoaderWord {
     fn new() -> Self {
-        Self(Arc::new([AtomicUsize::new(LOADER_MAGIC), AtomicUsize::new(0)]))
+        Self(Arc::new([
+            AtomicUsize::new(LOADER_MAGIC),
+            AtomicUsize::new(0),
+        ]))
     }
 
     fn handle(&self) -> u64 {
@@ -177,7 +195,10 @@ impl LoaderWord {
 
 impl<T> Dispatchable<T> {
     const fn new(word: &'static str) -> Self {
-        Self { word, objects: RwLock::new(BTreeMap::new()) }
+        Self {
+            word,
+            objects: RwLock::new(BTreeMap::new()),
+        }
     }
 
     pub fn insert(&self, object: T) -> u64 {
@@ -189,7 +210,10 @@ impl<T> Dispatchable<T> {
         let word = LoaderWord::new();
         let handle = word.handle();
         let object = Arc::new(object(handle));
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(handle, (word, object));
+        self.objects
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(handle, (word, object));
         handle
     }
 
@@ -197,14 +221,21 @@ impl<T> Dispatchable<T> {
     /// [`UNKNOWN_HANDLE`].
     pub fn find(&self, handle: impl Into<Raw64>) -> Result<Arc<T>, vk::Result> {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        objects.get(&handle.into().0).map(|(_, object)| Arc::clone(object)).ok_or(UNKNOWN_HANDLE)
+        objects
+            .get(&handle.into().0)
+            .map(|(_, object)| Arc::clone(object))
+            .ok_or(UNKNOWN_HANDLE)
     }
 
     /// # Errors
     /// [`UNKNOWN_HANDLE`].
     pub fn remove(&self, handle: impl Into<Raw64>) -> Result<Arc<T>, vk::Result> {
         let handle = handle.into().0;
-        let removed = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        let removed = self
+            .objects
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&handle);
         trace::forget(self.word, handle);
         removed.map(|(_, object)| object).ok_or(UNKNOWN_HANDLE)
     }
@@ -216,7 +247,11 @@ impl<T> Dispatchable<T> {
 
     pub fn remove_where(&self, doomed: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        let handles: Vec<u64> = objects.iter().filter(|(_, (_, object))| doomed(object)).map(|(handle, _)| *handle).collect();
+        let handles: Vec<u64> = objects
+            .iter()
+            .filter(|(_, (_, object))| doomed(object))
+            .map(|(handle, _)| *handle)
+            .collect();
         handles
             .into_iter()
             .filter_map(|handle| {
@@ -264,9 +299,13 @@ mod tests {
 
     #[test]
     fn a_handle_of_another_kind_is_unknown() {
-        let (memories, buffers): (Store<u32>, Store<u32>) = (Store::new("a", 1), Store::new("b", 2));
+        let (memories, buffers): (Store<u32>, Store<u32>) =
+            (Store::new("a", 1), Store::new("b", 2));
         buffers.insert(7);
-        assert_eq!(buffers.find(vk::Buffer::from_raw(memories.insert(1))), Err(UNKNOWN_HANDLE));
+        assert_eq!(
+            buffers.find(vk::Buffer::from_raw(memories.insert(1))),
+            Err(UNKNOWN_HANDLE)
+        );
         assert_eq!(buffers.find(vk::Buffer::null()), Err(UNKNOWN_HANDLE));
     }
 

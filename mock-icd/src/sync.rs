@@ -29,10 +29,20 @@ impl Fence {
     }
 }
 
-pub fn create_fence(device: vk::Device, info: In<vk::FenceCreateInfo<'_>>, fence: New<vk::Fence>) -> Outcome {
+pub fn create_fence(
+    device: vk::Device,
+    info: In<vk::FenceCreateInfo<'_>>,
+    fence: New<vk::Fence>,
+) -> Outcome {
     STATE.devices.find(device)?;
-    let signaled = info.demand()?.flags.contains(vk::FenceCreateFlags::SIGNALED);
-    fence.put(STATE.fences.insert(Fence { device: device.as_raw(), signaled: AtomicBool::new(signaled) }));
+    let signaled = info
+        .demand()?
+        .flags
+        .contains(vk::FenceCreateFlags::SIGNALED);
+    fence.put(STATE.fences.insert(Fence {
+        device: device.as_raw(),
+        signaled: AtomicBool::new(signaled),
+    }));
     Ok(())
 }
 
@@ -44,28 +54,48 @@ pub fn destroy_fence(fence: vk::Fence) -> Outcome {
 }
 
 fn find_fences(count: u32, fences: &List<vk::Fence>) -> Result<Vec<Arc<Fence>>, vk::Result> {
-    fences.of(count as usize).iter().map(|fence| STATE.fences.find(*fence)).collect()
+    fences
+        .of(count as usize)
+        .iter()
+        .map(|fence| STATE.fences.find(*fence))
+        .collect()
 }
 
 pub fn reset_fences(count: u32, fences: List<vk::Fence>) -> Outcome {
-    find_fences(count, &fences)?.iter().for_each(|fence| fence.set(false));
+    find_fences(count, &fences)?
+        .iter()
+        .for_each(|fence| fence.set(false));
     Ok(())
 }
 
 /// # Errors
 /// VK_NOT_READY.
 pub fn fence_status(fence: vk::Fence) -> Outcome {
-    if STATE.fences.find(fence)?.is_signaled() { Ok(()) } else { Err(vk::Result::NOT_READY) }
+    if STATE.fences.find(fence)?.is_signaled() {
+        Ok(())
+    } else {
+        Err(vk::Result::NOT_READY)
+    }
 }
 
 /// # Errors
 /// VK_TIMEOUT.
-pub fn wait_fences(device: vk::Device, count: u32, fences: List<vk::Fence>, all: vk::Bool32, timeout: u64) -> Outcome {
+pub fn wait_fences(
+    device: vk::Device,
+    count: u32,
+    fences: List<vk::Fence>,
+    all: vk::Bool32,
+    timeout: u64,
+) -> Outcome {
     let fences = find_fences(count, &fences)?;
     let work = Arc::clone(&STATE.devices.find(device)?.work);
     work.wait(timeout, || {
         let mut states = fences.iter().map(|fence| fence.is_signaled());
-        if all == vk::FALSE { states.any(|signaled| signaled) } else { states.all(|signaled| signaled) }
+        if all == vk::FALSE {
+            states.any(|signaled| signaled)
+        } else {
+            states.all(|signaled| signaled)
+        }
     })
 }
 
@@ -114,14 +144,23 @@ impl Semaphore {
     }
 }
 
-pub fn create_semaphore(device: vk::Device, info: In<vk::SemaphoreCreateInfo<'_>>, semaphore: New<vk::Semaphore>) -> Outcome {
+pub fn create_semaphore(
+    device: vk::Device,
+    info: In<vk::SemaphoreCreateInfo<'_>>,
+    semaphore: New<vk::Semaphore>,
+) -> Outcome {
     STATE.devices.find(device)?;
     let chain = Chain::of(info.demand()?.p_next);
     let payload = match chain.find::<vk::SemaphoreTypeCreateInfo<'_>>() {
-        Some(kind) if kind.semaphore_type == vk::SemaphoreType::TIMELINE => Payload::Timeline(kind.initial_value),
+        Some(kind) if kind.semaphore_type == vk::SemaphoreType::TIMELINE => {
+            Payload::Timeline(kind.initial_value)
+        }
         _ => Payload::Binary(false),
     };
-    semaphore.put(STATE.semaphores.insert(Semaphore { device: device.as_raw(), payload: Mutex::new(payload) }));
+    semaphore.put(STATE.semaphores.insert(Semaphore {
+        device: device.as_raw(),
+        payload: Mutex::new(payload),
+    }));
     Ok(())
 }
 
@@ -146,7 +185,11 @@ pub fn counter(semaphore: vk::Semaphore, value: Out<u64>) -> Outcome {
 
 /// # Errors
 /// VK_TIMEOUT.
-pub fn wait_semaphores(device: vk::Device, info: In<vk::SemaphoreWaitInfo<'_>>, timeout: u64) -> Outcome {
+pub fn wait_semaphores(
+    device: vk::Device,
+    info: In<vk::SemaphoreWaitInfo<'_>>,
+    timeout: u64,
+) -> Outcome {
     let info = info.demand()?;
     let count = info.semaphore_count as usize;
     let semaphores = List::field(info.p_semaphores);
@@ -159,15 +202,25 @@ pub fn wait_semaphores(device: vk::Device, info: In<vk::SemaphoreWaitInfo<'_>>, 
         .collect::<Result<_, vk::Result>>()?;
     let work = Arc::clone(&STATE.devices.find(device)?.work);
     work.wait(timeout, || {
-        let mut states = points.iter().map(|(semaphore, value)| semaphore.reached(*value));
-        if info.flags.contains(vk::SemaphoreWaitFlags::ANY) { states.any(|reached| reached) } else { states.all(|reached| reached) }
+        let mut states = points
+            .iter()
+            .map(|(semaphore, value)| semaphore.reached(*value));
+        if info.flags.contains(vk::SemaphoreWaitFlags::ANY) {
+            states.any(|reached| reached)
+        } else {
+            states.all(|reached| reached)
+        }
     })
 }
 
 pub fn signal_semaphore(device: vk::Device, info: In<vk::SemaphoreSignalInfo<'_>>) -> Outcome {
     let info = info.demand()?;
     let semaphore = STATE.semaphores.find(info.semaphore)?;
-    STATE.devices.find(device)?.work.change(|| semaphore.signal(info.value));
+    STATE
+        .devices
+        .find(device)?
+        .work
+        .change(|| semaphore.signal(info.value));
     Ok(())
 }
 
@@ -190,7 +243,10 @@ impl Event {
 
 pub fn create_event(device: vk::Device, event: New<vk::Event>) -> Outcome {
     STATE.devices.find(device)?;
-    event.put(STATE.events.insert(Event { device: device.as_raw(), set: AtomicBool::new(false) }));
+    event.put(STATE.events.insert(Event {
+        device: device.as_raw(),
+        set: AtomicBool::new(false),
+    }));
     Ok(())
 }
 
@@ -205,7 +261,11 @@ pub fn destroy_event(event: vk::Event) -> Outcome {
 /// VK_EVENT_SET and VK_EVENT_RESET, the two answers there are.
 pub fn event_status(event: vk::Event) -> Outcome {
     let set = STATE.events.find(event)?.set.load(Ordering::Acquire);
-    Err(if set { vk::Result::EVENT_SET } else { vk::Result::EVENT_RESET })
+    Err(if set {
+        vk::Result::EVENT_SET
+    } else {
+        vk::Result::EVENT_RESET
+    })
 }
 
 pub fn change_event(event: vk::Event, set: bool) -> Outcome {

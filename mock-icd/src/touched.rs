@@ -27,9 +27,17 @@ impl Touched {
         while start < end {
             let piece = start / PIECE;
             let stop = end.min((piece + 1) * PIECE);
-            if kept.contains(&piece) || (PIECES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < KEPT).then_some(count + 1)).is_ok() && kept.insert(piece)) {
+            if kept.contains(&piece)
+                || (PIECES
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                        (count < KEPT).then_some(count + 1)
+                    })
+                    .is_ok()
+                    && kept.insert(piece))
+            {
                 parts.push((start - offset, stop - start));
-            } else if PIECES.load(Ordering::Relaxed) >= KEPT && kept.range(piece..).next().is_none() {
+            } else if PIECES.load(Ordering::Relaxed) >= KEPT && kept.range(piece..).next().is_none()
+            {
                 break;
             }
             start = stop;
@@ -52,7 +60,11 @@ mod tests {
     #[test]
     fn a_process_keeps_one_gibibyte_and_gets_it_back() {
         let whole = Touched::default();
-        let kept: u64 = whole.admit(5, 40 << 30).iter().map(|(_, length)| length).sum();
+        let kept: u64 = whole
+            .admit(5, 40 << 30)
+            .iter()
+            .map(|(_, length)| length)
+            .sum();
         assert_eq!(kept, KEPT as u64 * PIECE - 5);
         assert_eq!(Touched::default().admit(0, 1), []);
         assert_eq!(whole.admit(PIECE, 10), [(0, 10)]);

@@ -58,7 +58,10 @@ impl Line {
     }
 
     pub fn values(&self) -> Vec<(&str, Value<'_>)> {
-        self.0.iter().map(|(name, value)| (*name, value.value())).collect()
+        self.0
+            .iter()
+            .map(|(name, value)| (*name, value.value()))
+            .collect()
     }
 }
 
@@ -84,7 +87,11 @@ pub fn forget(kind: &'static str, handle: u64) {
 }
 
 pub fn result_name(result: vk::Result) -> String {
-    if result == vk::Result::SUCCESS { "VK_SUCCESS".to_owned() } else { format!("VK_{result:?}") }
+    if result == vk::Result::SUCCESS {
+        "VK_SUCCESS".to_owned()
+    } else {
+        format!("VK_{result:?}")
+    }
 }
 
 /// Handle types with the word that the trace uses for them.
@@ -94,10 +101,18 @@ pub trait Named: Handle + Copy {
     fn shown(self) -> Shown {
         match self.as_raw() {
             0 => Shown::Null,
-            raw if Self::TYPE == vk::ObjectType::PHYSICAL_DEVICE => {
-                Shown::Name(STATE.physical_devices.find(raw).map_or_else(|_| "dev?".to_owned(), |device| device.index.to_string()))
-            }
-            raw => Shown::Name(names().get_or_insert_default().of(Self::WORD, raw).to_owned()),
+            raw if Self::TYPE == vk::ObjectType::PHYSICAL_DEVICE => Shown::Name(
+                STATE
+                    .physical_devices
+                    .find(raw)
+                    .map_or_else(|_| "dev?".to_owned(), |device| device.index.to_string()),
+            ),
+            raw => Shown::Name(
+                names()
+                    .get_or_insert_default()
+                    .of(Self::WORD, raw)
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -142,7 +157,10 @@ fn size(value: usize) -> u64 {
     value as u64
 }
 /// In thousandths: the trace has no fractions.
-#[expect(clippy::cast_possible_truncation, reason = "saturates, which is good enough for a viewport")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "saturates, which is good enough for a viewport"
+)]
 fn thousandths(value: f32) -> i64 {
     (f64::from(value) * 1000.0) as i64
 }
@@ -168,7 +186,11 @@ raw_numbers!(Signed: Format, ImageType, ImageTiling, PipelineBindPoint, IndexTyp
     ObjectType, FrontFace, PrimitiveTopology, CompareOp, StencilOp);
 
 fn given(is: bool) -> Shown {
-    if is { Shown::Name("given".to_owned()) } else { Shown::Null }
+    if is {
+        Shown::Name("given".to_owned())
+    } else {
+        Shown::Null
+    }
 }
 
 impl<T> Traced for In<T> {
@@ -206,7 +228,11 @@ impl<T: Named> Traced for New<T> {
 
 impl Traced for Text {
     fn show(&self, name: &'static str, line: &mut Line) {
-        line.push(name, self.get().map_or(Shown::Null, |text| Shown::Name(text.to_owned())));
+        line.push(
+            name,
+            self.get()
+                .map_or(Shown::Null, |text| Shown::Name(text.to_owned())),
+        );
     }
 }
 
@@ -235,15 +261,22 @@ impl<T> Copy for Told<T> {}
 
 impl Traced for Told<vk::MemoryAllocateInfo<'_>> {
     fn show(&self, name: &'static str, line: &mut Line) {
-        let Some(info) = self.0.get() else { return line.push(name, Shown::Null) };
+        let Some(info) = self.0.get() else {
+            return line.push(name, Shown::Null);
+        };
         line.push("allocation_size", Shown::Unsigned(info.allocation_size));
-        line.push("memory_type_index", Shown::Unsigned(info.memory_type_index.into()));
+        line.push(
+            "memory_type_index",
+            Shown::Unsigned(info.memory_type_index.into()),
+        );
     }
 }
 
 impl Traced for Told<vk::BufferCreateInfo<'_>> {
     fn show(&self, name: &'static str, line: &mut Line) {
-        let Some(info) = self.0.get() else { return line.push(name, Shown::Null) };
+        let Some(info) = self.0.get() else {
+            return line.push(name, Shown::Null);
+        };
         line.push("size", Shown::Unsigned(info.size));
         line.push("usage", Shown::Unsigned(info.usage.as_raw().into()));
     }

@@ -36,7 +36,10 @@ type Lines<'a> = MutexGuard<'a, Vec<VecDeque<Batch>>>;
 
 impl Work {
     pub const fn new() -> Self {
-        Self { lines: Mutex::new(Vec::new()), changed: Condvar::new() }
+        Self {
+            lines: Mutex::new(Vec::new()),
+            changed: Condvar::new(),
+        }
     }
 
     pub fn submit(&self, line: usize, batches: impl IntoIterator<Item = Batch>) {
@@ -59,14 +62,25 @@ impl Work {
     /// VK_TIMEOUT.
     pub fn wait(&self, timeout: u64, done: impl Fn() -> bool) -> Outcome {
         // A deadline beyond the clock's range is none.
-        let deadline = Instant::now().checked_add(Duration::from_nanos(timeout)).filter(|_| timeout != u64::MAX);
+        let deadline = Instant::now()
+            .checked_add(Duration::from_nanos(timeout))
+            .filter(|_| timeout != u64::MAX);
         let mut lines = self.lock();
         while !done() {
-            lines = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Err(vk::Result::TIMEOUT),
-                Some(left) => self.changed.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
+            lines =
+                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                    None => self
+                        .changed
+                        .wait(lines)
+                        .unwrap_or_else(PoisonError::into_inner),
+                    Some(Duration::ZERO) => return Err(vk::Result::TIMEOUT),
+                    Some(left) => {
+                        self.changed
+                            .wait_timeout(lines, left)
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .0
+                    }
+                };
         }
         Ok(())
     }
@@ -79,7 +93,10 @@ impl Work {
             None => lines.iter().all(VecDeque::is_empty),
         };
         while !idle(&lines) {
-            lines = self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
+            lines = self
+                .changed
+                .wait(lines)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
@@ -93,7 +110,10 @@ impl Work {
         while moved {
             moved = false;
             for line in lines.iter_mut() {
-                while line.front().is_some_and(|batch| batch.waits.iter().all(Point::is_reached)) {
+                while line
+                    .front()
+                    .is_some_and(|batch| batch.waits.iter().all(Point::is_reached))
+                {
                     line.pop_front().iter().for_each(Batch::carry_out);
                     moved = true;
                 }

@@ -30,18 +30,25 @@ impl Reserve {
                 0,
             )
         };
-        (base != libc::MAP_FAILED).then_some(Self { base: base.cast(), length })
+        (base != libc::MAP_FAILED).then_some(Self {
+            base: base.cast(),
+            length,
+        })
     }
 
     /// The address of a byte inside; `None` outside.
     pub fn at(&self, offset: u64) -> Option<*mut u8> {
-        let offset = usize::try_from(offset).ok().filter(|offset| *offset <= self.length)?;
+        let offset = usize::try_from(offset)
+            .ok()
+            .filter(|offset| *offset <= self.length)?;
         Some(self.base.wrapping_add(offset))
     }
 
     /// Repeats the four bytes of `word`; a tail shorter than a word is left out.
     pub fn fill(&self, offset: u64, length: u64, word: u32) {
-        let Some((start, length)) = self.inside(offset, length) else { return };
+        let Some((start, length)) = self.inside(offset, length) else {
+            return;
+        };
         for index in 0..length / 4 {
             // SAFETY: `inside` checked the whole range; unaligned because a buffer may be bound at any offset.
             unsafe { start.cast::<u32>().add(index).write_unaligned(word) }
@@ -49,14 +56,19 @@ impl Reserve {
     }
 
     pub fn write(&self, offset: u64, bytes: &[u8]) {
-        let Some((start, length)) = self.inside(offset, bytes.len() as u64) else { return };
+        let Some((start, length)) = self.inside(offset, bytes.len() as u64) else {
+            return;
+        };
         // SAFETY: `inside` checked the destination; the source is Rust's own memory, never inside the mapping.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, length) }
     }
 
     /// Copies as memmove does: two regions of one memory object may overlap.
     pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) {
-        let (Some((to, length)), Some((from, _))) = (self.inside(offset, length), source.inside(source_offset, length)) else {
+        let (Some((to, length)), Some((from, _))) = (
+            self.inside(offset, length),
+            source.inside(source_offset, length),
+        ) else {
             return;
         };
         // SAFETY: `inside` checked both ranges.

@@ -1,0 +1,202 @@
+//! What the proc-address commands answer, asked of the library directly.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char, c_void};
+
+use ash::vk::{self, Handle};
+use object::{Object, ObjectSymbol};
+
+use crate::environment::{isolated, library};
+
+type LookUp = unsafe extern "system" fn(u64, *const c_char) -> *const c_void;
+
+/// The library, opened as the loader opens it. Never closed.
+struct Driver {
+    by_instance: LookUp,
+    by_physical_device: LookUp,
+}
+
+impl Driver {
+    fn open() -> Self {
+        let path = CString::new(library().into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: the two exports have this signature (vk_icd.h); the library stays loaded.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+            assert!(!handle.is_null());
+            let find = |name: &std::ffi::CStr| {
+                std::mem::transmute::<*mut c_void, LookUp>(libc::dlsym(handle, name.as_ptr()))
+            };
+            Self {
+                by_instance: find(c"vk_icdGetInstanceProcAddr"),
+                by_physical_device: find(c"vk_icdGetPhysicalDeviceProcAddr"),
+            }
+        }
+    }
+
+    fn ask(look_up: LookUp, handle: u64, name: &str) -> usize {
+        let name = CString::new(name).unwrap();
+        // SAFETY: a live handle or NULL, and a C string.
+        unsafe { look_up(handle, name.as_ptr()) as usize }
+    }
+
+    fn global(&self, name: &str) -> usize {
+        Self::ask(self.by_instance, 0, name)
+    }
+
+    fn create_instance(&self) -> u64 {
+        let mut instance = vk::Instance::null();
+        // SAFETY: the answer for this name is a function of this type.
+        let result = unsafe {
+            let create = std::mem::transmute::<usize, vk::PFN_vkCreateInstance>(
+                self.global("vkCreateInstance"),
+            );
+            create(
+                &vk::InstanceCreateInfo::default(),
+                std::ptr::null(),
+                &mut instance,
+            )
+        };
+        assert_eq!(result, vk::Result::SUCCESS);
+        instance.as_raw()
+    }
+}
+
+/// Names of the registry's commands of Vulkan 1.0 to 1.3, which are all advertised.
+fn core_commands(registry: &str) -> Vec<String> {
+    let options = roxmltree::ParsingOptions {
+        allow_dtd: true,
+        ..Default::default()
+    };
+    let document = roxmltree::Document::parse_with_options(registry, options).expect("vk.xml");
+    let features = document.descendants().filter(|node| {
+        let of_vulkan = node
+            .attribute("api")
+            .is_none_or(|api| api.split(',').any(|api| api == "vulkan"));
+        node.has_tag_name("feature")
+            && of_vulkan
+            && node
+                .attribute("number")
+                .is_some_and(|number| number <= "1.3")
+    });
+    let commands = features.flat_map(|node| {
+        node.descendants()
+            .filter(|node| node.has_tag_name("command"))
+    });
+    commands
+        .filter_map(|node| node.attribute("name").map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn every_core_command_is_answered_by_a_function_of_its_own() {
+    isolated(
+        "look_up::every_core_command_is_answered_by_a_function_of_its_own",
+        "tiny",
+        || {
+            let Ok(registry) = std::fs::read_to_string("/usr/share/vulkan/registry/vk.xml") else {
+                return eprintln!("SKIP: no registry (Debian: libvulkan-dev)");
+            };
+            let driver = Driver::open();
+            let instance = driver.create_instance();
+            let mut by_address = BTreeMap::new();
+            let names = core_commands(&registry);
+            assert!(names.len() > 200, "{}", names.len());
+            for name in names {
+                let global = matches!(&*name, "vkCreateInstance" | "vkEnumerateInstanceVersion")
+                    || name.starts_with("vkEnumerateInstanceExt")
+                    || name.starts_with("vkEnumerateInstanceLay");
+                let address =
+                    Driver::ask(driver.by_instance, if global { 0 } else { instance }, &name);
+                assert_ne!(address, 0, "{name}");
+                assert_eq!(
+                    by_address.insert(address, name.clone()),
+                    None,
+                    "{name} shares its address"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn without_an_instance_only_global_commands_are_answered() {
+    isolated(
+        "look_up::without_an_instance_only_global_commands_are_answered",
+        "tiny",
+        || {
+            let driver = Driver::open();
+            let instance = driver.create_instance();
+            for name in [
+                "vkCreateInstance",
+                "vkEnumerateInstanceVersion",
+                "vkGetInstanceProcAddr",
+            ] {
+                assert_ne!(driver.global(name), 0, "{name}");
+            }
+            for name in ["vkCreateDevice", "vkAllocateMemory", "vkNoSuchCommand", ""] {
+                assert_eq!(driver.global(name), 0, "{name}");
+            }
+            assert_eq!(
+                Driver::ask(driver.by_instance, instance, "vkCreateInstance"),
+                0
+            );
+            assert_ne!(
+                Driver::ask(driver.by_instance, instance, "vkAllocateMemory"),
+                0
+            );
+            assert_eq!(
+                Driver::ask(
+                    driver.by_instance,
+                    instance,
+                    "vkGetPhysicalDeviceMemoryProperties2KHR"
+                ),
+                0,
+                "not enabled"
+            );
+            assert_ne!(
+                Driver::ask(driver.by_physical_device, instance, "vkCreateDevice"),
+                0
+            );
+            assert_eq!(
+                Driver::ask(driver.by_physical_device, instance, "vkAllocateMemory"),
+                0
+            );
+        },
+    );
+}
+
+#[test]
+fn the_library_exports_the_loaders_three_and_binds_its_own_names_itself() {
+    let bytes = std::fs::read(library()).expect("the library");
+    let file = object::File::parse(&*bytes).expect("an ELF file");
+    let mut exports: Vec<_> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .map(|symbol| symbol.name().unwrap())
+        .collect();
+    exports.sort_unstable();
+    let three = [
+        "vk_icdGetInstanceProcAddr",
+        "vk_icdGetPhysicalDeviceProcAddr",
+        "vk_icdNegotiateLoaderICDInterfaceVersion",
+    ];
+    assert_eq!(exports, three);
+    let named: Vec<_> = file
+        .dynamic_relocations()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, relocation)| match relocation.target() {
+            object::RelocationTarget::Symbol(index) => file
+                .dynamic_symbol_table()?
+                .symbol_by_index(index)
+                .ok()?
+                .name()
+                .ok()
+                .map(str::to_owned),
+            _ => None,
+        })
+        .filter(|name| exports.contains(&&**name))
+        .collect();
+    assert_eq!(named, Vec::<String>::new());
+    use object::ObjectSymbolTable;
+}

@@ -1,0 +1,11 @@
+//! The built driver as a client meets it: through the Khronos loader, under the Khronos validation layer, from Debian's
+//! vulkaninfo. Every client is a process of its own, in an environment with nothing else of Vulkan in it.
+
+mod client;
+mod environment;
+mod identity;
+mod look_up;
+mod memory;
+mod transfer;
+mod validation;
+mod vulkaninfo;
