@@ -184,15 +184,16 @@ impl<'a, P: Protocol> Account<'a, P> {
 
     fn survey_below(&self, high: usize) -> Survey {
         let mut seen = Survey::default();
-        for line in self.lines.iter().take(high) {
+        for (slot, line) in self.lines.iter().take(high).enumerate() {
             let pending = line.pending.load(Ordering::Acquire);
             let word = Word(line.word.load(Ordering::Acquire));
             seen.pending = seen.pending.saturating_add(pending);
             seen.leased = seen.leased.saturating_add(word.leased());
             seen.used = seen.used.saturating_add(word.used());
-            seen.mark = (seen.mark ^ word.used())
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                .rotate_left(29);
+            // Each slot's part is mixed by itself, so that a walk over a thousand does not wait for a chain of products.
+            let mixed =
+                (word.used() ^ (slot as u64).rotate_right(11)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            seen.mark = seen.mark.wrapping_add(mixed ^ (mixed >> 29));
         }
         seen
     }

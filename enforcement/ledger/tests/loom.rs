@@ -192,6 +192,51 @@ fn a_lease_is_taken_by_its_owner_or_by_a_thief_never_by_both() {
     });
 }
 
+/// The whole attempt, leases, steals and retreats included.
+#[test]
+fn attempts_with_leases_never_pass_the_budget() {
+    model(2, || {
+        // An eighth of what is free is a lease of some units.
+        let device = Device::new(40 * UNIT, 2);
+        let other = {
+            let device = Arc::clone(&device);
+            thread::spawn(move || {
+                let account = device.account::<Sound>();
+                if account.attempt(1, UNIT) == Attempt::Granted {
+                    account.release(1, UNIT);
+                }
+                account.take(1, 2 * UNIT)
+            })
+        };
+        let mine = device.account::<Sound>().attempt(0, 39 * UNIT) == Attempt::Granted;
+        let taken = other.join().unwrap();
+        assert!(device.charged() <= 40 * UNIT);
+        assert!(!(mine && taken), "granted twice");
+        assert_eq!(device.account::<Sound>().survey().pending, 0);
+    });
+}
+
+/// A process that is killed after any of its steps leaves at least what it was granted in its line, until it is buried.
+#[test]
+fn a_grant_is_in_the_sum_at_every_instant() {
+    model(3, || {
+        let device = Device::new(4 * UNIT, 1);
+        assert_eq!(
+            device.account::<Sound>().contend(0, 2 * UNIT, 0),
+            Attempt::Granted
+        );
+        let twin = {
+            let device = Arc::clone(&device);
+            thread::spawn(move || device.account::<Sound>().contend(0, 2 * UNIT, 0))
+        };
+        let first = device.account::<Sound>().survey().total();
+        let second = device.account::<Sound>().survey().total();
+        // Once announced it never leaves, though it moves.
+        assert!(first >= 2 * UNIT && second >= first.min(4 * UNIT));
+        twin.join().unwrap();
+    });
+}
+
 /// Two threads of one process share its line.
 #[test]
 fn threads_of_one_slot_never_pass_the_budget_and_lose_nothing() {
