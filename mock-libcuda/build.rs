@@ -45,7 +45,8 @@ const DATA: &[&str] = &[
 ];
 
 fn main() {
-    let oracle = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../fixtures/oracle");
+    let oracle = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
+        .join("../fixtures/oracle");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let read = |name: &str| {
         let path = oracle.join(name);
@@ -59,8 +60,10 @@ fn main() {
 
     let answers = read("libcuda-580.txt");
     fs::write(out.join("entries.rs"), entries(&answers)).expect("OUT_DIR is writable");
-    fs::write(out.join("lookup.rs"), lookup(&read("proc-address-580.txt"))).expect("OUT_DIR is writable");
-    fs::write(out.join("errors.rs"), errors(&read("cuda-errors.txt"))).expect("OUT_DIR is writable");
+    fs::write(out.join("lookup.rs"), lookup(&read("proc-address-580.txt")))
+        .expect("OUT_DIR is writable");
+    fs::write(out.join("errors.rs"), errors(&read("cuda-errors.txt")))
+        .expect("OUT_DIR is writable");
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -71,22 +74,36 @@ fn answer(text: &str) -> String {
     match text {
         "-" => "Recorded::NotCalled".into(),
         "S" => "Recorded::Crash".into(),
-        code => format!("Recorded::Code({})", code.parse::<u32>().expect("a result code")),
+        code => format!(
+            "Recorded::Code({})",
+            code.parse::<u32>().expect("a result code")
+        ),
     }
 }
 
 fn entries(answers: &str) -> String {
     let simulated: BTreeSet<&str> = SIMULATED.iter().copied().collect();
-    let rows: Vec<Vec<&str>> = lines(answers).map(|line| line.split(' ').collect()).collect();
+    let rows: Vec<Vec<&str>> = lines(answers)
+        .map(|line| line.split(' ').collect())
+        .collect();
     let functions: Vec<&Vec<&str>> = rows.iter().filter(|row| !DATA.contains(&row[0])).collect();
     let known: BTreeSet<&str> = functions.iter().map(|row| row[0]).collect();
     let unknown: Vec<_> = simulated.difference(&known).collect();
-    assert!(unknown.is_empty(), "simulated, but not exported by driver 580: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "simulated, but not exported by driver 580: {unknown:?}"
+    );
 
     let mut text = String::new();
     let _ = writeln!(text, "entries! {{");
     for row in &functions {
-        let _ = writeln!(text, "    {} {{ {}, {} }}", row[0], answer(row[1]), answer(row[2]));
+        let _ = writeln!(
+            text,
+            "    {} {{ {}, {} }}",
+            row[0],
+            answer(row[1]),
+            answer(row[2])
+        );
     }
     let _ = writeln!(text, "}}\nstubs! {{");
     for row in functions.iter().filter(|row| !simulated.contains(row[0])) {
@@ -108,11 +125,18 @@ fn lookup(table: &str) -> String {
         let _ = write!(text, "    Name {{ base: \"{name}\", runs: &[");
         for run in fields {
             let (from, spelled) = run.split_once(':').expect("version:answer");
-            let mut three: Vec<String> = spelled.split(',').map(|answer| found(name, answer)).collect();
+            let mut three: Vec<String> = spelled
+                .split(',')
+                .map(|answer| found(name, answer))
+                .collect();
             if three.len() == 1 {
                 three = vec![three[0].clone(); 3];
             }
-            let _ = write!(text, "Run {{ from: {from}, by_flags: [{}] }}, ", three.join(", "));
+            let _ = write!(
+                text,
+                "Run {{ from: {from}, by_flags: [{}] }}, ",
+                three.join(", ")
+            );
         }
         text.push_str("] },\n");
     }
@@ -125,7 +149,10 @@ fn found(name: &str, answer: &str) -> String {
         "?" => "Found::Newer".into(),
         "!" => "Found::Unknown".into(),
         "X" => "Found::Refused".into(),
-        suffix => format!("Found::Symbol(Entry::{name}{})", suffix.strip_prefix('+').expect("+suffix")),
+        suffix => format!(
+            "Found::Symbol(Entry::{name}{})",
+            suffix.strip_prefix('+').expect("+suffix")
+        ),
     }
 }
 
@@ -133,7 +160,11 @@ fn errors(table: &str) -> String {
     let mut text = String::from("pub const TABLE: &[(u32, &CStr, &CStr)] = &[\n");
     for line in lines(table) {
         let fields: Vec<&str> = line.split('\t').collect();
-        let _ = writeln!(text, "    ({}, c\"{}\", c\"{}\"),", fields[0], fields[1], fields[2]);
+        let _ = writeln!(
+            text,
+            "    ({}, c\"{}\", c\"{}\"),",
+            fields[0], fields[1], fields[2]
+        );
     }
     text.push_str("];\n");
     text

@@ -60,7 +60,14 @@ pub struct Blocks {
 impl Blocks {
     /// Adds a fresh, empty block.
     pub fn add(&mut self, base: u64, len: u64) {
-        self.blocks.insert(base, Block { len, live: 0, holes: Holes::new(base, len) });
+        self.blocks.insert(
+            base,
+            Block {
+                len,
+                live: 0,
+                holes: Holes::new(base, len),
+            },
+        );
         self.roomy.insert(base);
     }
 
@@ -81,7 +88,11 @@ impl Blocks {
 
     /// Frees an allocation; answers its block (base, length) if nothing lives in it any more.
     pub fn free(&mut self, address: u64, len: u64) -> Option<(u64, u64)> {
-        let (&base, block) = self.blocks.range_mut(..=address).next_back().expect("allocated here");
+        let (&base, block) = self
+            .blocks
+            .range_mut(..=address)
+            .next_back()
+            .expect("allocated here");
         block.holes.give(address, len);
         block.live -= 1;
         self.roomy.insert(base);
@@ -96,13 +107,19 @@ impl Blocks {
 
     /// A block in which nothing lives.
     pub fn first_empty(&self) -> Option<(u64, u64)> {
-        self.blocks.iter().find(|(_, block)| block.live == 0).map(|(base, block)| (*base, block.len))
+        self.blocks
+            .iter()
+            .find(|(_, block)| block.live == 0)
+            .map(|(base, block)| (*base, block.len))
     }
 
     /// All blocks, base and length; none is left.
     pub fn drain(&mut self) -> Vec<(u64, u64)> {
         self.roomy.clear();
-        std::mem::take(&mut self.blocks).into_iter().map(|(base, block)| (base, block.len)).collect()
+        std::mem::take(&mut self.blocks)
+            .into_iter()
+            .map(|(base, block)| (base, block.len))
+            .collect()
     }
 }
 
@@ -127,7 +144,14 @@ mod tests {
         let mut blocks = Blocks::default();
         assert_eq!(blocks.allocate(512), None);
         blocks.add(4096, 1024);
-        assert_eq!((blocks.allocate(512), blocks.allocate(512), blocks.allocate(512)), (Some(4096), Some(4608), None));
+        assert_eq!(
+            (
+                blocks.allocate(512),
+                blocks.allocate(512),
+                blocks.allocate(512)
+            ),
+            (Some(4096), Some(4608), None)
+        );
         assert_eq!(blocks.free(4096, 512), None);
         assert_eq!(blocks.free(4608, 512), Some((4096, 1024)));
         assert_eq!(blocks.first_empty(), Some((4096, 1024)));

@@ -29,7 +29,11 @@ impl<T> Out<T> {
 
     /// INVALID_VALUE where the caller gave NULL.
     pub fn required(self) -> Result<Slot<T>, CUresult> {
-        if self.0.is_null() { Err(CUresult::ERROR_INVALID_VALUE) } else { Ok(Slot(self.0)) }
+        if self.0.is_null() {
+            Err(CUresult::ERROR_INVALID_VALUE)
+        } else {
+            Ok(Slot(self.0))
+        }
     }
 
     pub fn optional(self) -> Option<Slot<T>> {
@@ -65,6 +69,14 @@ impl<T> Slot<T> {
     {
         // SAFETY: as for `set`; the entry points that use this read before they write (in-out arguments).
         unsafe { self.0.read_unaligned() }
+    }
+}
+
+impl<T> Slot<T> {
+    /// The `at`-th element of the array that begins here; the caller said that it is there.
+    pub fn nth(&self, at: usize) -> Slot<T> {
+        // SAFETY: handlers stay below the length that the client gave.
+        Slot(unsafe { self.0.add(at) })
     }
 }
 
@@ -154,7 +166,11 @@ pub fn crash() -> ! {
 
 /// Runs one call of one entry point: fault plan, initialisation, the handler, trace.
 #[inline(never)]
-pub fn enter(entry: Entry, act: impl FnOnce() -> Answer, arguments: impl Fn(&mut Arguments)) -> CUresult {
+pub fn enter(
+    entry: Entry,
+    act: impl FnOnce() -> Answer,
+    arguments: impl Fn(&mut Arguments),
+) -> CUresult {
     let Some(world) = driver::world() else {
         return CUresult::ERROR_UNKNOWN;
     };
@@ -183,10 +199,16 @@ pub fn enter(entry: Entry, act: impl FnOnce() -> Answer, arguments: impl Fn(&mut
 /// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one (a
 /// first argument of zero), else NOT_SUPPORTED. Never success.
 fn unsimulated(entry: Entry, first: usize) -> Answer {
-    let recorded = if driver::get().is_ok() { entry.initialised() } else { entry.before_init() };
+    let recorded = if driver::get().is_ok() {
+        entry.initialised()
+    } else {
+        entry.before_init()
+    };
     match recorded {
         Recorded::Crash if first == 0 => crash(),
-        Recorded::Code(code) if code != 0 && (first == 0 || driver::get().is_err()) => Err(CUresult(code)),
+        Recorded::Code(code) if code != 0 && (first == 0 || driver::get().is_err()) => {
+            Err(CUresult(code))
+        }
         _ if driver::get().is_err() => Err(CUresult::ERROR_NOT_INITIALIZED),
         _ => Err(CUresult::ERROR_NOT_SUPPORTED),
     }
@@ -212,7 +234,9 @@ pub(crate) use export;
 mod stubs {
     use super::*;
 
-    macro_rules! entries { ($($name:ident { $before:expr, $after:expr })*) => {}; }
+    macro_rules! entries {
+        ($($name:ident { $before:expr, $after:expr })*) => {};
+    }
     macro_rules! stubs {
         ($($name:ident)*) => { $(
             /// # Safety
@@ -258,8 +282,12 @@ mod addresses {
             pub static ALL: &[Address] = &[$(Address($name as *const c_void),)*];
         };
     }
-    macro_rules! stubs { ($($name:ident)*) => {}; }
-    macro_rules! data { ($($name:ident)*) => {}; }
+    macro_rules! stubs {
+        ($($name:ident)*) => {};
+    }
+    macro_rules! data {
+        ($($name:ident)*) => {};
+    }
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }
 

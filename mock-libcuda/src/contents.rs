@@ -16,7 +16,10 @@ pub struct Pattern {
 
 impl Pattern {
     pub fn new(bytes: &[u8]) -> Pattern {
-        let mut pattern = Pattern { bytes: [0; 4], len: bytes.len() };
+        let mut pattern = Pattern {
+            bytes: [0; 4],
+            len: bytes.len(),
+        };
         pattern.bytes[..bytes.len()].copy_from_slice(bytes);
         pattern
     }
@@ -57,7 +60,11 @@ pub struct Contents {
 
 impl Contents {
     pub fn new(backing: Backing) -> Contents {
-        Contents { backing, extents: BTreeMap::new(), stored: 0 }
+        Contents {
+            backing,
+            extents: BTreeMap::new(),
+            stored: 0,
+        }
     }
 
     pub fn base(&self) -> u64 {
@@ -88,7 +95,10 @@ impl Contents {
         let known = len.min(4) as usize;
         copy_host(word.as_mut_ptr() as u64, from_host, known as u64);
         self.forget(to, to + len);
-        self.extents.insert(to, (to + len, Content::Pattern(Pattern::anchored(&word, to))));
+        self.extents.insert(
+            to,
+            (to + len, Content::Pattern(Pattern::anchored(&word, to))),
+        );
     }
 
     /// Device memory into host memory.
@@ -139,7 +149,11 @@ impl Contents {
     fn pieces(&self, start: u64, end: u64) -> Vec<(u64, u64, Option<Content>)> {
         let mut pieces = Vec::new();
         let mut at = start;
-        let first = self.extents.range(..=start).next_back().map_or(start, |(from, _)| *from);
+        let first = self
+            .extents
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(from, _)| *from);
         for (&from, &(to, content)) in self.extents.range(first..end) {
             if to <= at {
                 continue;
@@ -168,7 +182,11 @@ impl Contents {
             return true;
         }
         let pieces = self.pieces(start, end);
-        let more: u64 = pieces.iter().filter(|piece| piece.2 != Some(Content::Stored)).map(|piece| piece.1 - piece.0).sum();
+        let more: u64 = pieces
+            .iter()
+            .filter(|piece| piece.2 != Some(Content::Stored))
+            .map(|piece| piece.1 - piece.0)
+            .sum();
         if self.stored + more > STORED_BOUND {
             return false;
         }

@@ -15,7 +15,8 @@ pub fn handle_of(id: ContextId) -> CUcontext {
 impl Process {
     /// The live context of a handle; INVALID_CONTEXT for anything else.
     pub fn context_of(&self, context: CUcontext) -> Result<ContextId, CUresult> {
-        let id = handle::decode(handle::Kind::Context, context.0 as u64).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+        let id = handle::decode(handle::Kind::Context, context.0 as u64)
+            .ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
         match self.contexts.get(id as usize) {
             Some(context) if context.alive => Ok(ContextId(id)),
             Some(_) => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
@@ -24,15 +25,30 @@ impl Process {
     }
 
     /// The context of a handle, or the current one for NULL.
-    fn context_or_current(&self, context: CUcontext) -> Result<ContextId, CUresult> {
-        if context.is_null() { self.current() } else { self.context_of(context) }
+    pub fn context_or_current(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        if context.is_null() {
+            self.current()
+        } else {
+            self.context_of(context)
+        }
     }
 
     fn open_context(&mut self, driver: &Driver, device: Ordinal) -> Result<(), CUresult> {
-        self.charge(driver, device, Kind::Context, driver.profile(device).context_overhead.0)
+        self.charge(
+            driver,
+            device,
+            Kind::Context,
+            driver.profile(device).context_overhead.0,
+        )
     }
 
-    fn new_context(&mut self, device: Ordinal, flags: u32, primary: bool, legacy: bool) -> ContextId {
+    fn new_context(
+        &mut self,
+        device: Ordinal,
+        flags: u32,
+        primary: bool,
+        legacy: bool,
+    ) -> ContextId {
         self.contexts.push(Context {
             device,
             flags,
@@ -51,8 +67,15 @@ impl Process {
         let context = self.context_mut(id);
         context.alive = false;
         context.limits.clear();
-        driver.world.give_back(driver.index(device), Kind::Context, driver.profile(device).context_overhead);
-        let last = !self.contexts.iter().any(|context| context.alive && context.device == device);
+        driver.world.give_back(
+            driver.index(device),
+            Kind::Context,
+            driver.profile(device).context_overhead,
+        );
+        let last = !self
+            .contexts
+            .iter()
+            .any(|context| context.alive && context.device == device);
         if last {
             self.empty_pools(driver, device);
         }
@@ -78,7 +101,8 @@ pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
         Some(id) if process.context(id).alive => id,
         known => {
             process.open_context(driver, device)?;
-            let id = known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));
+            let id =
+                known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));
             let context = process.context_mut(id);
             (context.alive, context.flags) = (true, primary.flags);
             id
@@ -116,7 +140,12 @@ pub fn primary_state(dev: CUdevice, flags: Out<c_uint>, active: Out<c_int>) -> A
     let process = driver.lock();
     let primary = process.primaries[device.0];
     flags.set(primary.flags);
-    active.set(primary.context.is_some_and(|id| process.context(id).alive).into());
+    active.set(
+        primary
+            .context
+            .is_some_and(|id| process.context(id).alive)
+            .into(),
+    );
     Ok(())
 }
 
@@ -142,7 +171,10 @@ pub fn primary_set_flags_v1(dev: CUdevice, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
     let process = driver.lock();
-    if process.primaries[device.0].context.is_some_and(|id| process.context(id).alive) {
+    if process.primaries[device.0]
+        .context
+        .is_some_and(|id| process.context(id).alive)
+    {
         return Err(CUresult::ERROR_PRIMARY_CONTEXT_ACTIVE);
     }
     drop(process);
@@ -171,7 +203,13 @@ pub fn create_legacy(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice) -> Answ
 }
 
 /// Execution affinity is not simulated: only an empty list of parameters is taken.
-pub fn create_v3(pctx: Out<CUcontext>, params: Host, count: c_int, flags: c_uint, dev: CUdevice) -> Answer {
+pub fn create_v3(
+    pctx: Out<CUcontext>,
+    params: Host,
+    count: c_int,
+    flags: c_uint,
+    dev: CUdevice,
+) -> Answer {
     if count < 0 || (count > 0 && params.0 == 0) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -277,6 +315,10 @@ pub fn get_api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
     let version = version.required()?;
     let process = driver::get()?.lock();
     let id = process.context_or_current(context)?;
-    version.set(if process.context(id).legacy { 3010 } else { 3020 });
+    version.set(if process.context(id).legacy {
+        3010
+    } else {
+        3020
+    });
     Ok(())
 }

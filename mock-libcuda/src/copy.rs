@@ -1,4 +1,4 @@
-//! Copies and fills. All are done when the call returns.
+//! Copies. All are done when the call returns.
 
 use abi::cuda::*;
 
@@ -7,14 +7,14 @@ use crate::driver::{self, Driver, Ordinal};
 use crate::process::Process;
 
 /// Where an address points.
-enum Place {
+pub enum Place {
     Device(Ordinal),
     Host,
 }
 
 impl Process {
     /// INVALID_VALUE for NULL and for device addresses that no live allocation holds.
-    fn place(&self, address: u64, len: u64) -> Result<Place, CUresult> {
+    pub fn place(&self, address: u64, len: u64) -> Result<Place, CUresult> {
         match self.device_at(address) {
             Some(device) if self.holding(address, len).is_some() => Ok(Place::Device(device)),
             None if address != 0 => Ok(Place::Host),
@@ -25,8 +25,12 @@ impl Process {
     fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
         match (self.place(to, len)?, self.place(from, len)?) {
             (Place::Host, Place::Host) => copy_host(to, from, len),
-            (Place::Device(device), Place::Host) => self.arena(driver, device)?.contents.write(to, from, len),
-            (Place::Host, Place::Device(device)) => self.arena(driver, device)?.contents.read(from, to, len),
+            (Place::Device(device), Place::Host) => {
+                self.arena(driver, device)?.contents.write(to, from, len)
+            }
+            (Place::Host, Place::Device(device)) => {
+                self.arena(driver, device)?.contents.read(from, to, len)
+            }
             (Place::Device(target), Place::Device(source)) => {
                 // In pieces through the host: two devices' contents are two maps.
                 const PIECE: u64 = 1 << 20;
@@ -37,8 +41,12 @@ impl Process {
                 for at in 0..pieces {
                     let at = if backwards { pieces - 1 - at } else { at } * PIECE;
                     let part = PIECE.min(len - at);
-                    self.arena(driver, source)?.contents.read(from + at, between, part);
-                    self.arena(driver, target)?.contents.write(to + at, between, part);
+                    self.arena(driver, source)?
+                        .contents
+                        .read(from + at, between, part);
+                    self.arena(driver, target)?
+                        .contents
+                        .write(to + at, between, part);
                 }
             }
         }
@@ -53,7 +61,11 @@ fn copied(to: u64, from: u64, len: usize, stream: Option<CUstream>) -> Answer {
         Some(stream) => process.stream_context(stream)?,
         None => process.current()?,
     };
-    if len == 0 { Ok(()) } else { process.copy(driver, to, from, len as u64) }
+    if len == 0 {
+        Ok(())
+    } else {
+        process.copy(driver, to, from, len as u64)
+    }
 }
 
 pub fn any(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Answer {
@@ -84,42 +96,46 @@ pub fn device_to_host_async(to: Host, from: CUdeviceptr, len: usize, stream: CUs
     copied(to.0, from, len, Some(stream))
 }
 
-pub fn device_to_device_async(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: CUstream) -> Answer {
+pub fn device_to_device_async(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    len: usize,
+    stream: CUstream,
+) -> Answer {
     copied(to, from, len, Some(stream))
 }
 
-fn filled(to: u64, unit: &[u8], count: usize, stream: Option<CUstream>) -> Answer {
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    match stream {
-        Some(stream) => process.stream_context(stream)?,
-        None => process.current()?,
-    };
-    if count == 0 {
+/// Peer copies name their contexts; both must live. The addresses alone say where the memory is.
+fn copied_between(to: u64, to_context: CUcontext, from: u64, from_context: CUcontext, len: usize) -> Answer {
+    if len == 0 {
         return Ok(());
     }
-    let len = (count as u64).checked_mul(unit.len() as u64).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    if to % unit.len() as u64 != 0 {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    match process.place(to, len)? {
-        Place::Device(device) => process.arena(driver, device)?.contents.fill(to, len, unit),
-        Place::Host => match process.host_holding(to, len) {
-            true => crate::boundary::fill_host(to, len, unit),
-            false => return Err(CUresult::ERROR_INVALID_VALUE),
-        },
-    }
-    Ok(())
+    let process = driver::get()?.lock();
+    process.context_of(to_context)?;
+    process.context_of(from_context)?;
+    drop(process);
+    copied(to, from, len, None)
 }
 
-pub fn set_8(to: CUdeviceptr, value: u8, count: usize) -> Answer {
-    filled(to, &[value], count, None)
+pub fn peer(
+    to: CUdeviceptr,
+    to_context: CUcontext,
+    from: CUdeviceptr,
+    from_context: CUcontext,
+    len: usize,
+) -> Answer {
+    driver::get()?.lock().current()?;
+    copied_between(to, to_context, from, from_context, len)
 }
 
-pub fn set_8_async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Answer {
-    filled(to, &[value], count, Some(stream))
-}
-
-pub fn set_32(to: CUdeviceptr, value: c_uint, count: usize) -> Answer {
-    filled(to, &value.to_ne_bytes(), count, None)
+pub fn peer_async(
+    to: CUdeviceptr,
+    to_context: CUcontext,
+    from: CUdeviceptr,
+    from_context: CUcontext,
+    len: usize,
+    stream: CUstream,
+) -> Answer {
+    driver::get()?.lock().stream_context(stream)?;
+    copied_between(to, to_context, from, from_context, len)
 }

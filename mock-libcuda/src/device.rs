@@ -22,7 +22,10 @@ pub fn count(count: Out<c_int>) -> Answer {
 pub fn name(name: Out<c_char>, len: c_int, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let name = name.required()?;
-    let len = usize::try_from(len).ok().filter(|len| *len > 0).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let len = usize::try_from(len)
+        .ok()
+        .filter(|len| *len > 0)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     name.set_text(&driver.profile(driver.ordinal(dev)?).name, len);
     Ok(())
 }
@@ -31,7 +34,9 @@ pub fn uuid(uuid: Out<CUuuid>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let uuid = uuid.required()?;
     let device = driver.ordinal(dev)?;
-    uuid.set(CUuuid { bytes: driver.world.identity(driver.index(device), Api::Cuda).uuid });
+    uuid.set(CUuuid {
+        bytes: driver.world.identity(driver.index(device), Api::Cuda).uuid,
+    });
     Ok(())
 }
 
@@ -63,7 +68,9 @@ pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice
         33 => pci.bus as c_int,
         34 => pci.device as c_int,
         50 => pci.domain as c_int,
-        known if ATTRIBUTES.contains(&known) => driver.profile(device).attribute(known).unwrap_or(0),
+        known if ATTRIBUTES.contains(&known) => {
+            driver.profile(device).attribute(known).unwrap_or(0)
+        }
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     });
     Ok(())
@@ -103,8 +110,15 @@ pub fn pci_bus_id(id: Out<c_char>, len: c_int, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let id = id.required()?;
     let device = driver.ordinal(dev)?;
-    let text = driver.world.identity(driver.index(device), Api::Cuda).pci.to_string();
-    let len = usize::try_from(len).ok().filter(|len| *len > text.len()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let text = driver
+        .world
+        .identity(driver.index(device), Api::Cuda)
+        .pci
+        .to_string();
+    let len = usize::try_from(len)
+        .ok()
+        .filter(|len| *len > text.len())
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     id.set_text(&text, len);
     Ok(())
 }
@@ -112,7 +126,10 @@ pub fn pci_bus_id(id: Out<c_char>, len: c_int, dev: CUdevice) -> Answer {
 pub fn by_pci_bus_id(dev: Out<CUdevice>, id: In<c_char>) -> Answer {
     let driver = driver::get()?;
     let dev = dev.required()?;
-    let text = id.text().and_then(|text| text.to_str().ok()).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let text = id
+        .text()
+        .and_then(|text| text.to_str().ok())
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let asked = parse_pci(text).ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let found = driver.ordinals().find(|device| {
         let pci = driver.world.identity(driver.index(*device), Api::Cuda).pci;
@@ -125,8 +142,16 @@ pub fn by_pci_bus_id(dev: Out<CUdevice>, id: In<c_char>) -> Answer {
 /// `domain:bus:device.function`, `domain:bus:device` and `bus:device.function` are all taken.
 fn parse_pci(text: &str) -> Option<PciAddress> {
     let domain_given = text.matches(':').count() == 2;
-    let full = if domain_given { text.to_owned() } else { format!("0:{text}") };
-    let full = if full.contains('.') { full } else { format!("{full}.0") };
+    let full = if domain_given {
+        text.to_owned()
+    } else {
+        format!("0:{text}")
+    };
+    let full = if full.contains('.') {
+        full
+    } else {
+        format!("{full}.0")
+    };
     full.parse().ok()
 }
 
@@ -140,7 +165,12 @@ pub fn can_access_peer(can: Out<c_int>, dev: CUdevice, peer: CUdevice) -> Answer
     Ok(())
 }
 
-pub fn p2p_attribute(value: Out<c_int>, attribute: c_int, source: CUdevice, target: CUdevice) -> Answer {
+pub fn p2p_attribute(
+    value: Out<c_int>,
+    attribute: c_int,
+    source: CUdevice,
+    target: CUdevice,
+) -> Answer {
     let driver = driver::get()?;
     let value = value.required()?;
     if driver.ordinal(source)? == driver.ordinal(target)? {
@@ -153,13 +183,23 @@ pub fn p2p_attribute(value: Out<c_int>, attribute: c_int, source: CUdevice, targ
     Ok(())
 }
 
+/// No graph holds memory yet, so that there is nothing to trim.
+pub fn graph_mem_trim(dev: CUdevice) -> Answer {
+    driver::get()?.ordinal(dev).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_pci_address_may_leave_out_its_domain_or_function() {
-        let wanted = PciAddress { domain: 0, bus: 6, device: 0x1f, function: 0 };
+        let wanted = PciAddress {
+            domain: 0,
+            bus: 6,
+            device: 0x1f,
+            function: 0,
+        };
         for text in ["0000:06:1f.0", "0000:06:1f", "06:1f.0"] {
             assert_eq!(parse_pci(text), Some(wanted), "{text}");
         }

@@ -27,7 +27,9 @@ pub fn world() -> Option<&'static World> {
     match World::ambient() {
         Ok(world) => Some(world),
         Err(error) => {
-            SAID.call_once(|| eprintln!("mock-libcuda: the simulated machine cannot be opened: {error}"));
+            SAID.call_once(|| {
+                eprintln!("mock-libcuda: the simulated machine cannot be opened: {error}")
+            });
             None
         }
     }
@@ -49,7 +51,12 @@ pub fn exists() -> bool {
 /// Keeps the driver that cuInit has made. A second one is dropped: the first stays.
 pub fn install(world: &'static World, devices: Vec<DeviceIndex>) {
     let process = Mutex::new(Process::new(devices.len()));
-    let _ = DRIVER.set(Driver { world, devices, process, canary: Canary::new() });
+    let _ = DRIVER.set(Driver {
+        world,
+        devices,
+        process,
+        canary: Canary::new(),
+    });
 }
 
 impl Driver {

@@ -24,8 +24,12 @@ macro_rules! entries {
         const AFTER: &[Recorded] = &[$($after,)*];
     };
 }
-macro_rules! stubs { ($($name:ident)*) => {}; }
-macro_rules! data { ($($name:ident)*) => {}; }
+macro_rules! stubs {
+    ($($name:ident)*) => {};
+}
+macro_rules! data {
+    ($($name:ident)*) => {};
+}
 include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
 impl Entry {

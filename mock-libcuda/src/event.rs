@@ -46,22 +46,38 @@ pub fn create(event: Out<CUevent>, flags: c_uint) -> Answer {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let id = process.next_handle();
-    process.events.insert(id, Event { context, flags, recorded: None });
-    event.set(CUevent(handle::encode(handle::Kind::Event, id) as *mut c_void));
+    process.events.insert(
+        id,
+        Event {
+            context,
+            flags,
+            recorded: None,
+        },
+    );
+    event.set(CUevent(
+        handle::encode(handle::Kind::Event, id) as *mut c_void
+    ));
     Ok(())
 }
 
 pub fn destroy(event: CUevent) -> Answer {
     of(event)?;
-    let id = handle::decode(handle::Kind::Event, event.0 as u64).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
-    driver::get()?.lock().events.remove(&id).map(|_| ()).ok_or(CUresult::ERROR_INVALID_HANDLE)
+    let id = handle::decode(handle::Kind::Event, event.0 as u64)
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    driver::get()?
+        .lock()
+        .events
+        .remove(&id)
+        .map(|_| ())
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
 pub fn record(event: CUevent, stream: CUstream) -> Answer {
     let mut process = driver::get()?.lock();
     process.event_of(event)?;
     process.stream_context(stream)?;
-    let id = handle::decode(handle::Kind::Event, event.0 as u64).ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    let id = handle::decode(handle::Kind::Event, event.0 as u64)
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)?;
     if let Some(event) = process.events.get_mut(&id) {
         event.recorded = Some(Instant::now());
     }
@@ -88,7 +104,20 @@ pub fn elapsed(milliseconds: Out<c_float>, start: CUevent, end: CUevent) -> Answ
     if (start.flags | end.flags) & DISABLE_TIMING != 0 {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
-    let signed = if to >= from { (to - from).as_secs_f32() } else { -(from - to).as_secs_f32() };
+    let signed = if to >= from {
+        (to - from).as_secs_f32()
+    } else {
+        -(from - to).as_secs_f32()
+    };
     milliseconds.set(signed * 1000.0);
     Ok(())
+}
+
+/// The only flag, EXTERNAL, matters to captures alone.
+pub fn record_with_flags(event: CUevent, stream: CUstream, flags: c_uint) -> Answer {
+    driver::get()?.lock().event_of(event)?;
+    if flags > WAIT_EXTERNAL {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    record(event, stream)
 }

@@ -5,7 +5,10 @@
 use abi::cuda::*;
 
 use crate::boundary::export;
-use crate::{array, context, copy, device, error, event, host, init, limits, lookup, memory, pointer, pool, stream, vmm};
+use crate::{
+    array, context, copy, device, error, event, fill, host, init, limits, lookup, memory, pointer, pool,
+    stream, vmm,
+};
 
 macro_rules! entry_points {
     ($($noun:ident { $($name:ident => $handler:path;)* })*) => {

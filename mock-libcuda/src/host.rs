@@ -19,7 +19,9 @@ impl Process {
     /// Whether one page-locked allocation holds all of a range.
     pub fn host_holding(&self, address: u64, len: u64) -> bool {
         self.host_at(address).is_some_and(|(base, allocation)| {
-            address.checked_add(len).is_some_and(|end| end <= base + allocation.size)
+            address
+                .checked_add(len)
+                .is_some_and(|end| end <= base + allocation.size)
         })
     }
 
@@ -43,7 +45,14 @@ pub fn alloc_with_flags(pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Ans
     }
     let pages = HostPages::map(size).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
     let base = pages.base();
-    process.host.insert(base, HostAllocation { pages, size: size as u64, flags });
+    process.host.insert(
+        base,
+        HostAllocation {
+            pages,
+            size: size as u64,
+            flags,
+        },
+    );
     pp.set(base as *mut c_void);
     Ok(())
 }
@@ -54,7 +63,30 @@ pub fn free(pointer: Host) -> Answer {
     if pointer.0 == 0 {
         return Ok(());
     }
-    let allocation = process.host.remove(&pointer.0).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let allocation = process
+        .host
+        .remove(&pointer.0)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     drop(allocation.pages);
+    Ok(())
+}
+
+/// Unified addressing: the device sees page-locked memory at its host address.
+pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> Answer {
+    let process = driver::get()?.lock();
+    process.current()?;
+    let pdptr = pdptr.required()?;
+    if flags != 0 || process.host_at(pointer.0).is_none() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    pdptr.set(pointer.0);
+    Ok(())
+}
+
+pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
+    let process = driver::get()?.lock();
+    let flags = flags.required()?;
+    let (_, allocation) = process.host_at(pointer.0).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    flags.set(allocation.flags);
     Ok(())
 }

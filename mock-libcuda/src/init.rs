@@ -27,7 +27,11 @@ pub fn init(flags: c_uint) -> Answer {
         let overhead = world.devices()[device.as_usize()].init_overhead;
         if world.take(*device, Kind::Init, overhead).is_err() {
             for taken in &devices[..at] {
-                world.give_back(*taken, Kind::Init, world.devices()[taken.as_usize()].init_overhead);
+                world.give_back(
+                    *taken,
+                    Kind::Init,
+                    world.devices()[taken.as_usize()].init_overhead,
+                );
             }
             return Err(CUresult::ERROR_OUT_OF_MEMORY);
         }
@@ -37,18 +41,26 @@ pub fn init(flags: c_uint) -> Answer {
 }
 
 fn choose(world: &World, settings: &Settings) -> Result<Vec<DeviceIndex>, CUresult> {
-    let mut devices: Vec<DeviceIndex> = (0..world.devices().len() as u32).map(DeviceIndex).collect();
+    let mut devices: Vec<DeviceIndex> =
+        (0..world.devices().len() as u32).map(DeviceIndex).collect();
     if settings.by_pci {
         devices.sort_by_key(|device| world.identity(*device, Api::Cuda).pci);
     }
     if let Some(list) = &settings.visible {
-        let uuids: Vec<[u8; 16]> = devices.iter().map(|device| world.identity(*device, Api::Cuda).uuid).collect();
+        let uuids: Vec<[u8; 16]> = devices
+            .iter()
+            .map(|device| world.identity(*device, Api::Cuda).uuid)
+            .collect();
         devices = match visible::parse(list, &uuids) {
             Visible::Devices(chosen) => chosen.into_iter().map(|at| devices[at]).collect(),
             Visible::Twice => return Err(CUresult::ERROR_INVALID_DEVICE),
         };
     }
-    if devices.is_empty() { Err(CUresult::ERROR_NO_DEVICE) } else { Ok(devices) }
+    if devices.is_empty() {
+        Err(CUresult::ERROR_NO_DEVICE)
+    } else {
+        Ok(devices)
+    }
 }
 
 pub fn driver_version(version: Out<c_int>) -> Answer {

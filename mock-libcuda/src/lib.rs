@@ -7,7 +7,6 @@
 mod boundary;
 mod exports;
 
-mod handle;
 mod arena;
 mod array;
 mod contents;
@@ -18,6 +17,8 @@ mod driver;
 mod entry;
 mod error;
 mod event;
+mod fill;
+mod handle;
 mod host;
 mod init;
 mod limits;

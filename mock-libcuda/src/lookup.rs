@@ -48,7 +48,9 @@ pub fn proc_address_v2(
     flags: cuuint64_t,
     status: Out<CUdriverProcAddressQueryResult>,
 ) -> Answer {
-    let (Some(name), false) = (symbol.text(), pfn.is_null()) else { crash() };
+    let (Some(name), false) = (symbol.text(), pfn.is_null()) else {
+        crash()
+    };
     let (pointer, code) = match find(name, version, flags) {
         Found::Symbol(entry) => (boundary::address(entry).pointer(), STATUS_FOUND),
         Found::Newer => (std::ptr::null_mut(), STATUS_NEWER),
@@ -62,8 +64,15 @@ pub fn proc_address_v2(
     Ok(())
 }
 
-pub fn proc_address(symbol: In<c_char>, pfn: Out<*mut c_void>, version: c_int, flags: cuuint64_t) -> Answer {
-    let (Some(name), false) = (symbol.text(), pfn.is_null()) else { crash() };
+pub fn proc_address(
+    symbol: In<c_char>,
+    pfn: Out<*mut c_void>,
+    version: c_int,
+    flags: cuuint64_t,
+) -> Answer {
+    let (Some(name), false) = (symbol.text(), pfn.is_null()) else {
+        crash()
+    };
     match find(name, version, flags) {
         Found::Symbol(entry) => {
             pfn.required()?.set(boundary::address(entry).pointer());
@@ -75,7 +84,11 @@ pub fn proc_address(symbol: In<c_char>, pfn: Out<*mut c_void>, version: c_int, f
 }
 
 fn find(name: &CStr, version: i32, flags: u64) -> Found {
-    let Some(column) = [0, 1, 2, 2].get(flags as usize).copied().filter(|_| flags < 4) else {
+    let Some(column) = [0, 1, 2, 2]
+        .get(flags as usize)
+        .copied()
+        .filter(|_| flags < 4)
+    else {
         return Found::Refused;
     };
     let name = name.to_bytes();
@@ -92,7 +105,11 @@ fn find(name: &CStr, version: i32, flags: u64) -> Found {
             found => return found,
         }
     }
-    if upto == 0 { Found::Newer } else { Found::Unknown }
+    if upto == 0 {
+        Found::Newer
+    } else {
+        Found::Unknown
+    }
 }
 
 fn newer_than_driver(version: i32) -> bool {
@@ -100,7 +117,12 @@ fn newer_than_driver(version: i32) -> bool {
 }
 
 fn missing(entry: Entry) -> bool {
-    driver::world().is_some_and(|world| world.missing_symbols(Api::Cuda).iter().any(|gone| gone == entry.name()))
+    driver::world().is_some_and(|world| {
+        world
+            .missing_symbols(Api::Cuda)
+            .iter()
+            .any(|gone| gone == entry.name())
+    })
 }
 
 /// No table is known here: the mock does not pose as the vendor's driver.

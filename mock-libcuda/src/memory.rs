@@ -8,7 +8,12 @@ use crate::driver::{self, Driver};
 use crate::process::{ContextId, Owner, Process};
 
 impl Process {
-    pub fn allocate(&mut self, driver: &Driver, context: ContextId, size: u64) -> Result<u64, CUresult> {
+    pub fn allocate(
+        &mut self,
+        driver: &Driver,
+        context: ContextId,
+        size: u64,
+    ) -> Result<u64, CUresult> {
         if size == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
@@ -16,7 +21,9 @@ impl Process {
         let profile = driver.profile(device);
         let block = profile.block.0;
         if size >= block {
-            let taken = size.checked_next_multiple_of(block).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+            let taken = size
+                .checked_next_multiple_of(block)
+                .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
             let address = self.take(driver, device, Kind::Memory, taken)?;
             self.enter(address, size, taken, context, Owner::Blocks);
             return Ok(address);
@@ -37,11 +44,18 @@ impl Process {
 
     /// Ends an allocation of any origin; INVALID_VALUE where none begins at `address`.
     pub fn free(&mut self, driver: &Driver, address: u64) -> Result<Owner, CUresult> {
-        let allocation = self.allocations.remove(&address).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let allocation = self
+            .allocations
+            .remove(&address)
+            .ok_or(CUresult::ERROR_INVALID_VALUE)?;
         let device = allocation.device;
         match allocation.owner {
-            Owner::Blocks => self.give_back(driver, device, Kind::Memory, address, allocation.taken),
-            Owner::Managed => self.give_back(driver, device, Kind::Managed, address, allocation.taken),
+            Owner::Blocks => {
+                self.give_back(driver, device, Kind::Memory, address, allocation.taken)
+            }
+            Owner::Managed => {
+                self.give_back(driver, device, Kind::Managed, address, allocation.taken)
+            }
             Owner::Shared => {
                 let small = &mut self.context_mut(allocation.context).small;
                 if let Some((base, len)) = small.free(address, allocation.taken) {
@@ -58,7 +72,10 @@ impl Process {
 }
 
 /// Gives an allocation's address, or 0 where it failed: the driver writes it either way.
-pub fn answer(dptr: &crate::boundary::Slot<CUdeviceptr>, allocated: Result<u64, CUresult>) -> Answer {
+pub fn answer(
+    dptr: &crate::boundary::Slot<CUdeviceptr>,
+    allocated: Result<u64, CUresult>,
+) -> Answer {
     dptr.set(allocated.unwrap_or(0));
     allocated.map(|_| ())
 }
@@ -86,8 +103,12 @@ pub fn alloc_pitch(
     if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let row = width.checked_next_multiple_of(PITCH).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    let size = row.checked_mul(height).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    let row = width
+        .checked_next_multiple_of(PITCH)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let size = row
+        .checked_mul(height)
+        .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
     answer(&dptr, process.allocate(driver, context, size as u64))?;
     pitch.set(row);
     Ok(())
@@ -104,11 +125,16 @@ pub fn alloc_managed(dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Answ
     let context = process.current()?;
     let device = process.context(context).device;
     let block = driver.profile(device).block.0;
-    let taken = (size as u64).checked_next_multiple_of(block).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    let taken = (size as u64)
+        .checked_next_multiple_of(block)
+        .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
     let allocated = process.take(driver, device, Kind::Managed, taken);
     if let Ok(address) = allocated {
         process.enter(address, size as u64, taken, context, Owner::Managed);
-        process.arena(driver, device)?.contents.expose(address, taken);
+        process
+            .arena(driver, device)?
+            .contents
+            .expose(address, taken);
     }
     answer(&dptr, allocated)
 }
@@ -133,7 +159,13 @@ pub fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
     let device = driver.lock().context(context).device;
     if let Some(free) = free.optional() {
         let profile = driver.profile(device);
-        free.set(driver.world.free(driver.index(device)).0.min(profile.cuda_total.0) as usize);
+        free.set(
+            driver
+                .world
+                .free(driver.index(device))
+                .0
+                .min(profile.cuda_total.0) as usize,
+        );
     }
     if let Some(total) = total.optional() {
         total.set(driver.profile(device).cuda_total.0 as usize);
@@ -142,12 +174,16 @@ pub fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
 }
 
 /// The 32-bit entry points refuse every context but their own generation's, and that has no addresses to give.
-fn only_legacy() -> Answer {
+pub fn only_legacy() -> Answer {
     let driver = driver::get()?;
     let process = driver.lock();
     let context = process.current()?;
     let legacy = process.context(context).legacy;
-    Err(if legacy { CUresult::ERROR_NOT_SUPPORTED } else { CUresult::ERROR_INVALID_CONTEXT })
+    Err(if legacy {
+        CUresult::ERROR_NOT_SUPPORTED
+    } else {
+        CUresult::ERROR_INVALID_CONTEXT
+    })
 }
 
 pub fn get_info_32(_free: Out<c_uint>, _total: Out<c_uint>) -> Answer {

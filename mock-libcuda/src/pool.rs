@@ -61,7 +61,8 @@ fn handle_of(id: PoolId) -> CUmemoryPool {
 
 impl Process {
     fn pool_of(&self, pool: CUmemoryPool) -> Result<PoolId, CUresult> {
-        let id = handle::decode(handle::Kind::Pool, pool.0 as u64).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let id = handle::decode(handle::Kind::Pool, pool.0 as u64)
+            .ok_or(CUresult::ERROR_INVALID_VALUE)?;
         match self.pools.get(id as usize) {
             Some(pool) if pool.open => Ok(PoolId(id)),
             _ => Err(CUresult::ERROR_INVALID_VALUE),
@@ -72,13 +73,21 @@ impl Process {
         &mut self.pools[id.0 as usize]
     }
 
-    fn allocate_in_pool(&mut self, driver: &Driver, id: PoolId, context: ContextId, size: u64) -> Result<u64, CUresult> {
+    fn allocate_in_pool(
+        &mut self,
+        driver: &Driver,
+        id: PoolId,
+        context: ContextId,
+        size: u64,
+    ) -> Result<u64, CUresult> {
         if size == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         let device = self.pool_mut(id).device;
         let profile = driver.profile(device);
-        let taken = size.checked_next_multiple_of(profile.suballocation.0).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+        let taken = size
+            .checked_next_multiple_of(profile.suballocation.0)
+            .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
         let address = match self.pool_mut(id).segments.allocate(taken) {
             Some(address) => address,
             None => self.grow(driver, id, taken, profile.pool_step.0)?,
@@ -88,8 +97,16 @@ impl Process {
         Ok(address)
     }
 
-    fn grow(&mut self, driver: &Driver, id: PoolId, taken: u64, step: u64) -> Result<u64, CUresult> {
-        let segment = taken.checked_next_multiple_of(step).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    fn grow(
+        &mut self,
+        driver: &Driver,
+        id: PoolId,
+        taken: u64,
+        step: u64,
+    ) -> Result<u64, CUresult> {
+        let segment = taken
+            .checked_next_multiple_of(step)
+            .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
         let pool = self.pool_mut(id);
         if pool.max_size != 0 && pool.reserved.now + segment > pool.max_size {
             return Err(CUresult::ERROR_OUT_OF_MEMORY);
@@ -99,7 +116,10 @@ impl Process {
         let pool = self.pool_mut(id);
         pool.segments.add(base, segment);
         pool.reserved.add(segment);
-        Ok(pool.segments.allocate(taken).expect("a fresh segment has room"))
+        Ok(pool
+            .segments
+            .allocate(taken)
+            .expect("a fresh segment has room"))
     }
 
     pub fn free_in_pool(&mut self, driver: &Driver, id: PoolId, address: u64, taken: u64) {
@@ -146,7 +166,9 @@ impl Process {
     /// Before memory is refused: whatever pools of the device hold unused, thresholds or not.
     pub fn trim_pools(&mut self, driver: &Driver, device: Ordinal) -> u64 {
         let ids = (0..self.pools.len() as u32).map(PoolId);
-        let ids: Vec<PoolId> = ids.filter(|id| self.pools[id.0 as usize].device == device).collect();
+        let ids: Vec<PoolId> = ids
+            .filter(|id| self.pools[id.0 as usize].device == device)
+            .collect();
         ids.into_iter().map(|id| self.shrink(driver, id, 0)).sum()
     }
 
@@ -174,16 +196,27 @@ pub fn alloc_async(dptr: Out<CUdeviceptr>, size: usize, stream: CUstream) -> Ans
     let context = process.stream_context(stream)?;
     let dptr = dptr.required()?;
     let pool = process.current_pools[process.context(context).device.0];
-    answer(&dptr, process.allocate_in_pool(driver, pool, context, size as u64))
+    answer(
+        &dptr,
+        process.allocate_in_pool(driver, pool, context, size as u64),
+    )
 }
 
-pub fn alloc_from_pool(dptr: Out<CUdeviceptr>, size: usize, pool: CUmemoryPool, stream: CUstream) -> Answer {
+pub fn alloc_from_pool(
+    dptr: Out<CUdeviceptr>,
+    size: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let context = process.stream_context(stream)?;
     let dptr = dptr.required()?;
     let pool = process.pool_of(pool)?;
-    answer(&dptr, process.allocate_in_pool(driver, pool, context, size as u64))
+    answer(
+        &dptr,
+        process.allocate_in_pool(driver, pool, context, size as u64),
+    )
 }
 
 pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
@@ -250,7 +283,11 @@ pub fn set_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
             if value.cast::<u64>().required()?.get() != 0 {
                 return Err(CUresult::ERROR_INVALID_VALUE);
             }
-            let mark = if attr == USED_MEM_HIGH { &mut pool.used } else { &mut pool.reserved };
+            let mark = if attr == USED_MEM_HIGH {
+                &mut pool.used
+            } else {
+                &mut pool.reserved
+            };
             mark.high = mark.now;
         }
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
@@ -266,7 +303,10 @@ pub fn get_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
     let pool = process.pool_mut(id);
     let number = match attr {
         REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            value.cast::<c_int>().required()?.set(pool.reuse[attr as usize - 1]);
+            value
+                .cast::<c_int>()
+                .required()?
+                .set(pool.reuse[attr as usize - 1]);
             return Ok(());
         }
         RELEASE_THRESHOLD => pool.threshold,

@@ -107,7 +107,9 @@ impl Process {
             contexts: Vec::new(),
             primaries: vec![Primary::default(); devices],
             allocations: BTreeMap::new(),
-            pools: (0..devices).map(|device| Pool::new(Ordinal(device), 0)).collect(),
+            pools: (0..devices)
+                .map(|device| Pool::new(Ordinal(device), 0))
+                .collect(),
             current_pools: (0..devices as u32).map(PoolId).collect(),
             streams: HashMap::new(),
             events: HashMap::new(),
@@ -122,8 +124,13 @@ impl Process {
 
     /// The calling thread's context; INVALID_CONTEXT without one.
     pub fn current(&self) -> Result<ContextId, CUresult> {
-        let top = with_stack(|stack| stack.last().copied()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
-        if self.context(top).alive { Ok(top) } else { Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) }
+        let top =
+            with_stack(|stack| stack.last().copied()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
+        if self.context(top).alive {
+            Ok(top)
+        } else {
+            Err(CUresult::ERROR_CONTEXT_IS_DESTROYED)
+        }
     }
 
     pub fn context(&self, id: ContextId) -> &Context {
@@ -142,7 +149,9 @@ impl Process {
     /// The device whose address space holds `address`.
     pub fn device_at(&self, address: u64) -> Option<Ordinal> {
         let inside = |arena: &Option<Arena>| {
-            arena.as_ref().is_some_and(|arena| address.wrapping_sub(arena.contents.base()) < arena.span)
+            arena
+                .as_ref()
+                .is_some_and(|arena| address.wrapping_sub(arena.contents.base()) < arena.span)
         };
         self.arenas.iter().position(inside).map(Ordinal)
     }
@@ -151,7 +160,8 @@ impl Process {
     pub fn holding(&self, address: u64, len: u64) -> Option<(u64, &Allocation)> {
         let (&base, allocation) = self.allocations.range(..=address).next_back()?;
         let end = address.checked_add(len)?;
-        (address < base + allocation.size && end <= base + allocation.size).then_some((base, allocation))
+        (address < base + allocation.size && end <= base + allocation.size)
+            .then_some((base, allocation))
     }
 
     pub fn arena(&mut self, driver: &Driver, device: Ordinal) -> Result<&mut Arena, CUresult> {
@@ -161,30 +171,53 @@ impl Process {
             let span = (driver.profile(device).cuda_total.0 * 4).next_power_of_two();
             let backing = Backing::reserve(span).map_err(|_| CUresult::ERROR_OPERATING_SYSTEM)?;
             let contents = Contents::new(backing);
-            *slot = Some(Arena { holes: Holes::new(contents.base(), span), contents, span });
+            *slot = Some(Arena {
+                holes: Holes::new(contents.base(), span),
+                contents,
+                span,
+            });
         }
         Ok(slot.as_mut().expect("just made"))
     }
 
     /// Whole blocks of device memory, counted by the world. Before it is refused, what this process's pools hold
     /// unused goes back.
-    pub fn take(&mut self, driver: &Driver, device: Ordinal, kind: Kind, len: u64) -> Result<u64, CUresult> {
+    pub fn take(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+        kind: Kind,
+        len: u64,
+    ) -> Result<u64, CUresult> {
         self.charge(driver, device, kind, len)?;
-        match self.arena(driver, device).map(|arena| arena.holes.take(len)) {
+        match self
+            .arena(driver, device)
+            .map(|arena| arena.holes.take(len))
+        {
             Ok(Some(base)) => Ok(base),
             Ok(None) => {
-                driver.world.give_back(driver.index(device), kind, Bytes(len));
+                driver
+                    .world
+                    .give_back(driver.index(device), kind, Bytes(len));
                 Err(CUresult::ERROR_OUT_OF_MEMORY)
             }
             Err(error) => {
-                driver.world.give_back(driver.index(device), kind, Bytes(len));
+                driver
+                    .world
+                    .give_back(driver.index(device), kind, Bytes(len));
                 Err(error)
             }
         }
     }
 
     /// Counts memory that has no address.
-    pub fn charge(&mut self, driver: &Driver, device: Ordinal, kind: Kind, len: u64) -> Result<(), CUresult> {
+    pub fn charge(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+        kind: Kind,
+        len: u64,
+    ) -> Result<(), CUresult> {
         let index = driver.index(device);
         if driver.world.take(index, kind, Bytes(len)).is_ok() {
             return Ok(());
@@ -192,7 +225,10 @@ impl Process {
         if self.trim_pools(driver, device) == 0 {
             return Err(CUresult::ERROR_OUT_OF_MEMORY);
         }
-        driver.world.take(index, kind, Bytes(len)).map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)
+        driver
+            .world
+            .take(index, kind, Bytes(len))
+            .map_err(|_| CUresult::ERROR_OUT_OF_MEMORY)
     }
 
     pub fn give_back(&mut self, driver: &Driver, device: Ordinal, kind: Kind, base: u64, len: u64) {
@@ -200,7 +236,9 @@ impl Process {
             arena.contents.forget(base, base + len);
             arena.holes.give(base, len);
         }
-        driver.world.give_back(driver.index(device), kind, Bytes(len));
+        driver
+            .world
+            .give_back(driver.index(device), kind, Bytes(len));
     }
 
     /// Enters an allocation into the books.
@@ -208,7 +246,17 @@ impl Process {
         self.next_buffer += 1;
         let device = self.context(context).device;
         let id = self.next_buffer;
-        self.allocations.insert(address, Allocation { size, taken, context, device, owner, id });
+        self.allocations.insert(
+            address,
+            Allocation {
+                size,
+                taken,
+                context,
+                device,
+                owner,
+                id,
+            },
+        );
     }
 
     /// All of a context's memory, as its end returns it.
@@ -216,7 +264,9 @@ impl Process {
         let gone: Vec<u64> = self
             .allocations
             .iter()
-            .filter(|(_, allocation)| allocation.context == id && !matches!(allocation.owner, Owner::Pool(_)))
+            .filter(|(_, allocation)| {
+                allocation.context == id && !matches!(allocation.owner, Owner::Pool(_))
+            })
             .map(|(address, _)| *address)
             .collect();
         for address in gone {
@@ -224,8 +274,12 @@ impl Process {
         }
         self.streams.retain(|_, stream| stream.context != id);
         self.events.retain(|_, event| event.context != id);
-        let arrays: Vec<u32> =
-            self.arrays.iter().filter(|(_, array)| array.context == id).map(|(id, _)| *id).collect();
+        let arrays: Vec<u32> = self
+            .arrays
+            .iter()
+            .filter(|(_, array)| array.context == id)
+            .map(|(id, _)| *id)
+            .collect();
         for array in arrays {
             self.destroy_array(driver, array);
         }

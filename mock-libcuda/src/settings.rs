@@ -14,7 +14,8 @@ impl Settings {
     pub fn read() -> Settings {
         Settings {
             visible: std::env::var_os("CUDA_VISIBLE_DEVICES").map(OsStringExt::into_vec),
-            by_pci: std::env::var_os("CUDA_DEVICE_ORDER").is_some_and(|order| order == "PCI_BUS_ID"),
+            by_pci: std::env::var_os("CUDA_DEVICE_ORDER")
+                .is_some_and(|order| order == "PCI_BUS_ID"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use abi::cuda::*;
 
-use crate::boundary::{Answer, Out};
+use crate::boundary::{Answer, Host, Out};
 use crate::context;
 use crate::driver;
 use crate::event;
@@ -51,8 +51,17 @@ pub fn create_with_priority(stream: Out<CUstream>, flags: c_uint, priority: c_in
     let mut process = driver::get()?.lock();
     let context = process.current()?;
     let id = process.next_handle();
-    process.streams.insert(id, Stream { context, flags, priority: priority.clamp(GREATEST, 0) });
-    stream.set(CUstream(handle::encode(handle::Kind::Stream, id) as *mut c_void));
+    process.streams.insert(
+        id,
+        Stream {
+            context,
+            flags,
+            priority: priority.clamp(GREATEST, 0),
+        },
+    );
+    stream.set(CUstream(
+        handle::encode(handle::Kind::Stream, id) as *mut c_void
+    ));
     Ok(())
 }
 
@@ -61,7 +70,11 @@ pub fn destroy(stream: CUstream) -> Answer {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     };
     let mut process = driver::get()?.lock();
-    process.streams.remove(&id).map(|_| ()).ok_or(CUresult::ERROR_INVALID_HANDLE)
+    process
+        .streams
+        .remove(&id)
+        .map(|_| ())
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)
 }
 
 pub fn synchronize(stream: CUstream) -> Answer {
@@ -96,7 +109,9 @@ pub fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
 
 pub fn context(stream: CUstream, pctx: Out<CUcontext>) -> Answer {
     let pctx = pctx.required()?;
-    pctx.set(context::handle_of(driver::get()?.lock().stream_context(stream)?));
+    pctx.set(context::handle_of(
+        driver::get()?.lock().stream_context(stream)?,
+    ));
     Ok(())
 }
 
@@ -104,7 +119,11 @@ pub fn priority(stream: CUstream, priority: Out<c_int>) -> Answer {
     let priority = priority.required()?;
     let process = driver::get()?.lock();
     process.stream_context(stream)?;
-    priority.set(process.stream_of(stream).map_or(0, |stream| stream.priority));
+    priority.set(
+        process
+            .stream_of(stream)
+            .map_or(0, |stream| stream.priority),
+    );
     Ok(())
 }
 
@@ -133,4 +152,29 @@ pub fn priority_range(least: Out<c_int>, greatest: Out<c_int>) -> Answer {
         greatest.set(GREATEST);
     }
     Ok(())
+}
+
+pub fn synchronize_of_context(context: CUcontext) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    process.context_or_current(context)?;
+    process.settle_pools(driver);
+    Ok(())
+}
+
+/// An empty batch is done; waiting and writing are not simulated.
+pub fn batch_mem_op(stream: CUstream, count: c_uint, _ops: Host, flags: c_uint) -> Answer {
+    driver::get()?.lock().stream_context(stream)?;
+    match (count, flags) {
+        (0, 0) => Ok(()),
+        (_, 0) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        _ => Err(CUresult::ERROR_INVALID_VALUE),
+    }
+}
+
+/// No attribute of a stream can be set yet, so that all streams agree in them.
+pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
+    let process = driver::get()?.lock();
+    process.stream_context(to)?;
+    process.stream_context(from).map(|_| ())
 }

@@ -105,9 +105,9 @@ entry_points! {
         cuMemcpyHtoDAsync_v2 => copy::host_to_device_async;
         cuMemcpyDtoHAsync_v2 => copy::device_to_host_async;
         cuMemcpyDtoDAsync_v2 => copy::device_to_device_async;
-        cuMemsetD8_v2 => copy::set_8;
-        cuMemsetD8Async => copy::set_8_async;
-        cuMemsetD32_v2 => copy::set_32;
+        cuMemsetD8_v2 => fill::set_8;
+        cuMemsetD8Async => fill::set_8_async;
+        cuMemsetD32_v2 => fill::set_32;
     }
     stream {
         cuStreamCreate => stream::create;
@@ -133,5 +133,79 @@ entry_points! {
         cuEventQuery => event::query;
         cuEventElapsedTime => event::elapsed;
         cuEventElapsedTime_v2 => event::elapsed;
+    }
+    variants {
+        cuMemcpy_ptds => copy::any;
+        cuMemcpyAsync_ptsz => copy::any_async;
+        cuMemcpyHtoD_v2_ptds => copy::host_to_device;
+        cuMemcpyDtoH_v2_ptds => copy::device_to_host;
+        cuMemcpyDtoD_v2_ptds => copy::device_to_device;
+        cuMemcpyHtoDAsync_v2_ptsz => copy::host_to_device_async;
+        cuMemcpyDtoHAsync_v2_ptsz => copy::device_to_host_async;
+        cuMemcpyDtoDAsync_v2_ptsz => copy::device_to_device_async;
+        cuMemcpyPeer => copy::peer;
+        cuMemcpyPeer_ptds => copy::peer;
+        cuMemcpyPeerAsync => copy::peer_async;
+        cuMemcpyPeerAsync_ptsz => copy::peer_async;
+        cuMemsetD8_v2_ptds => fill::set_8;
+        cuMemsetD8Async_ptsz => fill::set_8_async;
+        cuMemsetD16_v2 => fill::set_16;
+        cuMemsetD16_v2_ptds => fill::set_16;
+        cuMemsetD16Async => fill::set_16_async;
+        cuMemsetD16Async_ptsz => fill::set_16_async;
+        cuMemsetD32_v2_ptds => fill::set_32;
+        cuMemsetD32Async => fill::set_32_async;
+        cuMemsetD32Async_ptsz => fill::set_32_async;
+        cuMemsetD2D8_v2 => fill::set_rows_8;
+        cuMemsetD2D8_v2_ptds => fill::set_rows_8;
+        cuMemsetD2D8Async => fill::set_rows_8_async;
+        cuMemsetD2D8Async_ptsz => fill::set_rows_8_async;
+        cuMemsetD2D16_v2 => fill::set_rows_16;
+        cuMemsetD2D16_v2_ptds => fill::set_rows_16;
+        cuMemsetD2D16Async => fill::set_rows_16_async;
+        cuMemsetD2D16Async_ptsz => fill::set_rows_16_async;
+        cuMemsetD2D32_v2 => fill::set_rows_32;
+        cuMemsetD2D32_v2_ptds => fill::set_rows_32;
+        cuMemsetD2D32Async => fill::set_rows_32_async;
+        cuMemsetD2D32Async_ptsz => fill::set_rows_32_async;
+        cuMemcpyAtoA_v2 => array::array_to_array;
+        cuMemcpyAtoA_v2_ptds => array::array_to_array;
+        cuMemcpyAtoD_v2 => array::array_to_device;
+        cuMemcpyAtoD_v2_ptds => array::array_to_device;
+        cuMemcpyDtoA_v2 => array::device_to_array;
+        cuMemcpyDtoA_v2_ptds => array::device_to_array;
+        cuMemcpyAtoH_v2 => array::array_to_host;
+        cuMemcpyAtoH_v2_ptds => array::array_to_host;
+        cuMemcpyAtoHAsync_v2 => array::array_to_host_async;
+        cuMemcpyAtoHAsync_v2_ptsz => array::array_to_host_async;
+        cuMemcpyHtoA_v2 => array::host_to_array;
+        cuMemcpyHtoA_v2_ptds => array::host_to_array;
+        cuMemcpyHtoAAsync_v2 => array::host_to_array_async;
+        cuMemcpyHtoAAsync_v2_ptsz => array::host_to_array_async;
+    }
+    getters {
+        cuCtxSynchronize_v2 => stream::synchronize_of_context;
+        cuCtxGetCacheConfig => limits::get_cache_config;
+        cuCtxSetCacheConfig => limits::set_cache_config;
+        cuCtxGetSharedMemConfig => limits::get_shared_config;
+        cuCtxSetSharedMemConfig => limits::set_shared_config;
+        cuCtxResetPersistingL2Cache => limits::reset_persisting_l2;
+        cuDeviceGraphMemTrim => device::graph_mem_trim;
+        cuMemGetAddressRange => pointer::address_range_32;
+        cuMemHostGetDevicePointer_v2 => host::device_pointer;
+        cuMemHostGetFlags => host::flags;
+        cuPointerGetAttributes => pointer::attributes;
+        cuTexObjectDestroy => array::destroy_view;
+        cuSurfObjectDestroy => array::destroy_view;
+        cuStreamGetCtx_ptsz => stream::context;
+        cuStreamGetPriority_ptsz => stream::priority;
+        cuStreamGetFlags => stream::flags;
+        cuStreamGetFlags_ptsz => stream::flags;
+        cuStreamBatchMemOp_v2 => stream::batch_mem_op;
+        cuStreamBatchMemOp_v2_ptsz => stream::batch_mem_op;
+        cuStreamCopyAttributes => stream::copy_attributes;
+        cuStreamCopyAttributes_ptsz => stream::copy_attributes;
+        cuEventRecordWithFlags => event::record_with_flags;
+        cuEventRecordWithFlags_ptsz => event::record_with_flags;
     }
 }

@@ -16,7 +16,9 @@ pub fn parse(list: &[u8], uuids: &[[u8; 16]]) -> Visible {
     let mut kind = None;
     loop {
         rest = skip_blanks(rest);
-        let Some((this, index, after)) = number(rest).or_else(|| uuid(rest, uuids)) else { break };
+        let Some((this, index, after)) = number(rest).or_else(|| uuid(rest, uuids)) else {
+            break;
+        };
         if kind.is_some_and(|kind| kind != this) {
             break;
         }
@@ -43,7 +45,10 @@ enum Spelling {
 }
 
 fn skip_blanks(text: &[u8]) -> &[u8] {
-    let blanks = text.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let blanks = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace())
+        .count();
     &text[blanks..]
 }
 
@@ -57,8 +62,15 @@ fn number(text: &[u8]) -> Option<(Spelling, usize, &[u8])> {
 /// `GPU-` and as many of the UUID's digits as name one device only.
 fn uuid<'t>(text: &'t [u8], uuids: &[[u8; 16]]) -> Option<(Spelling, usize, &'t [u8])> {
     let body = text.strip_prefix(b"GPU-")?;
-    let len = body.iter().take_while(|byte| byte.is_ascii_hexdigit() || **byte == b'-').count();
-    let digits: Vec<u8> = body[..len].iter().filter(|byte| **byte != b'-').map(u8::to_ascii_lowercase).collect();
+    let len = body
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit() || **byte == b'-')
+        .count();
+    let digits: Vec<u8> = body[..len]
+        .iter()
+        .filter(|byte| **byte != b'-')
+        .map(u8::to_ascii_lowercase)
+        .collect();
     if digits.is_empty() {
         return None;
     }
@@ -67,7 +79,10 @@ fn uuid<'t>(text: &'t [u8], uuids: &[[u8; 16]]) -> Option<(Spelling, usize, &'t 
         full.as_bytes().starts_with(&digits)
     });
     let (index, _) = matching.next()?;
-    matching.next().is_none().then_some((Spelling::Uuid, index, &body[len..]))
+    matching
+        .next()
+        .is_none()
+        .then_some((Spelling::Uuid, index, &body[len..]))
 }
 
 #[cfg(test)]
@@ -76,21 +91,40 @@ mod tests {
 
     const TABLE: &str = include_str!("../../fixtures/oracle/visible-devices-h200x2.txt");
     const UUIDS: [[u8; 16]; 2] = [
-        [0xf7, 0x64, 0x99, 0x9b, 0x5c, 0xaf, 0x8a, 0x2c, 0xb8, 0xe7, 0xdf, 0x48, 0x3d, 0xdd, 0x37, 0x21],
-        [0x9f, 0x0a, 0x8b, 0x65, 0x11, 0xa3, 0x95, 0xea, 0x55, 0x4b, 0x96, 0xd4, 0xb4, 0xb0, 0xf5, 0x41],
+        [
+            0xf7, 0x64, 0x99, 0x9b, 0x5c, 0xaf, 0x8a, 0x2c, 0xb8, 0xe7, 0xdf, 0x48, 0x3d, 0xdd,
+            0x37, 0x21,
+        ],
+        [
+            0x9f, 0x0a, 0x8b, 0x65, 0x11, 0xa3, 0x95, 0xea, 0x55, 0x4b, 0x96, 0xd4, 0xb4, 0xb0,
+            0xf5, 0x41,
+        ],
     ];
 
     #[test]
     fn every_recorded_spelling_numbers_the_devices_as_the_card_did() {
-        let rows: Vec<Vec<&str>> =
-            TABLE.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect()).collect();
+        let rows: Vec<Vec<&str>> = TABLE
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split('\t').collect())
+            .collect();
         assert_eq!(rows.len(), 37);
         for row in rows.iter().filter(|row| row[0] != "~") {
             let expected = match row[2] {
                 "101" => Visible::Twice,
-                _ => Visible::Devices(row[3].split_whitespace().map(|index| index.parse().unwrap()).collect()),
+                _ => Visible::Devices(
+                    row[3]
+                        .split_whitespace()
+                        .map(|index| index.parse().unwrap())
+                        .collect(),
+                ),
             };
-            assert_eq!(parse(row[0].as_bytes(), &UUIDS), expected, "CUDA_VISIBLE_DEVICES={:?}", row[0]);
+            assert_eq!(
+                parse(row[0].as_bytes(), &UUIDS),
+                expected,
+                "CUDA_VISIBLE_DEVICES={:?}",
+                row[0]
+            );
         }
     }
 

@@ -37,7 +37,13 @@ pub fn create(
     let mut process = driver.lock();
     process.charge(driver, device, Kind::Vmm, size as u64)?;
     let id = process.next_handle();
-    process.physical.insert(id, Physical { device, size: size as u64 });
+    process.physical.insert(
+        id,
+        Physical {
+            device,
+            size: size as u64,
+        },
+    );
     handle.set(handle::encode(handle::Kind::Physical, id));
     Ok(())
 }
@@ -45,12 +51,24 @@ pub fn create(
 pub fn release(handle: CUmemGenericAllocationHandle) -> Answer {
     let driver = driver::get()?;
     let id = handle::decode(handle::Kind::Physical, handle).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    let physical = driver.lock().physical.remove(&id).ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    driver.world.give_back(driver.index(physical.device), Kind::Vmm, Bytes(physical.size));
+    let physical = driver
+        .lock()
+        .physical
+        .remove(&id)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    driver.world.give_back(
+        driver.index(physical.device),
+        Kind::Vmm,
+        Bytes(physical.size),
+    );
     Ok(())
 }
 
-pub fn granularity(granularity: Out<usize>, prop: In<CUmemAllocationProp>, option: c_int) -> Answer {
+pub fn granularity(
+    granularity: Out<usize>,
+    prop: In<CUmemAllocationProp>,
+    option: c_int,
+) -> Answer {
     let driver = driver::get()?;
     let (granularity, prop) = (granularity.required()?, prop.required()?);
     let device = checked(driver, &prop)?;

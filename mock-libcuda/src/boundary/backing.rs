@@ -27,7 +27,14 @@ impl Backing {
                 return Err(error);
             }
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let room = libc::mmap(std::ptr::null_mut(), (len + ALIGN) as usize, libc::PROT_NONE, flags, -1, 0);
+            let room = libc::mmap(
+                std::ptr::null_mut(),
+                (len + ALIGN) as usize,
+                libc::PROT_NONE,
+                flags,
+                -1,
+                0,
+            );
             if room == libc::MAP_FAILED {
                 let error = io::Error::last_os_error();
                 libc::close(fd);
@@ -118,7 +125,10 @@ impl HostPages {
                 0,
             )
         };
-        (base != libc::MAP_FAILED).then_some(HostPages { base: base as u64, len })
+        (base != libc::MAP_FAILED).then_some(HostPages {
+            base: base as u64,
+            len,
+        })
     }
 
     pub fn base(&self) -> u64 {

@@ -12,7 +12,10 @@ pub struct Canary {
 
 impl Canary {
     pub fn new() -> Canary {
-        Canary { page: wiped_page(), owner: std::process::id() }
+        Canary {
+            page: wiped_page(),
+            owner: std::process::id(),
+        }
     }
 
     /// Whether this is still the process that made the canary.

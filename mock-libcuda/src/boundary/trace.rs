@@ -30,11 +30,22 @@ static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 pub fn write(world: &World, entry: Entry, answer: CUresult, arguments: impl Fn(&mut Arguments)) {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     let ok = answer == CUresult::SUCCESS;
-    let ends = ["Free", "Destroy", "cuMemRelease"].iter().any(|word| entry.name().contains(word));
+    let ends = ["Free", "Destroy", "cuMemRelease"]
+        .iter()
+        .any(|word| entry.name().contains(word));
     let names = names.get_or_insert_with(Names::default);
-    let mut list = Arguments { shown: Vec::new(), names, ok, ends };
+    let mut list = Arguments {
+        shown: Vec::new(),
+        names,
+        ok,
+        ends,
+    };
     arguments(&mut list);
-    let args: Vec<(&str, Value<'_>)> = list.shown.iter().map(|(name, shown)| (*name, shown.value())).collect();
+    let args: Vec<(&str, Value<'_>)> = list
+        .shown
+        .iter()
+        .map(|(name, shown)| (*name, shown.value()))
+        .collect();
     world.trace(&TraceRecord {
         api: Api::Cuda,
         entry: entry.name(),
@@ -60,7 +71,11 @@ impl Arguments<'_> {
     }
 
     fn null_or(&mut self, name: &'static str, null: bool, text: &str) {
-        if null { self.shown.push((name, Shown::Null)) } else { self.text(name, text) }
+        if null {
+            self.shown.push((name, Shown::Null))
+        } else {
+            self.text(name, text)
+        }
     }
 
     /// A handle that the caller gave.
@@ -68,7 +83,11 @@ impl Arguments<'_> {
         if value == 0 {
             return self.shown.push((name, Shown::Null));
         }
-        let text = self.names.known(kind, value).unwrap_or("unknown").to_owned();
+        let text = self
+            .names
+            .known(kind, value)
+            .unwrap_or("unknown")
+            .to_owned();
         if self.ok && self.ends {
             self.names.forget(kind, value);
         }
@@ -116,7 +135,7 @@ macro_rules! numbers {
         }
     )* };
 }
-numbers! { u8 => Unsigned, i32 => Signed, u32 => Unsigned }
+numbers! { u8 => Unsigned, u16 => Unsigned, i32 => Signed, u32 => Unsigned }
 
 impl Traced for usize {
     fn trace(self, name: &'static str, list: &mut Arguments) {

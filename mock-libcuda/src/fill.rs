@@ -1,0 +1,85 @@
+//! Fills. All are done when the call returns.
+
+use abi::cuda::*;
+
+use crate::boundary::{Answer, fill_host};
+use crate::copy::Place;
+use crate::driver;
+
+/// Rows of equal length, `pitch` bytes apart.
+struct Rows {
+    pitch: u64,
+    width: u64,
+    height: u64,
+}
+
+fn filled(to: u64, unit: &[u8], rows: &Rows, stream: Option<CUstream>) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    match stream {
+        Some(stream) => process.stream_context(stream)?,
+        None => process.current()?,
+    };
+    if rows.width == 0 || rows.height == 0 {
+        return Ok(());
+    }
+    let invalid = CUresult::ERROR_INVALID_VALUE;
+    let size = unit.len() as u64;
+    let len = rows.width.checked_mul(size).ok_or(invalid)?;
+    let aligned = to.is_multiple_of(size) && (rows.height == 1 || rows.pitch.is_multiple_of(size));
+    if !aligned || (rows.height > 1 && rows.pitch < len) {
+        return Err(invalid);
+    }
+    let before_last = rows.pitch.checked_mul(rows.height - 1).ok_or(invalid)?;
+    let span = before_last.checked_add(len).ok_or(invalid)?;
+    let place = process.place(to, span)?;
+    let (len, step, count) =
+        if rows.height > 1 && rows.pitch == len { (span, 0, 1) } else { (len, rows.pitch, rows.height) };
+    for row in 0..count {
+        let at = to + row * step;
+        match place {
+            Place::Device(device) => process.arena(driver, device)?.contents.fill(at, len, unit),
+            Place::Host if process.host_holding(to, span) => fill_host(at, len, unit),
+            Place::Host => return Err(invalid),
+        }
+    }
+    Ok(())
+}
+
+fn row(count: usize) -> Rows {
+    Rows { pitch: 0, width: count as u64, height: 1 }
+}
+
+macro_rules! fills {
+    ($($unit:ty: $set:ident $set_async:ident $rows:ident $rows_async:ident;)*) => { $(
+        pub fn $set(to: CUdeviceptr, value: $unit, count: usize) -> Answer {
+            filled(to, &value.to_ne_bytes(), &row(count), None)
+        }
+
+        pub fn $set_async(to: CUdeviceptr, value: $unit, count: usize, stream: CUstream) -> Answer {
+            filled(to, &value.to_ne_bytes(), &row(count), Some(stream))
+        }
+
+        pub fn $rows(to: CUdeviceptr, pitch: usize, value: $unit, width: usize, height: usize) -> Answer {
+            let rows = Rows { pitch: pitch as u64, width: width as u64, height: height as u64 };
+            filled(to, &value.to_ne_bytes(), &rows, None)
+        }
+
+        pub fn $rows_async(
+            to: CUdeviceptr,
+            pitch: usize,
+            value: $unit,
+            width: usize,
+            height: usize,
+            stream: CUstream,
+        ) -> Answer {
+            let rows = Rows { pitch: pitch as u64, width: width as u64, height: height as u64 };
+            filled(to, &value.to_ne_bytes(), &rows, Some(stream))
+        }
+    )* };
+}
+fills! {
+    u8: set_8 set_8_async set_rows_8 set_rows_8_async;
+    u16: set_16 set_16_async set_rows_16 set_rows_16_async;
+    u32: set_32 set_32_async set_rows_32 set_rows_32_async;
+}
