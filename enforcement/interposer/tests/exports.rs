@@ -1,0 +1,129 @@
+//! What the built library shows to the loader: the table and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, RelocationTarget};
+
+#[path = "../src/hooks.rs"]
+mod hooks;
+
+macro_rules! names {
+    (
+        cuda { $($cuda:ident => $cuda_when:ident $cuda_body:path;)* }
+        nvml { $($nvml:ident => $nvml_when:ident $nvml_body:path;)* }
+        $(called $library:ident { $($called:ident;)* })*
+    ) => {
+        &[$(stringify!($cuda),)* $(stringify!($nvml),)* "dlsym", "dlvsym"]
+    };
+}
+
+/// The hook table, and the two look-ups.
+const TABLE: &[&str] = hooks::table!(names);
+
+fn library() -> Vec<u8> {
+    let mut path: PathBuf = std::env::current_exe().expect("this executable has a path");
+    path.set_file_name("libvgpu.so");
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn with_library(check: impl FnOnce(&ElfFile64<'_, Endianness>, &[u8])) {
+    let data = library();
+    let file = ElfFile64::parse(&*data).expect("an ELF file");
+    check(&file, &data);
+}
+
+fn exports(file: &ElfFile64<'_, Endianness>) -> BTreeMap<String, u64> {
+    file.dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .map(|symbol| (symbol.name().expect("a name").to_owned(), symbol.address()))
+        .collect()
+}
+
+#[test]
+fn exported_names_are_the_table() {
+    with_library(|file, _| {
+        let exported: BTreeSet<String> = exports(file).into_keys().collect();
+        let table: BTreeSet<String> = TABLE.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(exported, table);
+    });
+}
+
+#[test]
+fn each_export_has_an_address_of_its_own() {
+    with_library(|file, _| {
+        let exports = exports(file);
+        let addresses: BTreeSet<u64> = exports.values().copied().collect();
+        assert_eq!(addresses.len(), exports.len());
+    });
+}
+
+#[test]
+fn no_relocation_names_an_own_export() {
+    with_library(|file, _| {
+        let own = exports(file);
+        let mut seen = 0;
+        for (_, relocation) in file.dynamic_relocations().expect("a dynamic object") {
+            seen += 1;
+            if let RelocationTarget::Symbol(index) = relocation.target() {
+                let table = file.dynamic_symbol_table().expect("dynamic symbols");
+                let symbol =
+                    object::ObjectSymbolTable::symbol_by_index(&table, index).expect("a symbol");
+                let name = symbol.name().expect("a name");
+                assert!(!own.contains_key(name), "a relocation names {name}");
+            }
+        }
+        assert!(seen > 0, "no relocations were read");
+    });
+}
+
+#[test]
+fn libc_and_the_loader_alone_are_needed() {
+    with_library(|file, data| {
+        let endian = file.endian();
+        let header = FileHeader64::<Endianness>::parse(data).expect("a header");
+        let sections = header.sections(endian, data).expect("sections");
+        let (dynamic, strings) = sections
+            .dynamic(endian, data)
+            .expect("a dynamic section")
+            .expect("one");
+        let strings = sections.strings(endian, data, strings).expect("strings");
+        let needed: Vec<String> = dynamic
+            .iter()
+            .filter(|entry| entry.tag32(endian) == Some(object::elf::DT_NEEDED))
+            .map(|entry| {
+                String::from_utf8_lossy(entry.string(endian, strings).expect("a name")).into_owned()
+            })
+            .collect();
+        assert!(needed.contains(&"libc.so.6".to_owned()), "{needed:?}");
+        assert!(
+            needed
+                .iter()
+                .all(|name| name == "libc.so.6" || name.starts_with("ld-linux")),
+            "{needed:?}"
+        );
+        assert!(
+            sections
+                .iter()
+                .all(|section| section.sh_type.get(endian) != object::elf::SHT_GNU_VERDEF),
+            "exports have versions"
+        );
+    });
+}
+
+#[test]
+fn what_is_loaded_is_below_one_mebibyte() {
+    with_library(|file, data| {
+        let header = FileHeader64::<Endianness>::parse(data).expect("a header");
+        let loaded: u64 = header
+            .program_headers(file.endian(), data)
+            .expect("program headers")
+            .iter()
+            .filter(|segment| segment.p_type(file.endian()) == PT_LOAD)
+            .map(|segment| segment.p_filesz(file.endian()))
+            .sum();
+        assert!(loaded < 1 << 20, "{loaded} bytes");
+    });
+}
