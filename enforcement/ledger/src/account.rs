@@ -145,22 +145,33 @@ impl<'a, P: Protocol> Account<'a, P> {
         let Some(limit) = budget.limit() else {
             return self.settle(line, want, bytes, 0, budget);
         };
-        let mut seen = self.survey_below(high);
-        let others = seen.total().saturating_sub(lease);
-        if seen.total() > limit && others > limit && others - seen.leased.min(others) <= limit {
-            // Other requests announced meanwhile see this one: what is stolen is not lost to them unnoticed.
+        let mut total = self.total_below(high);
+        let others = total.saturating_sub(lease);
+        if others > limit && others.saturating_sub(self.survey_below(high).leased) <= limit {
+            // Whoever announces meanwhile sees this request: what is stolen is not granted twice.
             self.revoke(me, high, others - limit);
-            seen = self.survey_below(high);
+            total = self.total_below(high);
         }
-        if seen.total() <= limit {
+        if total <= limit {
             self.settle(line, want, bytes, lease, budget)
-        } else if seen.total().saturating_sub(lease) <= limit {
+        } else if total.saturating_sub(lease) <= limit {
             self.settle(line, want, bytes, 0, budget)
         } else {
             line.pending.fetch_sub(want, Ordering::Release);
-            seen.pending = seen.pending.saturating_sub(want);
-            Attempt::Crowded { seen, limit }
+            Attempt::Crowded {
+                seen: self.survey_below(high),
+                limit,
+            }
         }
+    }
+
+    /// All that a request must fit beside, its own announcement included.
+    fn total_below(&self, high: usize) -> u64 {
+        self.lines.iter().take(high).fold(0, |total, line| {
+            let pending = line.pending.load(Ordering::Acquire);
+            let charged = Word(line.word.load(Ordering::Acquire)).charged();
+            total.saturating_add(pending).saturating_add(charged)
+        })
     }
 
     /// The grant enters the word before the announcement leaves.
