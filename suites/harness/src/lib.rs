@@ -16,7 +16,7 @@ mod checkers;
 mod child;
 pub mod driver;
 pub mod environment;
-mod execution;
+pub mod execution;
 pub mod expectations;
 pub mod failure;
 pub mod junit;
