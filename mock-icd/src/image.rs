@@ -1,7 +1,5 @@
 //! Images: as many bytes as their texels need, laid out one subresource after the other, layer by layer.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
 use ash::vk::{self, Handle};
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome};
@@ -9,14 +7,11 @@ use crate::buffer::put_requirements;
 use crate::enumerate::enumerate;
 use crate::format::{self, Block};
 use crate::limits;
-use crate::memory::Memory;
 use crate::state::{Child, STATE};
 
 pub struct Image {
     device: u64,
     shape: Shape,
-    /// Kept alive by whoever allocated it, not by what is bound to it.
-    binding: Mutex<Option<Weak<Memory>>>,
 }
 
 impl Child for Image {
@@ -120,7 +115,6 @@ pub fn create(
     image.put(STATE.images.insert(Image {
         device: device.as_raw(),
         shape,
-        binding: Mutex::new(None),
     }));
     Ok(())
 }
@@ -204,11 +198,10 @@ pub fn subresource(
     Ok(())
 }
 
+/// Commands move no texels, so where an image lies makes no difference.
 pub fn bind(image: vk::Image, memory: vk::DeviceMemory) -> Outcome {
-    let memory = Arc::downgrade(&STATE.memories.find(memory)?);
-    let image = STATE.images.find(image)?;
-    *image.binding.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
-    Ok(())
+    STATE.memories.find(memory)?;
+    STATE.images.find(image).map(drop)
 }
 
 pub fn bind2(count: u32, infos: List<vk::BindImageMemoryInfo<'_>>) -> Outcome {

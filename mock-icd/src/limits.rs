@@ -138,7 +138,7 @@ fn sampled(limits: vk::PhysicalDeviceLimits) -> vk::PhysicalDeviceLimits {
         sampled_image_stencil_sample_counts: SAMPLES,
         storage_image_sample_counts: SAMPLES,
         max_sample_mask_words: 1,
-        point_size_range: [1.0, 2047.937_5],
+        point_size_range: [1.0, 2047.9375],
         line_width_range: [1.0, 64.0],
         point_size_granularity: 0.0625,
         line_width_granularity: 0.0625,

@@ -82,19 +82,14 @@ pub fn allocate(
         .round_up(profile.vulkan_granularity)
         .ok_or(full)?;
     let place = (physical.index, kind.heap);
-    let bound = if heap.device_local() {
-        Bytes(u64::MAX)
-    } else {
-        heap.size
-    };
-    if heap.device_local() {
-        physical
-            .world
-            .take(physical.index, Kind::Vulkan, taken)
-            .map_err(|_| full)?;
-    }
-    if !accounts::add(place, taken, bound) {
+    if !accounts::add(place, taken, heap.size) {
         return Err(full);
+    }
+    if heap.device_local() {
+        let granted = physical.world.take(physical.index, Kind::Vulkan, taken);
+        granted
+            .inspect_err(|_| accounts::subtract(place, taken))
+            .map_err(|_| full)?;
     }
     memory.put(
         STATE.memories.insert(Memory {

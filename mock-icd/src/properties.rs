@@ -90,7 +90,7 @@ fn vulkan_11(physical: PhysicalDevice) -> vk::PhysicalDeviceVulkan11Properties<'
         protected_no_fault: vk::FALSE,
         max_per_set_descriptors: u32::MAX,
         // The heap bounds an allocation, and nothing else does.
-        max_memory_allocation_size: u64::MAX & !0xffff,
+        max_memory_allocation_size: !0xffff,
         ..Default::default()
     }
 }

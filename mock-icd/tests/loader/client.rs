@@ -10,8 +10,7 @@ pub const GIB: u64 = 1 << 30;
 
 /// Loader, instance, the first physical device, a device with a queue of family 0.
 pub struct Client {
-    /// Keeps the loader loaded.
-    _entry: ash::Entry,
+    pub entry: ash::Entry,
     pub instance: ash::Instance,
     pub physical: vk::PhysicalDevice,
     pub device: ash::Device,
@@ -114,7 +113,7 @@ impl Client {
                 .expect("a device");
             let queue = device.get_device_queue(0, 0);
             Self {
-                _entry: entry,
+                entry,
                 instance,
                 physical,
                 device,

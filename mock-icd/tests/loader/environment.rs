@@ -21,14 +21,18 @@ impl Environment {
     }
 
     pub fn with_faults(machine: &str, faults: &str) -> Self {
+        let mut spec = WorldSpec::new(profile::embedded(machine).expect("an embedded profile"));
+        spec.faults = FaultPlan::parse("faults", faults).expect("a fault plan");
+        Self::of(spec)
+    }
+
+    pub fn of(mut spec: WorldSpec) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let manifest = format!(
             r#"{{"file_format_version":"1.0.1","ICD":{{"library_path":"{}","api_version":"1.3.281"}}}}"#,
             library().display()
         );
         fs::write(directory.path().join("icd.json"), manifest).expect("the manifest");
-        let mut spec = WorldSpec::new(profile::embedded(machine).expect("an embedded profile"));
-        spec.faults = FaultPlan::parse("faults", faults).expect("a fault plan");
         spec.trace = Some(directory.path().join("trace"));
         let world = World::create(&directory.path().join("world"), &spec).expect("a world");
         Self { directory, world }

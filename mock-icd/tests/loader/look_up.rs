@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_void};
 
 use ash::vk::{self, Handle};
+use mock_device::{WorldSpec, profile};
 use object::{Object, ObjectSymbol};
 
-use crate::environment::{isolated, library};
+use crate::client::Client;
+use crate::environment::{Environment, isolated, library, role};
 
 type LookUp = unsafe extern "system" fn(u64, *const c_char) -> *const c_void;
 
@@ -163,6 +165,71 @@ fn without_an_instance_only_global_commands_are_answered() {
             );
         },
     );
+}
+
+/// Whether vkGetDeviceProcAddr, through the loader, answers a name.
+fn device_has(client: &Client, name: &std::ffi::CStr) -> bool {
+    // SAFETY: a live device and a C string.
+    unsafe {
+        (client.instance.fp_v1_0().get_device_proc_addr)(client.device.handle(), name.as_ptr())
+    }
+    .is_some()
+}
+
+#[test]
+fn a_device_answers_its_own_commands_and_enabled_extensions_only() {
+    isolated(
+        "look_up::a_device_answers_its_own_commands_and_enabled_extensions_only",
+        "tiny",
+        || {
+            let client = Client::new();
+            for name in [
+                c"vkAllocateMemory",
+                c"vkQueueSubmit2",
+                c"vkCmdFillBuffer",
+                c"vkGetDeviceProcAddr",
+            ] {
+                assert!(device_has(&client, name), "{name:?}");
+            }
+            for name in [
+                c"vkQueueSubmit2KHR",
+                c"vkCreateInstance",
+                c"vkGetPhysicalDeviceProperties",
+                c"vkNoSuchCommand",
+            ] {
+                assert!(!device_has(&client, name), "{name:?}");
+            }
+            client.destroy();
+        },
+    );
+}
+
+#[test]
+fn an_older_driver_lacks_the_commands_of_newer_versions() {
+    const TEST: &str = "look_up::an_older_driver_lacks_the_commands_of_newer_versions";
+    if role().is_some() {
+        let client = Client::with(vk::API_VERSION_1_2, false, &[]);
+        assert!(device_has(&client, c"vkSignalSemaphore"));
+        assert!(!device_has(&client, c"vkQueueSubmit2"));
+        client.destroy();
+    } else {
+        let mut spec = WorldSpec::new(profile::embedded("tiny").expect("an embedded profile"));
+        spec.machine.driver.vulkan_api = [1, 2, 175];
+        Environment::of(spec).run(TEST, "client");
+    }
+}
+
+#[test]
+fn a_missing_command_of_the_fault_plan_is_not_answered() {
+    const TEST: &str = "look_up::a_missing_command_of_the_fault_plan_is_not_answered";
+    if role().is_some() {
+        let client = Client::new();
+        assert!(!device_has(&client, c"vkQueueSubmit2"));
+        client.destroy();
+    } else {
+        let faults = "[[fault]]\nat = \"vkQueueSubmit2\"\nthen = \"missing\"\n";
+        Environment::with_faults("tiny", faults).run(TEST, "client");
+    }
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn a_client_of_vulkan_1_0_hears_nothing() {
             }
             let extensions = [ash::khr::get_physical_device_properties2::NAME];
             let client = Client::with(vk::API_VERSION_1_0, true, &extensions);
+            same_heaps_by_every_name(&client);
             let target = Mapped::new(&client, 4096);
             assert_eq!(target.bytes(&client), [0; 4096]);
             target.destroy(&client);
@@ -133,6 +134,29 @@ fn instances_of_every_version_show_the_device() {
             }
         },
     );
+}
+
+/// vkGetPhysicalDeviceMemoryProperties2KHR is what a client of 1.0 has (V3).
+fn same_heaps_by_every_name(client: &Client) {
+    let named =
+        ash::khr::get_physical_device_properties2::Instance::new(&client.entry, &client.instance);
+    let mut by_extension = vk::PhysicalDeviceMemoryProperties2::default();
+    // SAFETY: the extension is enabled.
+    let by_core = unsafe {
+        named.get_physical_device_memory_properties2(client.physical, &mut by_extension);
+        client
+            .instance
+            .get_physical_device_memory_properties(client.physical)
+    };
+    let sizes = |memory: &vk::PhysicalDeviceMemoryProperties| {
+        memory
+            .memory_heaps_as_slice()
+            .iter()
+            .map(|heap| heap.size)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&by_extension.memory_properties), sizes(&by_core));
+    assert_eq!(sizes(&by_core), [150_754_820_096, 101_361_423_360]);
 }
 
 fn image(client: &Client) -> (vk::Image, vk::DeviceMemory) {
