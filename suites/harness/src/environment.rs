@@ -133,7 +133,11 @@ impl Environment {
             gpus: sizes.len() as u32,
             budgets: Budgets::read(request.budget, &sizes)?,
             libraries: request.libraries,
-            validated: request.validated && world.is_some() && crate::plan::has_validation_layer(),
+            // Without a driver the loader complains through the layer, which is what such a case is about.
+            validated: request.validated
+                && !request.absent.contains(&Absent::Icd)
+                && world.is_some()
+                && crate::plan::has_validation_layer(),
             world: world.is_some().then(|| path.join("world")),
             ledger,
             env: request

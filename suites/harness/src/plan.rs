@@ -122,7 +122,9 @@ impl Plan {
                 command.env_remove(name);
             }
         }
-        command.envs(self.variables(self.libraries)?);
+        let mut set = self.variables(self.libraries)?;
+        set.retain(|name, _| name != "VK_LAYER_PATH" || std::env::var_os(name).is_none());
+        command.envs(set);
         Ok(())
     }
 
@@ -143,9 +145,7 @@ impl Plan {
             put("LD_LIBRARY_PATH", &self.root.join("lib"));
             put("VK_DRIVER_FILES", &self.root.join("icd.json"));
             put("VK_ICD_FILENAMES", &self.root.join("icd.json"));
-            if std::env::var_os("VK_LAYER_PATH").is_none() {
-                put("VK_LAYER_PATH", Path::new(EXPLICIT_LAYERS));
-            }
+            put("VK_LAYER_PATH", Path::new(EXPLICIT_LAYERS));
             // An empty value means the system's directories to loader 1.3.239: a directory with nothing in it is needed.
             put("XDG_DATA_DIRS", &self.root.join("bare"));
             put("XDG_CONFIG_DIRS", &self.root.join("bare"));
