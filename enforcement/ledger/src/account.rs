@@ -257,7 +257,7 @@ impl<'a, P: Protocol> Account<'a, P> {
         })
     }
 
-    /// Drops what a dead owner announced or leased: the driver never heard of it. Only under the slot's byte lock.
+    /// Drops what a dead owner announced or leased: the driver never heard of it. Only by who may write there: see `reap`.
     pub fn bury(&self, slot: usize) {
         if let Some(line) = self.lines.get(slot) {
             line.pending.store(0, Ordering::Release);
@@ -265,7 +265,7 @@ impl<'a, P: Protocol> Account<'a, P> {
         }
     }
 
-    /// Empties a dead owner's line. Only under the slot's byte lock.
+    /// Empties a dead owner's line. Only by who may write there: see `reap`.
     pub fn clear(&self, slot: usize) {
         if let Some(line) = self.lines.get(slot) {
             line.pending.store(0, Ordering::Release);

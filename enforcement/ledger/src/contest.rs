@@ -111,6 +111,10 @@ impl Contest<'_> {
         let swept_before = self.swept.is_some();
         let draining = match self.sweep() {
             Some(Ok(swept)) if swept.freed => return Next::Again,
+            Some(Ok(swept)) if swept.busy && !self.contended_too_long() => {
+                self.swept = None;
+                return Next::Pause;
+            }
             Some(Ok(swept)) => Bytes(swept.draining),
             Some(Err(errno)) => {
                 return Next::Refuse(Refusal::Unreaped {

@@ -2,7 +2,8 @@
 //! charged stays in its word, *draining*, until the driver has let go of it. It never moves, so there is no instant at which a sum
 //! could miss it, and a reaper may be killed as well.
 //!
-//! A dead owner's words are only written under its slot's byte lock. The driver is asked before, never under it.
+//! A dead owner's words are written under the slot's second byte, the reapers', once its first is seen free. Not under the first: a
+//! reaper at work would make the dead look alive to all others, and they would refuse. The driver is asked before, never under it.
 
 use crate::driver::Driver;
 use crate::region::{self, Errno, Layout, Slot};
@@ -22,6 +23,8 @@ pub struct Swept {
     pub draining: u64,
     /// Something was freed.
     pub freed: bool,
+    /// Another process was at one of the dead: what it frees is not known yet.
+    pub busy: bool,
 }
 
 /// The file and the way to its locks.
@@ -35,7 +38,8 @@ pub struct Reaper<'a> {
     pub namespace: u32,
 }
 
-/// A slot's byte, locked by this process for as long as it lives.
+/// The reapers' byte of a slot, locked by this process for as long as it lives. A newcomer takes it too before it looks whether the
+/// slot is empty; it holds the slot's own byte by then, so that no reaper begins after it.
 struct ByteLock {
     fd: RawFd,
     slot: usize,
@@ -43,6 +47,7 @@ struct ByteLock {
 
 impl ByteLock {
     fn take(fd: RawFd, slot: usize) -> Result<Option<ByteLock>, Errno> {
+        let slot = SLOTS + slot;
         Ok(region::lock(fd, slot)?.then_some(ByteLock { fd, slot }))
     }
 }
@@ -68,9 +73,9 @@ impl Reaper<'_> {
                 if region::is_locked(self.fd, slot)? {
                     continue;
                 }
-                swept.freed |= self.bury(slot)?;
+                self.bury(slot, &mut swept)?;
             }
-            swept.freed |= self.drain(slot, device, driver)?;
+            self.drain(slot, device, driver, &mut swept)?;
             if record.dying.load(Ordering::Acquire) != 0 {
                 swept.draining = swept.draining.saturating_add(account.word(slot).used());
             }
@@ -88,16 +93,20 @@ impl Reaper<'_> {
             .filter(|(slot, _)| Some(*slot) != self.me)
     }
 
-    /// Marks the slot's owner dead and drops what the driver never heard of. Whether anything was freed.
-    fn bury(&self, slot: usize) -> Result<bool, Errno> {
+    /// Marks the slot's owner dead and drops what the driver never heard of.
+    fn bury(&self, slot: usize, swept: &mut Swept) -> Result<(), Errno> {
         let Some(_lock) = ByteLock::take(self.fd, slot)? else {
-            return Ok(false);
+            swept.busy = true;
+            return Ok(());
         };
-        Ok(self.bury_locked(slot))
+        if !region::is_locked(self.fd, slot)? {
+            swept.freed |= self.bury_locked(slot);
+        }
+        Ok(())
     }
 
-    /// As `bury`, under the slot's byte lock.
-    pub fn bury_locked(&self, slot: usize) -> bool {
+    /// As `bury`, under the reapers' byte and with the slot's own seen free. Whether anything was freed.
+    fn bury_locked(&self, slot: usize) -> bool {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
@@ -121,33 +130,40 @@ impl Reaper<'_> {
         before > 0
     }
 
-    /// Takes back the slot's bytes of `device` if its driver has let go of them. Whether it did.
-    fn drain(&self, slot: usize, device: DeviceIndex, driver: &dyn Driver) -> Result<bool, Errno> {
+    /// Takes back the slot's bytes of `device` if its driver has let go of them.
+    fn drain(
+        &self,
+        slot: usize,
+        device: DeviceIndex,
+        driver: &dyn Driver,
+        swept: &mut Swept,
+    ) -> Result<(), Errno> {
         let Some(record) = self.layout.slots.get(slot) else {
-            return Ok(false);
+            return Ok(());
         };
-        let (since, owner) = (
-            record.dying.load(Ordering::Acquire),
-            record.owner.load(Ordering::Acquire),
-        );
+        let read = || {
+            (
+                record.dying.load(Ordering::Acquire),
+                record.owner.load(Ordering::Acquire),
+            )
+        };
+        let (since, owner) = read();
         if since == 0 || !self.is_drained(since, owner, device, driver) {
-            return Ok(false);
+            return Ok(());
         }
         let Some(_lock) = ByteLock::take(self.fd, slot)? else {
-            return Ok(false);
+            swept.busy = true;
+            return Ok(());
         };
-        if (
-            record.dying.load(Ordering::Acquire),
-            record.owner.load(Ordering::Acquire),
-        ) != (since, owner)
-        {
-            return Ok(false);
+        if read() != (since, owner) || region::is_locked(self.fd, slot)? {
+            return Ok(());
         }
         if let Some(account) = device.slot().and_then(|device| self.layout.account(device)) {
             account.clear(slot);
         }
         self.vacate(slot, record);
-        Ok(true)
+        swept.freed = true;
+        Ok(())
     }
 
     fn is_drained(&self, since: u64, owner: u64, device: DeviceIndex, driver: &dyn Driver) -> bool {
@@ -178,6 +194,10 @@ impl Reaper<'_> {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
+        // A reaper that saw the slot's byte free just before may still be writing.
+        let Ok(Some(_lock)) = ByteLock::take(self.fd, slot) else {
+            return false;
+        };
         if !self.layout.is_empty(slot) {
             self.bury_locked(slot);
             let since = record.dying.load(Ordering::Acquire);
@@ -199,7 +219,8 @@ impl Reaper<'_> {
         let mut held = low..low;
         while low > 0 && Some(low as usize - 1) != self.me {
             let slot = low as usize - 1;
-            if !region::lock(self.fd, slot)? {
+            // Looked at before it is locked: a dead owner's byte must not look held.
+            if !self.layout.is_empty(slot) || !region::lock(self.fd, slot)? {
                 break;
             }
             held.start = slot as u64;

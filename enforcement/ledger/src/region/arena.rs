@@ -15,6 +15,15 @@ struct Page {
     reaping: AtomicU64,
 }
 
+/// Lets go of the flag, whatever becomes of the work: it asks a driver, which is not ours.
+struct Held<'a>(&'a AtomicU64);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
 /// One page of process state.
 pub struct Arena {
     page: NonNull<Page>,
@@ -62,9 +71,8 @@ impl Arena {
         reaping
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        let result = work();
-        reaping.store(0, Ordering::Release);
-        Some(result)
+        let _held = Held(reaping);
+        Some(work())
     }
 
     #[inline]
