@@ -8,7 +8,7 @@ use budget::{Bytes, MAX_DEVICES};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment};
-use crate::boundary::next::DeviceNext;
+use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
 use crate::instance::Instance;
 use crate::memory;
@@ -127,8 +127,9 @@ fn charged(
         Ok(made) => made,
         Err(code) => return code,
     };
-    let took = measure(instance, group, &enforced)
-        .since(&before)
+    let measured = measure(instance, group, &enforced).since(&before, bound);
+    let took = measured
+        .unwrap_or(bound)
         .round_up(memory::GRANULARITY)
         .unwrap_or(Bytes::MAX);
     let Ok(rest) = took
@@ -142,7 +143,7 @@ fn charged(
     };
     held.commit_as(took.min(bound));
     rest.into_iter().for_each(crate::targets::Held::commit);
-    for device in all.iter() {
+    for device in all.iter().filter(|_| measured.is_some()) {
         LEARNED[device.0 as usize].fetch_max(took.0, Ordering::Relaxed);
     }
     trace::line(format_args!(
@@ -236,50 +237,107 @@ impl Device {
     }
 }
 
-/// What the process holds by two accounts, less what this library charged for itself.
+/// What there is to tell a VkDevice's own memory by.
 struct Measure {
+    /// Of each target: the process's row, and what this library charged.
     rows: Vec<(Option<Bytes>, Bytes)>,
-    heaps: Option<Bytes>,
+    heaps: Option<HeapUse>,
 }
 
 fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) -> Measure {
+    let own = |device| enforced.attachment.own_usage(device);
     let rows = enforced
         .all
         .iter()
-        .map(|device| {
-            (
-                nvml::own_usage(device),
-                enforced.attachment.own_usage(device),
-            )
-        })
+        .map(|device| (nvml::own_usage(device), own(device)))
         .collect();
-    let reporting: Vec<_> = group
-        .iter()
-        .filter(|physical| physical.has_memory_budget)
-        .collect();
-    let heaps = reporting
-        .iter()
-        .filter_map(|physical| instance.next.own_heap_usage(physical.handle))
-        .max();
+    let reporting = group.iter().find(|physical| physical.has_memory_budget);
+    let heaps = reporting.and_then(|physical| instance.next.heap_use(physical.handle));
     Measure { rows, heaps }
 }
 
 impl Measure {
-    fn since(&self, before: &Measure) -> Bytes {
-        let by_row =
-            self.rows
-                .iter()
-                .zip(&before.rows)
-                .map(|((row, own), (row_before, own_before))| {
-                    let grown = row
-                        .unwrap_or_default()
-                        .saturating_sub(row_before.unwrap_or_default());
-                    grown.saturating_sub(own.saturating_sub(*own_before))
-                });
-        let by_heaps = self
-            .heaps
-            .unwrap_or_default()
-            .saturating_sub(before.heaps.unwrap_or_default());
-        by_row.max().unwrap_or_default().max(by_heaps)
+    /// What was taken since `before`, less what this library charged for other things meanwhile. `None` where nothing can tell.
+    fn since(&self, before: &Measure, bound: Bytes) -> Option<Bytes> {
+        let rows = || self.rows.iter().zip(&before.rows);
+        let charged = rows()
+            .map(|((_, now), (_, then))| now.saturating_sub(*then))
+            .max()
+            .unwrap_or_default();
+        let grown = |now: Bytes, then: Bytes| now.saturating_sub(then).saturating_sub(charged);
+        let by_row = rows()
+            .filter_map(|((now, _), (then, _))| Some(grown((*now)?, then.unwrap_or_default())))
+            .max();
+        if by_row.is_some() {
+            return by_row;
+        }
+        let (now, then) = (self.heaps?, before.heaps?);
+        // What is free is everybody's: a neighbour's allocation in this very moment is counted too, but never above the bound.
+        let lost = grown(then.free(), now.free()).min(bound);
+        Some(grown(now.usage, then.usage).max(lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(row: Option<u64>, own: u64, heaps: Option<(u64, u64)>) -> Measure {
+        let heaps = heaps.map(|(usage, budget)| HeapUse {
+            usage: Bytes(usage),
+            budget: Bytes(budget),
+        });
+        Measure {
+            rows: vec![(row.map(Bytes), Bytes(own))],
+            heaps,
+        }
+    }
+
+    fn took(before: &Measure, after: &Measure) -> Option<u64> {
+        after.since(before, Bytes(100)).map(|took| took.0)
+    }
+
+    #[test]
+    fn a_row_is_believed_before_heaps() {
+        assert_eq!(
+            took(
+                &at(None, 0, Some((0, 900))),
+                &at(Some(16), 0, Some((0, 100)))
+            ),
+            Some(16)
+        );
+        assert_eq!(
+            took(&at(Some(10), 0, None), &at(Some(16), 0, None)),
+            Some(6)
+        );
+        assert_eq!(
+            took(&at(Some(10), 5, None), &at(Some(16), 9, None)),
+            Some(2),
+            "other charges of the moment are not the device's"
+        );
+        assert_eq!(
+            took(&at(Some(16), 0, None), &at(Some(10), 0, None)),
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn without_a_row_the_heaps_tell() {
+        assert_eq!(
+            took(&at(None, 0, Some((0, 900))), &at(None, 0, Some((16, 900)))),
+            Some(16),
+            "usage grew"
+        );
+        assert_eq!(
+            took(&at(None, 0, Some((0, 900))), &at(None, 0, Some((0, 880)))),
+            Some(20),
+            "the device lost it"
+        );
+        assert_eq!(
+            took(&at(None, 0, Some((0, 900))), &at(None, 0, Some((0, 100)))),
+            Some(100),
+            "a neighbour's share is bounded"
+        );
+        assert_eq!(took(&at(None, 0, None), &at(None, 0, None)), None);
     }
 }

@@ -11,9 +11,11 @@
 //! | which GPU is whose | `physical`, `candidates` |
 //! | what a tenant is told | `heaps` |
 //!
-//! A device's own memory is charged by what it was seen to take: the growth of this process's NVML rows, or of its heap usage where the driver has
-//! VK_EXT_memory_budget, whichever is more, to 64 KiB. Where neither can be had it is 0: then at most one device's own memory per VkDevice escapes the
-//! ledger. What CUDA allocates in the same process while a device is being created is counted to that device until it is destroyed.
+//! A device's own memory is charged by what it was seen to take, to 64 KiB: the growth of this process's NVML row; else, with VK_EXT_memory_budget, the
+//! growth of its heap usage or the loss of what is free on the device, whichever is more. Before it is created an upper bound is reserved: 256 MiB or an
+//! eighth of the budget, from the second device on what the first one took. Bounds of the error: what CUDA or a neighbour allocates in the same moment is
+//! counted to the device until it is destroyed (a neighbour's never above the reservation); where nothing can
+//! be measured, as on a Vulkan 1.0 instance without NVML whose driver hides its 1.1 commands, the reservation stays charged.
 #![deny(unsafe_code)]
 
 mod arena;

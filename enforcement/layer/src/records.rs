@@ -97,12 +97,13 @@ impl Records {
             .iter()
             .map_while(OnceLock::get)
             .flat_map(|slots| slots.iter())
-            .filter_map(move |slot| {
-                (slot.owner.load(Ordering::Acquire) == owner.0 && slot.claim(owner.0)).then(|| {
-                    let charge = slot.read();
-                    slot.owner.store(FREE, Ordering::Release);
-                    charge
-                })
+            .filter(move |slot| {
+                slot.owner.load(Ordering::Acquire) == owner.0 && slot.claim(owner.0)
+            })
+            .map(|slot| {
+                let charge = slot.read();
+                slot.owner.store(FREE, Ordering::Release);
+                charge
             })
     }
 

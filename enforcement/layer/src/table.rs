@@ -83,8 +83,11 @@ impl<T> Table<T> {
             return None;
         }
         for (number, segment) in self.segments.iter().enumerate() {
-            let slots =
-                segment.get_or_init(|| (0..FIRST_SEGMENT << number).map(|_| Slot::EMPTY).collect());
+            let slots = segment.get_or_init(|| {
+                (0..FIRST_SEGMENT << number)
+                    .map(|_| Slot::empty())
+                    .collect()
+            });
             for slot in window(slots, key) {
                 match slot
                     .key
@@ -101,10 +104,12 @@ impl<T> Table<T> {
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot {
-        key: AtomicUsize::new(0),
-        entry: AtomicU32::new(0),
-    };
+    fn empty() -> Slot {
+        Slot {
+            key: AtomicUsize::new(0),
+            entry: AtomicU32::new(0),
+        }
+    }
 }
 
 fn window(slots: &[Slot], key: Key) -> impl Iterator<Item = &Slot> {

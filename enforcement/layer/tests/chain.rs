@@ -3,6 +3,7 @@
 #[path = "ffi/alone.rs"]
 mod alone;
 #[path = "ffi/driver.rs"]
+#[expect(dead_code, reason = "each test executable uses a part")]
 mod driver;
 
 use std::ffi::c_void;

@@ -12,9 +12,7 @@ use std::ptr;
 use ash::vk;
 use driver::{Layer, NVIDIA, Negotiation, World, library_path};
 use object::elf;
-use object::read::elf::{
-    Dyn as _, ElfFile64, FileHeader as _, Rela as _, SectionHeader as _, Sym as _,
-};
+use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _, SectionHeader as _, Sym as _};
 use object::{Object as _, ObjectSymbol as _};
 
 const EXPORTS: [&str; 3] = [
@@ -157,11 +155,14 @@ fn the_library_exports_the_loaders_three_names_and_needs_libc() {
         };
         for relocation in relocations {
             let number = relocation.r_sym(endian, false) as usize;
+            if number == 0 {
+                continue;
+            }
             let symbol = symbols
                 .symbol(object::SymbolIndex(number))
                 .expect("in the table");
             assert!(
-                number == 0 || symbol.is_undefined(endian),
+                symbol.is_undefined(endian),
                 "a relocation names our own {:?}",
                 symbol.name(endian, symbols.strings())
             );

@@ -388,13 +388,12 @@ pub unsafe extern "system" fn allocate_memory(
                 let result = next(handle, info, allocator, out);
                 (result, object(out.read()))
             };
-            let result = memory::allocate(found, request, call, |unwanted| {
+            memory::allocate(found, request, call, |unwanted| {
                 if let Some(free) = found.device.next.free {
                     free(handle, vk::DeviceMemory::from_raw(unwanted.0), allocator);
                 }
                 out.write(before);
-            });
-            result
+            })
         }
     })
 }

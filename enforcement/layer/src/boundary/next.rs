@@ -169,12 +169,12 @@ impl InstanceNext {
         (Some(id.device_uuid), has_pci.then_some(place))
     }
 
-    /// What VK_EXT_memory_budget says this process holds of the device-local heaps. Only for a device that has the extension.
-    pub fn own_heap_usage(&self, handle: vk::PhysicalDevice) -> Option<Bytes> {
+    /// What VK_EXT_memory_budget says of the device-local heaps together. Only for a device that has the extension.
+    pub fn heap_use(&self, handle: vk::PhysicalDevice) -> Option<HeapUse> {
         let get = self.memory2.or(self.memory2_khr)?;
-        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut report = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let mut memory = vk::PhysicalDeviceMemoryProperties2 {
-            p_next: ptr::from_mut(&mut budget).cast(),
+            p_next: ptr::from_mut(&mut report).cast(),
             ..Default::default()
         };
         // SAFETY: the chain's structures live until the call returns.
@@ -183,12 +183,26 @@ impl InstanceNext {
             .memory_properties
             .memory_heaps_as_slice()
             .iter()
-            .zip(budget.heap_usage);
+            .enumerate();
         let local =
-            heaps.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        Some(Bytes(
-            local.fold(0, |sum, (_, usage)| sum.saturating_add(usage)),
-        ))
+            heaps.filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+        Some(local.fold(HeapUse::default(), |sum, (number, _)| HeapUse {
+            usage: sum.usage.saturating_add(Bytes(report.heap_usage[number])),
+            budget: sum.budget.saturating_add(Bytes(report.heap_budget[number])),
+        }))
+    }
+}
+
+/// The device-local heaps of VK_EXT_memory_budget: what this process holds, and what it could hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUse {
+    pub usage: Bytes,
+    pub budget: Bytes,
+}
+
+impl HeapUse {
+    pub const fn free(self) -> Bytes {
+        self.budget.saturating_sub(self.usage)
     }
 }
 

@@ -102,12 +102,13 @@ pub fn candidates() -> Option<Vec<Candidate>> {
         .collect()
 }
 
-/// What NVML says this process holds on a device: its largest row, 0 if it has none. `None` if NVML cannot say.
+/// What NVML says this process holds on a device, by its largest row. `None` where it shows no row of ours, as across PID namespaces before 580.
 pub fn own_usage(device: DeviceIndex) -> Option<Bytes> {
     let rows = nvml()?.rows(device)?;
-    let own = rows.iter().filter(|row| row.pid == std::process::id());
-    own.map(|row| (row.used != NOT_AVAILABLE).then_some(Bytes(row.used)))
-        .try_fold(Bytes::ZERO, |most, used| Some(most.max(used?)))
+    let own = rows
+        .iter()
+        .filter(|row| row.pid == std::process::id() && row.used != NOT_AVAILABLE);
+    own.map(|row| Bytes(row.used)).max()
 }
 
 /// Asks NVML whether a dead process's memory is back. It can tell only where it shows this namespace's processes at all: where we ourselves have a row.

@@ -149,8 +149,9 @@ struct LayerCreateInfo<F> {
 impl Layer {
     pub fn open() -> Layer {
         // SAFETY: the layer's library does nothing when it is loaded.
+        let library = unsafe { libloading::Library::new(library_path()) };
         Layer {
-            library: unsafe { libloading::Library::new(library_path()) }.expect("the layer loads"),
+            library: library.expect("the layer loads"),
         }
     }
 
@@ -252,10 +253,8 @@ impl Layer {
             self.command(instance, None, c"vkEnumeratePhysicalDevices");
         let (mut count, mut found) = (8, [vk::PhysicalDevice::null(); 8]);
         // SAFETY: the array has eight members.
-        assert_eq!(
-            unsafe { enumerate(instance, &mut count, found.as_mut_ptr()) },
-            vk::Result::SUCCESS
-        );
+        let result = unsafe { enumerate(instance, &mut count, found.as_mut_ptr()) };
+        assert_eq!(result, vk::Result::SUCCESS);
         found[..count as usize].to_vec()
     }
 
