@@ -149,7 +149,13 @@ impl InstanceNext {
         let Some(get) = self.properties2.or(self.properties2_khr) else {
             return (None, None);
         };
-        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        // On a 1.0 instance the loader answers Properties2 itself where the driver has none, and fills no structure of the chain:
+        // what is still there afterwards was never said.
+        const UNSAID: u32 = u32::MAX;
+        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT {
+            pci_domain: UNSAID,
+            ..Default::default()
+        };
         let mut id = vk::PhysicalDeviceIDProperties::default();
         if has_pci {
             id.p_next = ptr::from_mut(&mut pci).cast();
@@ -166,7 +172,10 @@ impl InstanceNext {
             device: pci.pci_device,
             function: pci.pci_function,
         };
-        (Some(id.device_uuid), has_pci.then_some(place))
+        (
+            Some(id.device_uuid),
+            (has_pci && place.domain != UNSAID).then_some(place),
+        )
     }
 
     /// What VK_EXT_memory_budget says of the device-local heaps together. Only for a device that has the extension.
@@ -186,10 +195,12 @@ impl InstanceNext {
             .enumerate();
         let local =
             heaps.filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-        Some(local.fold(HeapUse::default(), |sum, (number, _)| HeapUse {
+        let sum = local.fold(HeapUse::default(), |sum, (number, _)| HeapUse {
             usage: sum.usage.saturating_add(Bytes(report.heap_usage[number])),
             budget: sum.budget.saturating_add(Bytes(report.heap_budget[number])),
-        }))
+        });
+        // A heap's budget is never 0: the loader answered in a 1.0 driver's place.
+        (sum.budget > Bytes::ZERO).then_some(sum)
     }
 }
 
