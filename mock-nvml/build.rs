@@ -13,7 +13,8 @@ macro_rules! entry_points {
 include!("src/table.rs");
 
 fn main() {
-    let oracle = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../fixtures/oracle");
+    let oracle = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
+        .join("../fixtures/oracle");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let read = |name: &str| {
         let path = oracle.join(name);
@@ -26,7 +27,8 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
 
     fs::write(out.join("entries.rs"), entries(&read("nvml-580.txt"))).expect("OUT_DIR is writable");
-    fs::write(out.join("errors.rs"), errors(&read("nvml-errors.txt"))).expect("OUT_DIR is writable");
+    fs::write(out.join("errors.rs"), errors(&read("nvml-errors.txt")))
+        .expect("OUT_DIR is writable");
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -38,20 +40,35 @@ fn answer(text: &str) -> String {
     match text.trim_matches(['(', ')']) {
         "-" => "Recorded::NotCalled".into(),
         "S" => "Recorded::Crash".into(),
-        code => format!("Recorded::Code({})", code.parse::<u32>().expect("a result code")),
+        code => format!(
+            "Recorded::Code({})",
+            code.parse::<u32>().expect("a result code")
+        ),
     }
 }
 
 fn entries(answers: &str) -> String {
     let simulated: BTreeSet<&str> = SIMULATED.iter().copied().collect();
-    let rows: Vec<Vec<&str>> = lines(answers).map(|line| line.split(' ').collect()).collect();
+    let rows: Vec<Vec<&str>> = lines(answers)
+        .map(|line| line.split(' ').collect())
+        .collect();
     let known: BTreeSet<&str> = rows.iter().map(|row| row[0]).collect();
     let unknown: Vec<_> = simulated.difference(&known).collect();
-    assert!(unknown.is_empty(), "simulated, but not exported by driver 580: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "simulated, but not exported by driver 580: {unknown:?}"
+    );
 
     let mut text = String::from("entries! {\n");
     for row in &rows {
-        let _ = writeln!(text, "    {} {{ {}, {}, {} }}", row[0], answer(row[1]), answer(row[2]), answer(row[3]));
+        let _ = writeln!(
+            text,
+            "    {} {{ {}, {}, {} }}",
+            row[0],
+            answer(row[1]),
+            answer(row[2]),
+            answer(row[3])
+        );
     }
     text.push_str("}\nstubs! {\n");
     for row in rows.iter().filter(|row| !simulated.contains(row[0])) {

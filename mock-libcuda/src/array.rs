@@ -108,7 +108,13 @@ pub fn array_to_host(_: Host, _: CUarray, _: usize, bytes: usize) -> Answer {
     copied(bytes, None)
 }
 
-pub fn array_to_host_async(_: Host, _: CUarray, _: usize, bytes: usize, stream: CUstream) -> Answer {
+pub fn array_to_host_async(
+    _: Host,
+    _: CUarray,
+    _: usize,
+    bytes: usize,
+    stream: CUstream,
+) -> Answer {
     copied(bytes, Some(stream))
 }
 
@@ -116,7 +122,13 @@ pub fn host_to_array(_: CUarray, _: usize, _: Host, bytes: usize) -> Answer {
     copied(bytes, None)
 }
 
-pub fn host_to_array_async(_: CUarray, _: usize, _: Host, bytes: usize, stream: CUstream) -> Answer {
+pub fn host_to_array_async(
+    _: CUarray,
+    _: usize,
+    _: Host,
+    bytes: usize,
+    stream: CUstream,
+) -> Answer {
     copied(bytes, Some(stream))
 }
 

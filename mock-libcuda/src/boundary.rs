@@ -157,8 +157,10 @@ pub type Answer = Result<(), CUresult>;
 
 /// Dies as the real driver does where the oracle recorded SIGSEGV.
 pub fn crash() -> ! {
-    // SAFETY: raise has no preconditions; abort never returns, should a handler have swallowed the signal.
+    // SAFETY: raise has no preconditions. Twice, because a handler such as Rust's own takes itself out and expects the
+    // fault to come again; abort never returns, should a handler have swallowed both.
     unsafe {
+        libc::raise(libc::SIGSEGV);
         libc::raise(libc::SIGSEGV);
         libc::abort()
     }

@@ -106,7 +106,13 @@ pub fn device_to_device_async(
 }
 
 /// Peer copies name their contexts; both must live. The addresses alone say where the memory is.
-fn copied_between(to: u64, to_context: CUcontext, from: u64, from_context: CUcontext, len: usize) -> Answer {
+fn copied_between(
+    to: u64,
+    to_context: CUcontext,
+    from: u64,
+    from_context: CUcontext,
+    len: usize,
+) -> Answer {
     if len == 0 {
         return Ok(());
     }

@@ -33,8 +33,11 @@ fn filled(to: u64, unit: &[u8], rows: &Rows, stream: Option<CUstream>) -> Answer
     let before_last = rows.pitch.checked_mul(rows.height - 1).ok_or(invalid)?;
     let span = before_last.checked_add(len).ok_or(invalid)?;
     let place = process.place(to, span)?;
-    let (len, step, count) =
-        if rows.height > 1 && rows.pitch == len { (span, 0, 1) } else { (len, rows.pitch, rows.height) };
+    let (len, step, count) = if rows.height > 1 && rows.pitch == len {
+        (span, 0, 1)
+    } else {
+        (len, rows.pitch, rows.height)
+    };
     for row in 0..count {
         let at = to + row * step;
         match place {
@@ -47,7 +50,11 @@ fn filled(to: u64, unit: &[u8], rows: &Rows, stream: Option<CUstream>) -> Answer
 }
 
 fn row(count: usize) -> Rows {
-    Rows { pitch: 0, width: count as u64, height: 1 }
+    Rows {
+        pitch: 0,
+        width: count as u64,
+        height: 1,
+    }
 }
 
 macro_rules! fills {

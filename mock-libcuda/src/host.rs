@@ -84,9 +84,11 @@ pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> 
 }
 
 pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
-    let process = driver::get()?.lock();
     let flags = flags.required()?;
-    let (_, allocation) = process.host_at(pointer.0).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let process = driver::get()?.lock();
+    let (_, allocation) = process
+        .host_at(pointer.0)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     flags.set(allocation.flags);
     Ok(())
 }

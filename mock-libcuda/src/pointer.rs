@@ -97,7 +97,11 @@ pub fn attributes(
 }
 
 /// The 32-bit version succeeds only where there is nothing to write.
-pub fn address_range_32(base: Out<CUdeviceptr_v1>, size: Out<c_uint>, _dptr: CUdeviceptr_v1) -> Answer {
+pub fn address_range_32(
+    base: Out<CUdeviceptr_v1>,
+    size: Out<c_uint>,
+    _dptr: CUdeviceptr_v1,
+) -> Answer {
     if base.is_null() && size.is_null() {
         return Ok(());
     }

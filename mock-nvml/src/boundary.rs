@@ -25,7 +25,11 @@ impl<T> Out<T> {
 
     /// INVALID_ARGUMENT where the caller gave NULL.
     pub fn required(self) -> Result<Slot<T>, nvmlReturn_t> {
-        if self.0.is_null() { Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT) } else { Ok(Slot(self.0)) }
+        if self.0.is_null() {
+            Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT)
+        } else {
+            Ok(Slot(self.0))
+        }
     }
 }
 
@@ -144,8 +148,10 @@ impl IntoReturned<*const c_char> for &'static CStr {
 
 /// Dies as the real library does where the oracle recorded SIGSEGV.
 pub fn crash() -> ! {
-    // SAFETY: raise has no preconditions; abort never returns, should a handler have swallowed the signal.
+    // SAFETY: raise has no preconditions. Twice, because a handler such as Rust's own takes itself out and expects the
+    // fault to come again; abort never returns, should a handler have swallowed both.
     unsafe {
+        libc::raise(libc::SIGSEGV);
         libc::raise(libc::SIGSEGV);
         libc::abort()
     }
@@ -153,7 +159,11 @@ pub fn crash() -> ! {
 
 /// Runs one call of one entry point: fault plan, the handler, trace.
 #[inline(never)]
-pub fn enter<R: Returned>(entry: Entry, act: impl FnOnce() -> R, arguments: impl Fn(&mut Arguments)) -> R {
+pub fn enter<R: Returned>(
+    entry: Entry,
+    act: impl FnOnce() -> R,
+    arguments: impl Fn(&mut Arguments),
+) -> R {
     let Some(world) = library::world() else {
         return R::of_code(nvmlReturn_t::ERROR_UNKNOWN);
     };
@@ -210,7 +220,9 @@ pub(crate) use export;
 mod stubs {
     use super::*;
 
-    macro_rules! entries { ($($name:ident { $device:expr, $null:expr, $before:expr })*) => {}; }
+    macro_rules! entries {
+        ($($name:ident { $device:expr, $null:expr, $before:expr })*) => {};
+    }
     macro_rules! stubs {
         ($($name:ident)*) => { $(
             /// # Safety

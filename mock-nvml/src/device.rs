@@ -33,7 +33,10 @@ fn uuid_text(world: &World, index: DeviceIndex) -> String {
 pub fn by_uuid(uuid: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
     let world = library::ready()?;
     let device = device.required()?;
-    let asked = uuid.text().ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?.to_string_lossy();
+    let asked = uuid
+        .text()
+        .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?
+        .to_string_lossy();
     let found = all(world).find(|index| uuid_text(world, *index).eq_ignore_ascii_case(&asked));
     device.set(library::handle(found.ok_or(nvmlReturn_t::ERROR_NOT_FOUND)?));
     Ok(())
@@ -43,10 +46,23 @@ pub fn by_uuid(uuid: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
 pub fn by_pci_bus_id(id: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
     let world = library::ready()?;
     let device = device.required()?;
-    let text = id.text().ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?.to_string_lossy();
-    let text = if text.matches(':').count() == 2 { text.into_owned() } else { format!("0:{text}") };
-    let text = if text.contains('.') { text } else { format!("{text}.0") };
-    let asked: PciAddress = text.parse().map_err(|_| nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
+    let text = id
+        .text()
+        .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?
+        .to_string_lossy();
+    let text = if text.matches(':').count() == 2 {
+        text.into_owned()
+    } else {
+        format!("0:{text}")
+    };
+    let text = if text.contains('.') {
+        text
+    } else {
+        format!("{text}.0")
+    };
+    let asked: PciAddress = text
+        .parse()
+        .map_err(|_| nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
     let found = all(world).find(|index| world.identity(*index, Api::Nvml).pci == asked);
     device.set(library::handle(found.ok_or(nvmlReturn_t::ERROR_NOT_FOUND)?));
     Ok(())
@@ -55,7 +71,8 @@ pub fn by_pci_bus_id(id: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
 pub fn name(device: nvmlDevice_t, name: Out<c_char>, length: c_uint) -> Answer {
     let world = library::ready()?;
     let index = library::device(device)?;
-    name.required()?.set_text(&library::profile(world, index).name, length)
+    name.required()?
+        .set_text(&library::profile(world, index).name, length)
 }
 
 pub fn uuid(device: nvmlDevice_t, uuid: Out<c_char>, length: c_uint) -> Answer {
@@ -91,7 +108,12 @@ pub fn pci_info(device: nvmlDevice_t, pci: Out<nvmlPciInfo_t>) -> Answer {
     let world = library::ready()?;
     let index = library::device(device)?;
     let pci = pci.required()?;
-    let PciAddress { domain, bus, device, function } = world.identity(index, Api::Nvml).pci;
+    let PciAddress {
+        domain,
+        bus,
+        device,
+        function,
+    } = world.identity(index, Api::Nvml).pci;
     pci.set(nvmlPciInfo_t {
         busIdLegacy: field(&format!("{domain:04X}:{bus:02X}:{device:02X}.{function:X}")),
         domain,
@@ -108,7 +130,12 @@ pub fn pci_info_v2(device: nvmlDevice_t, pci: Out<nvmlPciInfo_v2_t>) -> Answer {
     let world = library::ready()?;
     let index = library::device(device)?;
     let pci = pci.required()?;
-    let PciAddress { domain, bus, device, function } = world.identity(index, Api::Nvml).pci;
+    let PciAddress {
+        domain,
+        bus,
+        device,
+        function,
+    } = world.identity(index, Api::Nvml).pci;
     pci.set(nvmlPciInfo_v2_t {
         busId: field(&format!("{domain:04X}:{bus:02X}:{device:02X}.{function:X}")),
         domain,
@@ -138,6 +165,8 @@ pub fn utilization(device: nvmlDevice_t, utilization: Out<nvmlUtilization_t>) ->
         crash();
     }
     library::device(device)?;
-    utilization.required()?.set(nvmlUtilization_t { gpu: 0, memory: 0 });
+    utilization
+        .required()?
+        .set(nvmlUtilization_t { gpu: 0, memory: 0 });
     Ok(())
 }

@@ -29,7 +29,9 @@ macro_rules! entries {
             &[$(Answers { with_device: $device, all_null: $null, before_init: $before },)*];
     };
 }
-macro_rules! stubs { ($($name:ident)*) => {}; }
+macro_rules! stubs {
+    ($($name:ident)*) => {};
+}
 include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
 impl Entry {

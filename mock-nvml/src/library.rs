@@ -15,7 +15,9 @@ pub fn world() -> Option<&'static World> {
     match World::ambient() {
         Ok(world) => Some(world),
         Err(error) => {
-            SAID.call_once(|| eprintln!("mock-nvml: the simulated machine cannot be opened: {error}"));
+            SAID.call_once(|| {
+                eprintln!("mock-nvml: the simulated machine cannot be opened: {error}")
+            });
             None
         }
     }
@@ -31,7 +33,11 @@ pub fn enter_user() {
 
 /// False where there was no user.
 pub fn leave_user() -> bool {
-    USERS.fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| users.checked_sub(1)).is_ok()
+    USERS
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |users| {
+            users.checked_sub(1)
+        })
+        .is_ok()
 }
 
 /// The machine of an initialised library; UNINITIALIZED otherwise.
@@ -53,7 +59,11 @@ pub fn handle(index: DeviceIndex) -> nvmlDevice_t {
 pub fn device(handle: nvmlDevice_t) -> Result<DeviceIndex, nvmlReturn_t> {
     let number = (handle.0 as u64 ^ HANDLES).rotate_right(4);
     let count = world().map_or(0, |world| world.devices().len() as u64);
-    if number < count { Ok(DeviceIndex(number as u32)) } else { Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT) }
+    if number < count {
+        Ok(DeviceIndex(number as u32))
+    } else {
+        Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT)
+    }
 }
 
 pub fn profile(world: &'static World, index: DeviceIndex) -> &'static DeviceProfile {

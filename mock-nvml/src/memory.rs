@@ -16,16 +16,33 @@ struct Figures {
 fn figures(world: &'static World, index: DeviceIndex) -> Figures {
     let profile = library::profile(world, index);
     let used = world.used(index);
-    let free = profile.nvml_total.saturating_sub(profile.nvml_reserve).saturating_sub(used);
-    Figures { total: profile.nvml_total, reserved: profile.nvml_reserve, used, free }
+    let free = profile
+        .nvml_total
+        .saturating_sub(profile.nvml_reserve)
+        .saturating_sub(used);
+    Figures {
+        total: profile.nvml_total,
+        reserved: profile.nvml_reserve,
+        used,
+        free,
+    }
 }
 
 pub fn info(device: nvmlDevice_t, memory: Out<nvmlMemory_t>) -> Answer {
     let world = library::ready()?;
     let index = library::device(device)?;
     let memory = memory.required()?;
-    let Figures { total, reserved, used, free } = figures(world, index);
-    memory.set(nvmlMemory_t { total: total.0, free: free.0, used: (used + reserved).0 });
+    let Figures {
+        total,
+        reserved,
+        used,
+        free,
+    } = figures(world, index);
+    memory.set(nvmlMemory_t {
+        total: total.0,
+        free: free.0,
+        used: (used + reserved).0,
+    });
     Ok(())
 }
 
@@ -38,7 +55,18 @@ pub fn info_v2(device: nvmlDevice_t, memory: Out<nvmlMemory_v2_t>) -> Answer {
     if version != nvmlMemory_v2_t::VERSION {
         return Err(nvmlReturn_t::ERROR_FUNCTION_NOT_FOUND);
     }
-    let Figures { total, reserved, used, free } = figures(world, index);
-    memory.set(nvmlMemory_v2_t { version, total: total.0, reserved: reserved.0, free: free.0, used: used.0 });
+    let Figures {
+        total,
+        reserved,
+        used,
+        free,
+    } = figures(world, index);
+    memory.set(nvmlMemory_v2_t {
+        version,
+        total: total.0,
+        reserved: reserved.0,
+        free: free.0,
+        used: used.0,
+    });
     Ok(())
 }

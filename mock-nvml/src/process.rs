@@ -14,7 +14,9 @@ enum List {
 
 fn belongs(process: &ProcessUsage, list: List) -> bool {
     let graphics = |kind: Kind| matches!(kind, Kind::Vulkan | Kind::VulkanDevice);
-    Kind::ALL.iter().any(|kind| process.of(*kind).0 > 0 && graphics(*kind) == (list == List::Graphics))
+    Kind::ALL
+        .iter()
+        .any(|kind| process.of(*kind).0 > 0 && graphics(*kind) == (list == List::Graphics))
 }
 
 /// The figure that stands for "no instance" without MIG.
@@ -27,7 +29,9 @@ fn rows(device: nvmlDevice_t, list: Option<List>) -> Result<Vec<nvmlProcessInfo_
     }
     let index = library::device(device)?;
     let processes = world.processes(index);
-    let wanted = processes.iter().filter(|process| list.is_some_and(|list| belongs(process, list)));
+    let wanted = processes
+        .iter()
+        .filter(|process| list.is_some_and(|list| belongs(process, list)));
     Ok(wanted
         .map(|process| nvmlProcessInfo_t {
             pid: process.pid,
@@ -63,22 +67,37 @@ fn give<T: Copy>(
 }
 
 fn v1(row: &nvmlProcessInfo_t) -> nvmlProcessInfo_v1_t {
-    nvmlProcessInfo_v1_t { pid: row.pid, usedGpuMemory: row.usedGpuMemory }
+    nvmlProcessInfo_v1_t {
+        pid: row.pid,
+        usedGpuMemory: row.usedGpuMemory,
+    }
 }
 
 pub fn compute(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
-    give(&rows(device, Some(List::Compute))?, count, infos, |row| *row)
+    give(&rows(device, Some(List::Compute))?, count, infos, |row| {
+        *row
+    })
 }
 
-pub fn compute_v1(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_v1_t>) -> Answer {
+pub fn compute_v1(
+    device: nvmlDevice_t,
+    count: Out<c_uint>,
+    infos: Out<nvmlProcessInfo_v1_t>,
+) -> Answer {
     give(&rows(device, Some(List::Compute))?, count, infos, v1)
 }
 
 pub fn graphics(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
-    give(&rows(device, Some(List::Graphics))?, count, infos, |row| *row)
+    give(&rows(device, Some(List::Graphics))?, count, infos, |row| {
+        *row
+    })
 }
 
-pub fn graphics_v1(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_v1_t>) -> Answer {
+pub fn graphics_v1(
+    device: nvmlDevice_t,
+    count: Out<c_uint>,
+    infos: Out<nvmlProcessInfo_v1_t>,
+) -> Answer {
     give(&rows(device, Some(List::Graphics))?, count, infos, v1)
 }
 
@@ -87,6 +106,10 @@ pub fn mps(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_
     give(&rows(device, None)?, count, infos, |row| *row)
 }
 
-pub fn mps_v1(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_v1_t>) -> Answer {
+pub fn mps_v1(
+    device: nvmlDevice_t,
+    count: Out<c_uint>,
+    infos: Out<nvmlProcessInfo_v1_t>,
+) -> Answer {
     give(&rows(device, None)?, count, infos, v1)
 }

@@ -24,7 +24,9 @@ pub fn shutdown() -> Answer {
 
 pub fn driver_version(version: Out<c_char>, length: c_uint) -> Answer {
     let world = library::ready()?;
-    version.required()?.set_text(&world.machine().driver.version, length)
+    version
+        .required()?
+        .set_text(&world.machine().driver.version, length)
 }
 
 /// Answers before nvmlInit too: the CUDA generation, then the driver's version.
@@ -32,7 +34,10 @@ pub fn nvml_version(version: Out<c_char>, length: c_uint) -> Answer {
     let version = version.required()?;
     let world = library::world().ok_or(nvmlReturn_t::ERROR_UNKNOWN)?;
     let driver = &world.machine().driver;
-    version.set_text(&format!("{}.{}", driver.cuda_version / 1000, driver.version), length)
+    version.set_text(
+        &format!("{}.{}", driver.cuda_version / 1000, driver.version),
+        length,
+    )
 }
 
 pub fn cuda_version(version: Out<c_int>) -> Answer {

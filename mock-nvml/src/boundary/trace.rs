@@ -20,10 +20,22 @@ pub struct Arguments {
 }
 
 /// Writes the line of one finished call.
-pub fn write(world: &World, entry: Entry, answer: nvmlReturn_t, arguments: impl Fn(&mut Arguments)) {
-    let mut list = Arguments { shown: Vec::new(), ok: answer == nvmlReturn_t::SUCCESS };
+pub fn write(
+    world: &World,
+    entry: Entry,
+    answer: nvmlReturn_t,
+    arguments: impl Fn(&mut Arguments),
+) {
+    let mut list = Arguments {
+        shown: Vec::new(),
+        ok: answer == nvmlReturn_t::SUCCESS,
+    };
     arguments(&mut list);
-    let args: Vec<(&str, Value<'_>)> = list.shown.iter().map(|(name, shown)| (*name, shown.value())).collect();
+    let args: Vec<(&str, Value<'_>)> = list
+        .shown
+        .iter()
+        .map(|(name, shown)| (*name, shown.value()))
+        .collect();
     world.trace(&TraceRecord {
         api: Api::Nvml,
         entry: entry.name(),
@@ -76,7 +88,9 @@ impl Traced for nvmlDevice_t {
 
 impl Traced for *const c_char {
     fn trace(self, name: &'static str, list: &mut Arguments) {
-        let shown = super::In(self).text().map_or(Shown::Null, |text| Shown::Text(text.to_string_lossy().into()));
+        let shown = super::In(self).text().map_or(Shown::Null, |text| {
+            Shown::Text(text.to_string_lossy().into())
+        });
         list.shown.push((name, shown));
     }
 }

@@ -1,0 +1,74 @@
+//! What the built library exports, and how it is linked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
+
+use crate::boundary::{built, rows};
+use crate::{ANSWERS, CUDA};
+
+#[test]
+fn the_exports_are_those_of_driver_580_and_each_has_its_own_address() {
+    let bytes = std::fs::read(built("libmock_libcuda.so")).expect("the built library");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let exported: BTreeSet<&str> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .map(|symbol| symbol.name().unwrap())
+        .collect();
+    let wanted: BTreeSet<&str> = rows(ANSWERS).into_iter().map(|row| row[0]).collect();
+    assert_eq!(wanted.len(), 707);
+    assert_eq!(exported, wanted);
+
+    let mut by_address: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for name in &wanted {
+        by_address
+            .entry(CUDA.address(name).expect("exported"))
+            .or_default()
+            .push(name);
+    }
+    let shared: Vec<_> = by_address
+        .values()
+        .filter(|names| names.len() > 1)
+        .collect();
+    assert!(shared.is_empty(), "one address for {shared:?}");
+}
+
+#[test]
+fn no_relocation_names_an_own_export() {
+    let bytes = std::fs::read(built("libmock_libcuda.so")).expect("the built library");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let symbols = file
+        .dynamic_symbol_table()
+        .expect("a dynamic library has one");
+    let mut count = 0;
+    for (_, relocation) in file
+        .dynamic_relocations()
+        .expect("a dynamic library has some")
+    {
+        count += 1;
+        if let RelocationTarget::Symbol(index) = relocation.target()
+            && let Ok(symbol) = symbols.symbol_by_index(index)
+        {
+            assert!(
+                symbol.is_undefined(),
+                "a relocation names {:?}",
+                symbol.name()
+            );
+        }
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn it_is_called_libcuda_and_has_no_symbol_versions() {
+    let bytes = std::fs::read(built("libmock_libcuda.so")).expect("the built library");
+    let text = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    assert!(text(b"libcuda.so.1\0"));
+    let file = object::File::parse(&*bytes).expect("ELF");
+    assert!(
+        file.sections()
+            .all(|section| section.name() != Ok(".gnu.version_d")),
+        "no version definitions"
+    );
+}
