@@ -1,6 +1,7 @@
 //! Device memory runs out as the card's does.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -204,5 +205,32 @@ fn a_fault_is_answered_where_the_plan_says() {
             answers[1]
         );
         assert_eq!(environment.world.used(FIRST), Bytes::ZERO);
+    }
+}
+
+#[test]
+fn a_process_dies_before_or_after_the_driver_acts() {
+    const TEST: &str = "memory::a_process_dies_before_or_after_the_driver_acts";
+    if role().is_some() {
+        let client = Client::new();
+        let _ = client.allocate(GIB, client.device_local());
+        unreachable!("killed inside vkAllocateMemory");
+    }
+    for (effect, acted) in [("kill-before", false), ("kill-after", true)] {
+        let faults = format!("[[fault]]\nat = \"vkAllocateMemory\"\nthen = \"{effect}\"\n");
+        let environment = Environment::with_faults("rtx6000-ada", &faults);
+        let status = environment
+            .role(TEST, "client")
+            .stdout(Stdio::null())
+            .status()
+            .expect("the client");
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        let overhead = environment.world.devices()[0].vulkan_device_overhead;
+        let held = if acted {
+            Bytes::gib(1) + overhead
+        } else {
+            overhead
+        };
+        assert_eq!(environment.world.peak(FIRST), held, "{effect}");
     }
 }
