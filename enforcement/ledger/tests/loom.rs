@@ -155,7 +155,8 @@ fn the_seed_that_reads_the_budget_before_the_fence_is_caught() {
 
 #[test]
 fn three_requests_never_pass_the_budget() {
-    model(2, || {
+    // Three threads: with two preemptions it passes too, in ten times the time.
+    model(1, || {
         let device = Device::new(5 * UNIT, 3);
         let others: Vec<_> = (1..3)
             .map(|slot| {
