@@ -30,7 +30,7 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     }
     // Nothing can be granted without a ledger, but the program may still look around.
     let counted =
-        tenant.settings.context_charge == ContextCharge::Count && tenant.ledger().is_some();
+        tenant.settings().context_charge == ContextCharge::Count && tenant.ledger().is_some();
     let mut grants = Vec::new();
     if counted {
         for candidate in container_devices().unwrap_or_default() {
@@ -204,7 +204,7 @@ fn create(
     call: &dyn Fn() -> CUresult,
     undo: &dyn Fn(CUcontext) -> CUresult,
 ) -> Outcome<CUresult> {
-    let bound = match tenant.settings.context_charge {
+    let bound = match tenant.settings().context_charge {
         ContextCharge::Count => device.context_bound,
         ContextCharge::Free => Bytes::ZERO,
     };

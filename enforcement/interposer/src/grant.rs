@@ -85,7 +85,9 @@ impl Tenant {
     pub fn budget(self, device: DeviceIndex) -> Option<Bytes> {
         match self.ledger() {
             Some(ledger) => ledger.budget(device),
-            None => device.slot().and_then(|slot| self.settings.budgets()[slot]),
+            None => device
+                .slot()
+                .and_then(|slot| self.settings().budgets()[slot]),
         }
     }
 

@@ -145,52 +145,92 @@ fn alloc_by(
     let rounded = rounded as u64;
     // In use first, then the look at what is charged: whoever lowers the charge looks in the other order, and one of the two sees the other.
     let used = pool.used.fetch_add(rounded, Ordering::SeqCst) + rounded;
-    let growth = if used <= pool.charged.load(Ordering::SeqCst) {
-        None
-    } else {
-        match tenant.grow(device, pool, Bytes(rounded)) {
-            Ok(growth) => Some(growth),
-            Err(refused) => {
-                pool.used.fetch_sub(rounded, Ordering::SeqCst);
-                return verdict(alloc(place, IMPOSSIBLE, stream), refused);
-            }
+    let calls = Calls {
+        alloc,
+        free,
+        place,
+        size,
+        stream,
+    };
+    if used > pool.charged.load(Ordering::SeqCst) {
+        return grown(tenant, device, pool, rounded, &calls);
+    }
+    let code = alloc(place, size, stream);
+    let recorded = tenant.record(device, place, code, rounded);
+    if recorded == Some(true) {
+        // Not one atomic step: a lost count only puts the next reading off.
+        let unread = pool.unread.load(Ordering::Relaxed) + rounded;
+        pool.unread.store(unread, Ordering::Relaxed);
+        if unread < READ_EVERY {
+            return Outcome::Done(code);
+        }
+    }
+    let settled = tenant.read_pool(device, pool);
+    finished(tenant, device, code, recorded, settled, rounded, &calls)
+}
+
+/// One request, as it came.
+struct Calls<'a> {
+    alloc: Alloc,
+    free: Free,
+    place: Out<'a, CUdeviceptr>,
+    size: usize,
+    stream: CUstream,
+}
+
+impl Calls<'_> {
+    /// What the driver has against the request beside its size; else that it does not fit.
+    fn verdict(&self, refused: Refused) -> Outcome<CUresult> {
+        verdict((self.alloc)(self.place, IMPOSSIBLE, self.stream), refused)
+    }
+}
+
+/// A request beyond what the pool is known to reserve. It is in `used` already.
+#[cold]
+fn grown(
+    tenant: Tenant,
+    device: &Device,
+    pool: &Pool,
+    rounded: u64,
+    calls: &Calls<'_>,
+) -> Outcome<CUresult> {
+    let growth = match tenant.grow(device, pool, Bytes(rounded)) {
+        Ok(growth) => growth,
+        Err(refused) => {
+            pool.used.fetch_sub(rounded, Ordering::SeqCst);
+            return calls.verdict(refused);
         }
     };
-    let code = alloc(place, size, stream);
-    let address = place
-        .read()
-        .filter(|address| code == CUresult::SUCCESS && *address != 0);
-    let recorded = address.map(|address| {
-        let record = Record {
-            address,
-            size: Bytes(rounded),
-            kind: Kind::Pool,
-            ordinal: device.ordinal,
-            owner: owner_of(device.ordinal),
-        };
-        tenant.memory.records.insert(record)
-    });
+    let code = (calls.alloc)(calls.place, calls.size, calls.stream);
+    let recorded = tenant.record(device, calls.place, code, rounded);
+    let settled = tenant.settle(device, pool, growth);
+    finished(tenant, device, code, recorded, settled, rounded, calls)
+}
+
+/// The end of a request that was not plainly granted: what cannot be accounted for is not kept.
+#[cold]
+fn finished(
+    tenant: Tenant,
+    device: &Device,
+    code: CUresult,
+    recorded: Option<bool>,
+    settled: Result<(), Refused>,
+    rounded: u64,
+    calls: &Calls<'_>,
+) -> Outcome<CUresult> {
     if recorded != Some(true) {
         tenant.leave_pool(device.ordinal, Bytes(rounded));
     }
-    let settled = match growth {
-        Some(growth) => tenant.settle(device, pool, growth),
-        None if pool.unread.fetch_add(rounded, Ordering::Relaxed) + rounded >= READ_EVERY => {
-            tenant.read_pool(device, pool)
-        }
-        None => Ok(()),
+    let (Some(recorded), Some(address)) = (recorded, calls.place.read()) else {
+        return Outcome::Done(code);
     };
-    match (address, recorded, settled) {
-        (Some(address), Some(false), _) => {
-            let _ = free(address, stream);
-            verdict(alloc(place, IMPOSSIBLE, stream), Refused::TableFull)
-        }
-        (Some(address), _, Err(refused)) => {
-            let _ = free_by(tenant, address, || free(address, stream));
-            verdict(alloc(place, IMPOSSIBLE, stream), refused)
-        }
-        _ => Outcome::Done(code),
-    }
+    let refused = match settled {
+        Ok(()) if recorded => return Outcome::Done(code),
+        Ok(()) => Refused::TableFull,
+        Err(refused) => refused,
+    };
+    let _ = free_by(tenant, address, || (calls.free)(address, calls.stream));
+    calls.verdict(refused)
 }
 
 /// Records of a pool die with it; no context has so small a handle.
@@ -205,6 +245,27 @@ struct Growth {
 }
 
 impl Tenant {
+    /// Puts an allocation of a pool on record: `None` if there is none, false if there is no room.
+    #[inline]
+    fn record(
+        self,
+        device: &Device,
+        place: Out<'_, CUdeviceptr>,
+        code: CUresult,
+        rounded: u64,
+    ) -> Option<bool> {
+        let address = place
+            .read()
+            .filter(|address| code == CUresult::SUCCESS && *address != 0)?;
+        Some(self.memory.records.insert(Record {
+            address,
+            size: Bytes(rounded),
+            kind: Kind::Pool,
+            ordinal: device.ordinal,
+            owner: owner_of(device.ordinal),
+        }))
+    }
+
     /// The device and pool that a stream allocates from.
     #[inline]
     fn pool_of(self, stream: CUstream) -> Option<(&'static Device, &'static Pool)> {

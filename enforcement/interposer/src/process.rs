@@ -62,7 +62,6 @@ pub enum Standing {
 #[derive(Clone, Copy)]
 pub struct Tenant {
     pub memory: &'static Memory,
-    pub settings: &'static Settings,
 }
 
 /// What hooks do now. Any thread may be the first to ask.
@@ -77,9 +76,9 @@ pub fn standing() -> Standing {
 #[inline]
 fn begun() -> Option<Standing> {
     let memory = arena::existing()?;
-    match (memory.phase.load(Ordering::Acquire), memory.settings.get()) {
-        (ENFORCED, Some(settings)) => Some(Standing::Enforce(Tenant { memory, settings })),
-        (FORK_CHILD, _) => Some(Standing::Forward(Reason::ForkChild)),
+    match memory.phase.load(Ordering::Acquire) {
+        ENFORCED => Some(Standing::Enforce(Tenant { memory })),
+        FORK_CHILD => Some(Standing::Forward(Reason::ForkChild)),
         _ => None,
     }
 }
@@ -100,9 +99,9 @@ fn begin() -> Standing {
         return Standing::Forward(Reason::ForkChild);
     }
     report::begin(&settings);
-    let settings = memory.settings.set(settings);
+    memory.settings.set(settings);
     memory.phase.store(ENFORCED, Ordering::Release);
-    Standing::Enforce(Tenant { memory, settings })
+    Standing::Enforce(Tenant { memory })
 }
 
 /// The environment is read here and nowhere else.
@@ -111,6 +110,14 @@ fn environment(variable: &str) -> Option<Vec<u8>> {
 }
 
 impl Tenant {
+    /// What the environment said when this process began.
+    pub fn settings(self) -> &'static Settings {
+        self.memory
+            .settings
+            .get()
+            .expect("set before the process is enforced")
+    }
+
     /// The tenant's ledger. Where there is none nothing is granted; one line has said why, and the next request tries again.
     pub fn ledger(self) -> Option<&'static Ledger> {
         self.memory.ledger.get().or_else(|| self.attach())
@@ -119,7 +126,7 @@ impl Tenant {
     #[cold]
     fn attach(self) -> Option<&'static Ledger> {
         let _errno = Errno::keep();
-        if self.settings.unparsable().is_some() {
+        if self.settings().unparsable().is_some() {
             return None;
         }
         let _held = self.memory.attaching.hold();
@@ -127,9 +134,9 @@ impl Tenant {
             return Some(ledger);
         }
         match Ledger::attach(
-            &self.settings.ledger,
+            &self.settings().ledger,
             &Setup {
-                budgets: self.settings.budgets(),
+                budgets: self.settings().budgets(),
             },
         ) {
             Ok(ledger) => {
@@ -138,7 +145,7 @@ impl Tenant {
                         Once::OtherBudget,
                         format_args!(
                             "the ledger {} has another budget for device {device} than the settings, and keeps it",
-                            self.settings.ledger.display()
+                            self.settings().ledger.display()
                         ),
                     );
                 }

@@ -54,6 +54,7 @@ struct Value {
 impl<const BUCKETS: usize> Records<BUCKETS> {
     /// False if the table is full, or the address cannot be one of a device.
     #[must_use]
+    #[inline]
     pub fn insert(&self, record: Record) -> bool {
         if record.address <= BUSY {
             return false;
@@ -84,6 +85,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
     }
 
     /// Takes the record of exactly this address out.
+    #[inline]
     pub fn take(&self, address: u64) -> Option<Record> {
         if address <= BUSY {
             return None;
@@ -93,7 +95,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             let at = (start + distance) % BUCKETS;
             for way in 0..WAYS {
                 if self.buckets[at].keys[way].load(Ordering::Acquire) == address
-                    && let Some(record) = self.take_at(at, way, address)
+                    && let Some(record) = self.take_live(at, way, address)
                 {
                     self.settle_overflow(start, distance);
                     return Some(record);
@@ -127,12 +129,32 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         }
     }
 
+    /// For who owns the address: it cannot come back under another record meanwhile, unless a program frees
+    /// one address twice at once, so that the values can be read before the key is given up.
+    #[inline]
+    fn take_live(&self, at: usize, way: usize, address: u64) -> Option<Record> {
+        let record = self.read_at(at, way, address);
+        let key = &self.buckets[at].keys[way];
+        key.compare_exchange(address, FREE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        Some(record)
+    }
+
+    /// For who merely passes by: the place is held while its values are read.
     fn take_at(&self, at: usize, way: usize, address: u64) -> Option<Record> {
-        let (key, value) = (&self.buckets[at].keys[way], &self.values[at][way]);
+        let key = &self.buckets[at].keys[way];
         key.compare_exchange(address, BUSY, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
+        let record = self.read_at(at, way, address);
+        key.store(FREE, Ordering::Release);
+        Some(record)
+    }
+
+    #[inline]
+    fn read_at(&self, at: usize, way: usize, address: u64) -> Record {
+        let value = &self.values[at][way];
         let meta = value.meta.load(Ordering::Relaxed);
-        let record = Record {
+        Record {
             address,
             size: Bytes(value.size.load(Ordering::Relaxed)),
             kind: if meta & 1 == 0 {
@@ -142,22 +164,21 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             },
             ordinal: (meta >> 1) as u32,
             owner: value.owner.load(Ordering::Relaxed),
-        };
-        key.store(FREE, Ordering::Release);
-        Some(record)
-    }
-
-    fn bucket_of(address: u64) -> usize {
-        (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % BUCKETS
+        }
     }
 
     /// A record that lay `distance` buckets from its own is gone.
+    #[inline]
     fn settle_overflow(&self, start: usize, distance: usize) {
         for passed in 0..distance {
             self.buckets[(start + passed) % BUCKETS]
                 .overflowed
                 .fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    fn bucket_of(address: u64) -> usize {
+        (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % BUCKETS
     }
 }
 

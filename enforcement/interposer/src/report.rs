@@ -76,7 +76,7 @@ fn tell<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
     };
     let _errno = Errno::keep();
     let name = NAMES[entry as usize].0.to_str().unwrap_or_default();
-    let level = tenant.settings.log_level;
+    let level = tenant.settings().log_level;
     match outcome {
         Outcome::Refused(refused) if level >= Some(LogLevel(1)) => {
             line(format_args!("{name}: {refused}"))
@@ -84,7 +84,7 @@ fn tell<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
         _ if level >= Some(LogLevel(4)) => line(format_args!("{name}: {outcome:?}")),
         _ => {}
     }
-    if let Some(path) = &tenant.settings.trace {
+    if let Some(path) = &tenant.settings().trace {
         trace(path, name, outcome);
     }
 }

@@ -113,10 +113,10 @@ impl<'a> Object<'a> {
 
     /// The path that the loader knows it by; empty for the program.
     pub fn name(&self) -> &'a CStr {
-        // SAFETY: the loader's own string; it may be null in theory only.
         if self.name.is_null() {
             c""
         } else {
+            // SAFETY: the loader's own string.
             unsafe { CStr::from_ptr(self.name) }
         }
     }
