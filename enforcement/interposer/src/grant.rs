@@ -103,6 +103,14 @@ impl Tenant {
                 usage: Bytes::MAX,
             });
         };
+        let _errno = Errno::keep();
+        // What the dead held is no use of the tenant's once their driver has let go of it.
+        if devices
+            .iter()
+            .any(|device| ledger.usage(device) != ledger.own_usage(device))
+        {
+            ledger.reap(&Rows);
+        }
         devices
             .iter()
             .filter_map(|device| {

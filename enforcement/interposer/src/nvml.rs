@@ -104,6 +104,13 @@ impl Session {
         Some(rows)
     }
 
+    /// What all processes together and the driver itself take of a device.
+    pub fn device_usage(&self, device: DeviceIndex) -> Option<Bytes> {
+        let mut memory = nvmlMemory_t::default();
+        let answer = next::nvmlDeviceGetMemoryInfo(self.device(device.0)?, Out::to(&mut memory));
+        (answer == nvmlReturn_t::SUCCESS).then_some(Bytes(memory.used))
+    }
+
     /// What this process takes of a device, by the driver's own figure; `None` where our row is not there or says nothing.
     pub fn own_usage(&self, device: DeviceIndex) -> Option<Bytes> {
         const NOT_AVAILABLE: u64 = u64::MAX;
