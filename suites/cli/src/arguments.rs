@@ -8,7 +8,12 @@ use harness::Driver;
 
 /// Keeps GPU memory budgets, and proves it without a GPU
 #[derive(Parser)]
-#[command(name = "ringfence", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "ringfence",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -22,6 +27,12 @@ pub enum Command {
     List(ListArguments),
     /// Run any program on the simulated machine under the enforcer; its exit status is passed on
     Exec(ExecArguments),
+    /// Put both libraries and the layer's manifest under a prefix
+    Install {
+        /// `/` for where a container runtime mounts them from, or any directory
+        #[arg(long)]
+        prefix: PathBuf,
+    },
     /// Read a tenant's ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),

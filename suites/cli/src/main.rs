@@ -2,13 +2,17 @@
 
 mod arguments;
 mod exec;
+mod install;
 mod ledger_show;
 mod list;
 mod test;
 
+use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use harness::{Library, artifacts};
 
 use arguments::{Arguments, Command, LedgerCommand};
 
@@ -25,10 +29,27 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
+        Command::Install { prefix } => install_under(&prefix),
         Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("ringfence: {error}");
         ExitCode::from(TROUBLE)
     })
+}
+
+fn install_under(prefix: &Path) -> Result<ExitCode, Box<dyn Error>> {
+    let (interposer, layer) = (
+        artifacts::find(Library::Interposer)?,
+        artifacts::find(Library::Layer)?,
+    );
+    let installed = install::install(prefix, &interposer, &layer)?;
+    for path in [
+        &installed.libvgpu,
+        &installed.libvgpu_vk,
+        &installed.manifest,
+    ] {
+        println!("{}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! A run's results as a person reads them, and as programs do (one JSON line per entry; JUnit is in [`crate::junit`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ pub struct Report {
     pub results: Vec<EntryResult>,
     pub took: Duration,
 }
+
+/// More results than this with one and the same reason are counted, not named.
+const SAME_STORY: usize = 3;
 
 /// Columns of the table: a heading and the verdicts that it counts.
 const COLUMNS: [(&str, &[Verdict]); 4] = [
@@ -155,8 +158,20 @@ impl Report {
             return;
         }
         put(text, format_args!("\n{heading}\n"));
-        for result in of_these {
-            put(text, format_args!("  {}: {}\n", result.name, story(result)));
+        let mut told = BTreeSet::new();
+        for result in &of_these {
+            let story = story(result);
+            let alike: Vec<_> = of_these
+                .iter()
+                .filter(|other| self::story(other) == story)
+                .collect();
+            if result.verdict.is_expected() && alike.len() > SAME_STORY {
+                if told.insert(story.clone()) {
+                    put(text, format_args!("  {} cases: {story}\n", alike.len()));
+                }
+                continue;
+            }
+            put(text, format_args!("  {}: {story}\n", result.name));
             if !result.verdict.is_expected() {
                 for line in result.said.lines() {
                     put(text, format_args!("    | {line}\n"));

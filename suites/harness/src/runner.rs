@@ -1,6 +1,6 @@
 //! Runs the entries of a suite against a target over a driver, a few at a time, and judges each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -71,6 +71,8 @@ fn seconds<S: serde::Serializer>(duration: &Duration, out: S) -> Result<S::Ok, S
 pub enum RunnerError {
     #[error(transparent)]
     Target(#[from] TargetError),
+    #[error("two cases are called {0}")]
+    SameName(&'static str),
     #[error("expectations: {0}")]
     Expectations(#[from] LineError),
     #[error("--driver real: {0}")]
@@ -95,6 +97,10 @@ impl Runner {
                 .collect(),
             false => Vec::new(),
         };
+        let mut names = BTreeSet::new();
+        if let Some(case) = suite.cases().find(|case| !names.insert(case.name)) {
+            return Err(RunnerError::SameName(case.name));
+        }
         expectations::check_embedded(&suite)?;
         let expectations = Expectations::embedded(&target, &driver)?;
         Ok(Self {

@@ -176,7 +176,7 @@ impl Target {
         budget: Bytes,
     ) -> Result<Vec<(String, String)>, TargetError> {
         let fill = |(name, value): (&String, &String)| {
-            if value.contains("{mib}") && budget.0 % Bytes::mib(1).0 != 0 {
+            if value.contains("{mib}") && !budget.0.is_multiple_of(Bytes::mib(1).0) {
                 return Err(TargetError::NotWholeMib {
                     name: self.name.clone(),
                     budget,

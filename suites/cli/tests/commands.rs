@@ -1,0 +1,67 @@
+//! The commands as a user types them: a program's exit status is passed on, and what is wrong is named.
+
+use std::process::{Command, Output};
+
+fn ringfence(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ringfence"))
+        .args(arguments)
+        .output()
+        .expect("ringfence starts")
+}
+
+/// Status 2, nothing on stdout, and the wrong word on stderr.
+fn assert_names(arguments: &[&str], wrong: &str) {
+    let output = ringfence(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(stderr.contains(wrong), "{arguments:?}: {stderr}");
+}
+
+#[test]
+fn the_programs_exit_status_is_passed_on() {
+    let status = |script| {
+        ringfence(&["exec", "--target", "none", "--", "sh", "-c", script])
+            .status
+            .code()
+    };
+    assert_eq!(status("exit 0"), Some(0));
+    assert_eq!(status("exit 9"), Some(9));
+    assert_eq!(status("kill -KILL $$"), Some(128 + 9));
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named_with_the_shells_status() {
+    let output = ringfence(&["exec", "--target", "none", "--", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-program"));
+}
+
+#[test]
+fn the_program_sees_the_simulated_machine_and_the_budget() {
+    let script = "echo $LD_PRELOAD $CUDA_DEVICE_MEMORY_LIMIT_0 $HAMI_VULKAN_ENABLE; test -e $RINGFENCE_WORLD";
+    let output = ringfence(&["exec", "--memory", "0=4GiB", "--", "sh", "-c", script]);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert!(
+        stdout.trim_end().ends_with("libvgpu.so 4294967296 1"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_wrong_word_is_named() {
+    assert_names(&["exec", "--profile", "rtx9000", "--", "true"], "rtx9000");
+    assert_names(&["exec", "--memory", "0=4Gi", "--", "true"], "0=4Gi");
+    assert_names(&["exec", "--memory", "7=4GiB", "--", "true"], "7=4GiB");
+    assert_names(
+        &["exec", "--fault", "/no/such/plan", "--", "true"],
+        "/no/such/plan",
+    );
+    assert_names(&["exec", "--target", "theirs", "--", "true"], "theirs");
+    assert_names(&["test", "--driver", "mock:h200+470"], "470");
+    assert_names(&["test", "--report", "html=x"], "html=x");
+    assert_names(&["test", "no-such-case"], "no-such-case");
+    assert_names(&["ledger", "show", "/no/such/ledger"], "/no/such/ledger");
+    assert_names(&["frobnicate"], "frobnicate");
+}
