@@ -20,7 +20,9 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         return Err("exec: no program was given after --".into());
     };
     let driver = match &arguments.profile {
-        Some(profile) => format!("mock:{profile}").parse().map_err(|error| format!("--profile: {error}"))?,
+        Some(profile) => format!("mock:{profile}")
+            .parse()
+            .map_err(|error| format!("--profile: {error}"))?,
         None => arguments.driver.clone(),
     };
     let machine = match &driver {
@@ -31,7 +33,8 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         Driver::Real => String::new(),
     };
     let faults = match &arguments.fault {
-        Some(path) => std::fs::read_to_string(path).map_err(|error| format!("--fault {}: {error}", path.display()))?,
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| format!("--fault {}: {error}", path.display()))?,
         None => String::new(),
     };
     let environment = Environment::create(&Request {
@@ -60,16 +63,29 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
     };
     if let Some(path) = &arguments.trace {
         let written = environment.plan.root.join("trace.jsonl");
-        let text = if written.exists() { std::fs::read(&written)? } else { Vec::new() };
-        std::fs::write(path, text).map_err(|error| format!("--trace {}: {error}", path.display()))?;
+        let text = if written.exists() {
+            std::fs::read(&written)?
+        } else {
+            Vec::new()
+        };
+        std::fs::write(path, text)
+            .map_err(|error| format!("--trace {}: {error}", path.display()))?;
     }
-    let code = status.code().or(status.signal().map(|signal| SIGNALLED + signal));
-    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(TROUBLE)))
+    let code = status
+        .code()
+        .or(status.signal().map(|signal| SIGNALLED + signal));
+    Ok(ExitCode::from(
+        code.and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(TROUBLE),
+    ))
 }
 
 fn real_devices(driver: &Driver) -> Result<Vec<Bytes>, Box<dyn Error>> {
     if !driver.is_real() {
         return Ok(Vec::new());
     }
-    Ok(nvml::figures_of_this_machine()?.iter().map(|device| device.total).collect())
+    Ok(nvml::figures_of_this_machine()?
+        .iter()
+        .map(|device| device.total)
+        .collect())
 }

@@ -11,10 +11,17 @@ pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let slots = view.slots();
     println!("device  budget          usage           draining");
     for device in (0..MAX_DEVICES as u32).map(DeviceIndex) {
-        let (budget, usage, draining) = (view.budget(device), view.usage(device), view.draining(device));
+        let (budget, usage, draining) = (
+            view.budget(device),
+            view.usage(device),
+            view.draining(device),
+        );
         if budget.is_some() || usage.0 != 0 || draining.0 != 0 {
             let budget = budget.map_or("none".to_owned(), |budget| budget.0.to_string());
-            println!("{:<6}  {budget:<14}  {:<14}  {}", device.0, usage.0, draining.0);
+            println!(
+                "{:<6}  {budget:<14}  {:<14}  {}",
+                device.0, usage.0, draining.0
+            );
         }
     }
     println!("\nslot  pid      alive  device  usage           leased");
@@ -25,11 +32,20 @@ pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
         }
         for share in &slot.devices {
             let (device, usage, leased) = (share.device.0, share.usage.0, share.leased.0);
-            println!("{:<4}  {:<7}  {alive:<5}  {device:<6}  {usage:<14}  {leased}", slot.slot, slot.pid);
+            println!(
+                "{:<4}  {:<7}  {alive:<5}  {device:<6}  {usage:<14}  {leased}",
+                slot.slot, slot.pid
+            );
         }
     }
     let stats = view.stats();
-    println!("\n{} refusals, {} retries, {} dead processes found", stats.refusals, stats.retries, stats.reaps);
-    println!("longest request {} ns, longest wait for a teardown {} ns", stats.longest_stall, stats.longest_drain);
+    println!(
+        "\n{} refusals, {} retries, {} dead processes found",
+        stats.refusals, stats.retries, stats.reaps
+    );
+    println!(
+        "longest request {} ns, longest wait for a teardown {} ns",
+        stats.longest_stall, stats.longest_drain
+    );
     Ok(ExitCode::SUCCESS)
 }

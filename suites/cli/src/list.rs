@@ -22,7 +22,13 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
         return Err(format!("{:?} match no case", arguments.filters).into());
     }
     for case in &listed {
-        println!("{}  [{:?}, {}{}]", case.name, case.kind, case.area(), list(", ", case.defects));
+        println!(
+            "{}  [{:?}, {}{}]",
+            case.name,
+            case.kind,
+            case.area(),
+            list(", ", case.defects)
+        );
         println!("    {}", case.promise_line());
         if !case.entry_points.is_empty() {
             println!("    by{}", list(" ", case.entry_points));
@@ -33,19 +39,34 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn list(separator: &str, words: &[&str]) -> String {
-    words.iter().map(|word| format!("{separator}{word}")).collect()
+    words
+        .iter()
+        .map(|word| format!("{separator}{word}"))
+        .collect()
 }
 
 /// Prints the hooks that no case exercises: what the built interposer exports, less what the cases say.
 fn coverage() -> Result<ExitCode, Box<dyn Error>> {
     let library = artifacts::find(Library::Interposer)?;
     let exported = symbols::exports(&std::fs::read(&library)?)?;
-    let exercised: BTreeSet<&str> = cases::SUITE.cases().flat_map(|case| case.entry_points).copied().collect();
+    let exercised: BTreeSet<&str> = cases::SUITE
+        .cases()
+        .flat_map(|case| case.entry_points)
+        .copied()
+        .collect();
     let hooks: BTreeSet<&str> = exported.iter().map(|(name, _)| name.as_str()).collect();
     let uncovered: Vec<&&str> = hooks.difference(&exercised).collect();
     for hook in &uncovered {
         println!("{hook}");
     }
-    eprintln!("{} of the {} entry points that libvgpu.so hooks have no case", uncovered.len(), hooks.len());
-    Ok(if uncovered.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNEXPECTED) })
+    eprintln!(
+        "{} of the {} entry points that libvgpu.so hooks have no case",
+        uncovered.len(),
+        hooks.len()
+    );
+    Ok(if uncovered.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(UNEXPECTED)
+    })
 }

@@ -17,13 +17,25 @@ const MOCK_JOBS: u32 = 2;
 const REAL_JOBS: u32 = 1;
 
 pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
-    let reports = arguments.report.iter().map(|text| Output::read(text)).collect::<Result<Vec<_>, _>>()?;
-    let runner = Runner::new(cases::SUITE, Target::named(&arguments.target)?, arguments.driver.clone())?;
+    let reports = arguments
+        .report
+        .iter()
+        .map(|text| Output::read(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let runner = Runner::new(
+        cases::SUITE,
+        Target::named(&arguments.target)?,
+        arguments.driver.clone(),
+    )?;
     let entries = chosen(runner.entries(), &arguments.filters)?;
     if !runner.driver.is_real() && !harness::plan::has_validation_layer() {
         eprintln!("the Khronos validation layer is not installed: Vulkan cases run without it");
     }
-    let jobs = arguments.jobs.unwrap_or(if runner.driver.is_real() { REAL_JOBS } else { MOCK_JOBS });
+    let jobs = arguments.jobs.unwrap_or(if runner.driver.is_real() {
+        REAL_JOBS
+    } else {
+        MOCK_JOBS
+    });
 
     let (started, progress) = (Instant::now(), Progress::new(entries.len()));
     let results = runner.run(&entries, jobs as usize, |result| progress.show(result));
@@ -41,16 +53,28 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
     for output in reports {
         output.write(&report)?;
     }
-    Ok(if report.is_expected() { ExitCode::SUCCESS } else { ExitCode::from(UNEXPECTED) })
+    Ok(if report.is_expected() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(UNEXPECTED)
+    })
 }
 
 /// Entries that one of the filters names; every filter must name one.
 fn chosen(entries: Vec<Entry>, filters: &[String]) -> Result<Vec<Entry>, String> {
-    let names = |entry: &Entry, filter: &String| entry.name().contains(filter) || entry.case.area().contains(filter);
-    if let Some(filter) = filters.iter().find(|filter| !entries.iter().any(|entry| names(entry, filter))) {
-        return Err(format!("\"{filter}\" matches no case; `ringfence list` shows them"));
+    let names = |entry: &Entry, filter: &String| {
+        entry.name().contains(filter) || entry.case.area().contains(filter)
+    };
+    if let Some(filter) = filters
+        .iter()
+        .find(|filter| !entries.iter().any(|entry| names(entry, filter)))
+    {
+        return Err(format!(
+            "\"{filter}\" matches no case; `ringfence list` shows them"
+        ));
     }
-    let wanted = |entry: &Entry| filters.is_empty() || filters.iter().any(|filter| names(entry, filter));
+    let wanted =
+        |entry: &Entry| filters.is_empty() || filters.iter().any(|filter| names(entry, filter));
     Ok(entries.into_iter().filter(wanted).collect())
 }
 
@@ -73,7 +97,12 @@ impl<'a> Output<'a> {
             _ => None,
         };
         text.split_once('=')
-            .and_then(|(name, path)| Some(Self { kind: kind(name)?, path: Path::new(path) }))
+            .and_then(|(name, path)| {
+                Some(Self {
+                    kind: kind(name)?,
+                    path: Path::new(path),
+                })
+            })
             .ok_or_else(|| format!("--report \"{text}\": write junit=FILE or json=FILE"))
     }
 
@@ -82,6 +111,7 @@ impl<'a> Output<'a> {
             Kind::Junit => harness::junit::document(report),
             Kind::Json => report.json_lines()?,
         };
-        std::fs::write(self.path, text).map_err(|error| format!("{}: {error}", self.path.display()).into())
+        std::fs::write(self.path, text)
+            .map_err(|error| format!("{}: {error}", self.path.display()).into())
     }
 }
