@@ -234,7 +234,7 @@ impl World {
             .sum()
     }
 
-    /// The live processes that hold anything on the device, by PID.
+    /// The processes that hold anything on the device, by PID: the living, and the dead until their memory is back.
     #[must_use]
     pub fn processes(&self, dev: DeviceIndex) -> Vec<ProcessUsage> {
         self.accounts.processes(dev.as_usize())
