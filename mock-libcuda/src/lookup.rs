@@ -98,17 +98,20 @@ fn find(name: &CStr, version: i32, flags: u64) -> Found {
         Err(_) => return Found::Unknown,
     };
     let upto = runs.partition_point(|run| run.from <= version);
-    // A symbol that the fault plan took away answers like a driver that does not have it: with the one before it.
+    // A symbol that the fault plan took away answers like a driver that does not have it: with the one before it, and
+    // like an unknown name where there is none.
+    let mut passed_over = false;
     for run in runs[..upto].iter().rev() {
         match run.by_flags[column] {
-            Found::Symbol(entry) if missing(entry) => {}
+            Found::Symbol(entry) if missing(entry) => passed_over = true,
+            Found::Newer if passed_over => return Found::Unknown,
             found => return found,
         }
     }
-    if upto == 0 {
-        Found::Newer
-    } else {
+    if passed_over {
         Found::Unknown
+    } else {
+        Found::Newer
     }
 }
 

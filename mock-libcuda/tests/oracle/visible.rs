@@ -1,6 +1,6 @@
 //! CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, end to end on two H200; fork.
 
-use mock_device::{World, WorldSpec, profile};
+use mock_device::{FaultPlan, World, WorldSpec, profile};
 
 use crate::boundary::{Ended, in_child, report, set_environment};
 use crate::{CUDA, must, out, start};
@@ -94,4 +94,80 @@ fn a_fork_child_of_an_initialised_process_is_not_initialised() {
         0
     });
     assert_eq!(ended, Ended::Answered(0));
+}
+
+#[test]
+fn faults_and_the_trace_pass_through_the_boundary() {
+    const PLAN: &str = r#"
+        [[fault]]
+        at = "cuMemAlloc_v2"
+        when = "3"
+        then = "result:2"
+        [[fault]]
+        at = "cuMemFree_v2"
+        when = "2"
+        then = "kill-after"
+        [[fault]]
+        at = "cuMemAllocAsync"
+        then = "missing"
+        [[fault]]
+        at = "cuda.identity"
+        then = "uuid:zero"
+    "#;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, trace) = (
+        directory.path().join("world"),
+        directory.path().join("trace"),
+    );
+    let mut spec = WorldSpec::new(profile::embedded("tiny").expect("embedded"));
+    spec.faults = FaultPlan::parse("plan", PLAN).expect("a plan");
+    spec.trace = Some(trace.clone());
+    World::create(&path, &spec).expect("a world");
+    let ended = in_child(|| {
+        set_environment("RINGFENCE_WORLD", path.to_str().unwrap().as_bytes());
+        start();
+        let mut uuid = [7u8; 16];
+        must("cuDeviceGetUuid_v2", &[uuid.as_mut_ptr() as u64, 0]);
+        assert_eq!(uuid, [0; 16]);
+        let mut pointers = [7u64; 3];
+        let codes = pointers
+            .each_mut()
+            .map(|pointer| CUDA.call("cuMemAlloc_v2", &[out(pointer), 100]));
+        assert_eq!(
+            (codes, pointers[2]),
+            ([0, 0, 2], 7),
+            "the third fails, its out-parameter untouched"
+        );
+        let (name, mut found, mut status) = (c"cuMemAllocAsync", 7u64, 7i32);
+        let words = [
+            name.as_ptr() as u64,
+            out(&mut found),
+            12000,
+            0,
+            out(&mut status),
+        ];
+        must("cuGetProcAddress_v2", &words);
+        assert_eq!((found, status), (0, 1), "a missing symbol is unknown");
+        must("cuMemFree_v2", &[pointers[0]]);
+        CUDA.call("cuMemFree_v2", &[pointers[1]]).into()
+    });
+    assert_eq!(ended, Ended::Died(libc::SIGKILL));
+    let lines: Vec<String> = std::fs::read_to_string(trace)
+        .expect("a trace")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        lines[4],
+        r#"{"api":"cuda","entry":"cuMemAlloc_v2","args":{"dptr":"mem#1","bytesize":100},"answer":0}"#
+    );
+    assert_eq!(
+        lines[6],
+        r#"{"api":"cuda","entry":"cuMemAlloc_v2","args":{"dptr":"out","bytesize":100},"answer":2}"#
+    );
+    let last = lines.last().expect("lines");
+    assert_eq!(
+        last,
+        r#"{"api":"cuda","entry":"cuMemFree_v2","args":{"dptr":"mem#1"},"answer":0}"#
+    );
 }
