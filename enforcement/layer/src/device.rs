@@ -252,7 +252,8 @@ fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) ->
         .map(|device| (nvml::own_usage(device), own(device)))
         .collect();
     let reporting = group.iter().find(|physical| physical.has_memory_budget);
-    let heaps = reporting.and_then(|physical| instance.next.heap_use(physical.handle));
+    let heaps =
+        reporting.and_then(|physical| instance.next.heap_use(physical.handle, instance.promoted));
     Measure { rows, heaps }
 }
 

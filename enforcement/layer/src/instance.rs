@@ -5,20 +5,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ash::vk;
 
 use crate::attachment;
-use crate::boundary::next::InstanceNext;
+use crate::boundary::next::{InstanceNext, Promoted};
 use crate::physical::{self, Physical};
 use crate::table::{Key, Table};
 
 pub struct Instance {
     pub next: InstanceNext,
+    pub promoted: Promoted,
     physical: RwLock<Vec<Arc<Physical>>>,
 }
 
 static INSTANCES: Table<Instance> = Table::new();
 
-pub fn register(key: Key, next: InstanceNext) {
+pub fn register(key: Key, next: InstanceNext, promoted: Promoted) {
     INSTANCES.insert(key, |_| Instance {
         next,
+        promoted,
         physical: RwLock::new(Vec::new()),
     });
 }
@@ -70,7 +72,7 @@ impl Instance {
 
     fn learn(&self, others: &[vk::PhysicalDevice]) {
         let handles = [&self.next.physical_devices(), others].concat();
-        let found = physical::resolve(&self.next, &handles)
+        let found = physical::resolve(&self.next, self.promoted, &handles)
             .into_iter()
             .map(Arc::new)
             .collect();

@@ -4,7 +4,7 @@ use ash::vk;
 use budget::identity::{self, Asked, NVIDIA, Pci, Resolution};
 
 use crate::attachment;
-use crate::boundary::next::InstanceNext;
+use crate::boundary::next::{InstanceNext, Promoted};
 use crate::candidates::candidates;
 use crate::targets::Targets;
 use crate::trace;
@@ -79,10 +79,14 @@ impl MemoryTypes {
 }
 
 /// Looks at the physical devices of an instance together: a UUID that two of them claim says nothing of either.
-pub fn resolve(next: &InstanceNext, handles: &[vk::PhysicalDevice]) -> Vec<Physical> {
+pub fn resolve(
+    next: &InstanceNext,
+    promoted: Promoted,
+    handles: &[vk::PhysicalDevice],
+) -> Vec<Physical> {
     let described: Vec<_> = handles
         .iter()
-        .map(|handle| next.describe(*handle))
+        .map(|handle| next.describe(*handle, promoted))
         .collect();
     let asked: Vec<_> = described.iter().map(Description::asked).collect();
     if !asked.iter().any(|asked| asked.tenant_gpu) {

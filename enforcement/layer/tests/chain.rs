@@ -341,6 +341,49 @@ fn an_ambiguous_device_is_charged_to_every_candidate() {
     assert_eq!((usage(&ledger, 0), usage(&ledger, 1)), (0, 0));
 }
 
+/// A plain 1.0 instance may not use Properties2, so that its two GPUs cannot be told apart.
+#[test]
+fn a_plain_1_0_client_of_two_gpus_is_charged_on_both() {
+    let ledger = under!(
+        a_plain_1_0_client_of_two_gpus_is_charged_on_both,
+        "CUDA_DEVICE_MEMORY_LIMIT_0" = "1g",
+        "CUDA_DEVICE_MEMORY_LIMIT_1" = "2g"
+    );
+    make_world(World {
+        gpus: vec![gpu(1, Some(1)), gpu(2, Some(2))],
+        ..World::default()
+    });
+    let layer = Layer::open();
+    let plain = layer
+        .create_instance_of(vk::API_VERSION_1_0, 0, true)
+        .expect("an instance");
+    let gpus = layer.physical_devices(plain);
+    assert_eq!(
+        layer.memory_properties(plain, gpus[1]).memory_heaps[1].size,
+        1 << 30
+    );
+    assert_eq!(
+        world().properties2.load(Ordering::SeqCst),
+        0,
+        "an invalid use of next"
+    );
+    let device = layer
+        .create_device(plain, &gpus[1..], None, true)
+        .expect("a device");
+    let base = usage(&ledger, 0);
+    // Nothing can be measured: the reservation, an eighth of the smallest budget, stays.
+    assert_eq!((base, usage(&ledger, 1)), (128 * MIB, 128 * MIB));
+    layer
+        .allocate(device, LOCAL, MIB, ptr::null())
+        .expect("room");
+    assert_eq!(
+        (usage(&ledger, 0), usage(&ledger, 1)),
+        (base + MIB, base + MIB)
+    );
+    layer.destroy_device(device);
+    assert_eq!((usage(&ledger, 0), usage(&ledger, 1)), (0, 0));
+}
+
 #[test]
 fn a_group_is_charged_by_its_device_mask() {
     let ledger = under!(

@@ -48,11 +48,14 @@ fn negotiation_agrees_on_interface_two() {
 }
 
 #[test]
-fn negotiation_with_an_older_loader_writes_nothing() {
+fn negotiation_with_an_older_interface_is_refused() {
     let layer = Layer::open();
     for interface in [0, 1] {
         let mut negotiation = asked(1, interface);
-        assert_eq!(layer.negotiate(&mut negotiation), vk::Result::SUCCESS);
+        assert_eq!(
+            layer.negotiate(&mut negotiation),
+            vk::Result::ERROR_INITIALIZATION_FAILED
+        );
         assert_eq!(negotiation.interface, interface);
         assert!(negotiation.get_instance_proc_addr.is_none());
     }

@@ -40,7 +40,11 @@ pub unsafe extern "system" fn create_instance(
                 && let Some(created) = out.as_ref()
                 && let Some(key) = key(*created)
             {
-                instance::register(key, InstanceNext::load(get, *created));
+                instance::register(
+                    key,
+                    InstanceNext::load(get, *created),
+                    structures::promoted(&*info),
+                );
             }
             result
         }

@@ -20,7 +20,7 @@ pub struct Negotiation {
     get_physical_device_proc_addr: Option<vk::PFN_vkGetInstanceProcAddr>,
 }
 
-/// Agrees on interface 2. A loader of interface 0 or 1 has no room for the pointers, and finds the exports by name.
+/// Agrees on interface 2. A loader of interface 0 or 1 does not know this call: what asks with them is refused, and written nothing.
 ///
 /// # Safety
 /// `negotiation` is null or a VkNegotiateLayerInterface.
@@ -36,13 +36,14 @@ pub unsafe extern "system" fn vkNegotiateLoaderLayerInterfaceVersion(
         else {
             return vk::Result::ERROR_INITIALIZATION_FAILED;
         };
-        if negotiation.interface >= INTERFACE {
-            negotiation.interface = INTERFACE;
-            negotiation.get_instance_proc_addr = Some(vkGetInstanceProcAddr);
-            negotiation.get_device_proc_addr = Some(vkGetDeviceProcAddr);
-            // Only for physical-device commands that the loader does not know; none is hooked (FINDINGS 29).
-            negotiation.get_physical_device_proc_addr = None;
+        if negotiation.interface < INTERFACE {
+            return vk::Result::ERROR_INITIALIZATION_FAILED;
         }
+        negotiation.interface = INTERFACE;
+        negotiation.get_instance_proc_addr = Some(vkGetInstanceProcAddr);
+        negotiation.get_device_proc_addr = Some(vkGetDeviceProcAddr);
+        // Only for physical-device commands that the loader does not know; none is hooked (FINDINGS 29).
+        negotiation.get_physical_device_proc_addr = None;
         vk::Result::SUCCESS
     })
 }

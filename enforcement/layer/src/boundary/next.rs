@@ -102,7 +102,7 @@ impl InstanceNext {
     }
 
     /// Everything that identity and charging need to know of a physical device.
-    pub fn describe(&self, handle: vk::PhysicalDevice) -> Description {
+    pub fn describe(&self, handle: vk::PhysicalDevice, promoted: Promoted) -> Description {
         let (mut properties, mut memory) = (
             vk::PhysicalDeviceProperties::default(),
             vk::PhysicalDeviceMemoryProperties::default(),
@@ -135,22 +135,23 @@ impl InstanceNext {
             };
             description.has_memory_budget = has(vk::EXT_MEMORY_BUDGET_NAME);
             (description.uuid, description.pci) =
-                self.identity(handle, has(vk::EXT_PCI_BUS_INFO_NAME));
+                self.identity(handle, promoted, has(vk::EXT_PCI_BUS_INFO_NAME));
         }
         description
     }
 
-    /// By VkPhysicalDeviceProperties2, also on a 1.0 instance if the chain has it, as NVIDIA's does.
     fn identity(
         &self,
         handle: vk::PhysicalDevice,
+        promoted: Promoted,
         has_pci: bool,
     ) -> (Option<[u8; 16]>, Option<Pci>) {
-        let Some(get) = self.properties2.or(self.properties2_khr) else {
+        let get = self.promoted(handle, promoted, self.properties2, self.properties2_khr);
+        let Some(get) = get else {
             return (None, None);
         };
-        // On a 1.0 instance the loader answers Properties2 itself where the driver has none, and fills no structure of the chain:
-        // what is still there afterwards was never said.
+        // The loader answers in a driver's place that lacks the command, and fills no structure of the chain: what is still there afterwards was
+        // never said.
         const UNSAID: u32 = u32::MAX;
         let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT {
             pci_domain: UNSAID,
@@ -178,9 +179,27 @@ impl InstanceNext {
         )
     }
 
+    fn promoted<F>(
+        &self,
+        handle: vk::PhysicalDevice,
+        promoted: Promoted,
+        core: Option<F>,
+        extension: Option<F>,
+    ) -> Option<F> {
+        let mut properties = vk::PhysicalDeviceProperties::default();
+        if let Some(get) = self.properties {
+            // SAFETY: the physical device is this instance's.
+            unsafe { get(handle, &mut properties) };
+        }
+        if promoted.core && properties.api_version >= vk::API_VERSION_1_1 {
+            return core;
+        }
+        extension.filter(|_| promoted.extension)
+    }
+
     /// What VK_EXT_memory_budget says of the device-local heaps together. Only for a device that has the extension.
-    pub fn heap_use(&self, handle: vk::PhysicalDevice) -> Option<HeapUse> {
-        let get = self.memory2.or(self.memory2_khr)?;
+    pub fn heap_use(&self, handle: vk::PhysicalDevice, promoted: Promoted) -> Option<HeapUse> {
+        let get = self.promoted(handle, promoted, self.memory2, self.memory2_khr)?;
         let mut report = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let mut memory = vk::PhysicalDeviceMemoryProperties2 {
             p_next: ptr::from_mut(&mut report).cast(),
@@ -202,6 +221,14 @@ impl InstanceNext {
         // A heap's budget is never 0: the loader answered in a 1.0 driver's place.
         (sum.budget > Bytes::ZERO).then_some(sum)
     }
+}
+
+/// By which names the instance's application could use the commands of VK_KHR_get_physical_device_properties2. We ask by no other: a layer below that
+/// checks valid use would complain of us, and on a plain 1.0 instance the loader answers without asking the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    pub core: bool,
+    pub extension: bool,
 }
 
 /// The device-local heaps of VK_EXT_memory_budget: what this process holds, and what it could hold.

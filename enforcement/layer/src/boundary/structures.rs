@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use ash::vk;
 use budget::Bytes;
 
+use super::next::Promoted;
 use super::os;
 use crate::memory::{Import, Request};
 
@@ -119,21 +120,50 @@ pub unsafe fn group(
     }
 }
 
+/// What the application of a new instance may ask physical devices by.
+///
+/// # Safety
+/// `info` is valid.
+pub unsafe fn promoted(info: &vk::InstanceCreateInfo<'_>) -> Promoted {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let version = info
+            .p_application_info
+            .as_ref()
+            .map_or(0, |application| application.api_version);
+        let enabled = names(
+            info.pp_enabled_extension_names,
+            info.enabled_extension_count,
+        );
+        Promoted {
+            core: version >= vk::API_VERSION_1_1,
+            extension: enabled.contains(&vk::KHR_GET_PHYSICAL_DEVICE_PROPERTIES2_NAME),
+        }
+    }
+}
+
 /// The extensions a VkDevice is to have.
 ///
 /// # Safety
-/// The names are as many as the count says, and end in NUL.
+/// `info` is valid.
 pub unsafe fn extensions<'a>(info: &'a vk::DeviceCreateInfo<'_>) -> Vec<&'a CStr> {
-    let names: &[*const c_char] = if info.pp_enabled_extension_names.is_null() {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        names(
+            info.pp_enabled_extension_names,
+            info.enabled_extension_count,
+        )
+    }
+}
+
+/// # Safety
+/// The names are as many as the count says, and end in NUL.
+unsafe fn names<'a>(names: *const *const c_char, count: u32) -> Vec<&'a CStr> {
+    let names: &[*const c_char] = if names.is_null() {
         &[]
     } else {
         // SAFETY: the caller's obligation.
-        unsafe {
-            std::slice::from_raw_parts(
-                info.pp_enabled_extension_names,
-                info.enabled_extension_count as usize,
-            )
-        }
+        unsafe { std::slice::from_raw_parts(names, count as usize) }
     };
     // SAFETY: the caller's obligation.
     names

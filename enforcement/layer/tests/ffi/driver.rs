@@ -48,6 +48,8 @@ pub struct World {
     pub allocations: AtomicUsize,
     pub destroyed: AtomicUsize,
     pub extensions: AtomicUsize,
+    /// Calls of vkGetPhysicalDeviceProperties2.
+    pub properties2: AtomicUsize,
     /// Calls of vkGetPhysicalDeviceMemoryProperties by chain.
     pub memory_calls: [AtomicUsize; 2],
 }
@@ -210,6 +212,16 @@ impl Layer {
 
     /// Creates an instance over this driver's chain 0 or 1; with `linked` false without the loader's link.
     pub fn create_instance(&self, chain: usize, linked: bool) -> Result<vk::Instance, vk::Result> {
+        self.create_instance_of(vk::API_VERSION_1_1, chain, linked)
+    }
+
+    pub fn create_instance_of(
+        &self,
+        version: u32,
+        chain: usize,
+        linked: bool,
+    ) -> Result<vk::Instance, vk::Result> {
+        let application = vk::ApplicationInfo::default().api_version(version);
         let mut link = Link::<usize> {
             next: ptr::null_mut(),
             get: [get_instance::<0>, get_instance::<1>][chain],
@@ -228,6 +240,7 @@ impl Layer {
         };
         let info = vk::InstanceCreateInfo {
             p_next,
+            p_application_info: &application,
             ..Default::default()
         };
         let create: vk::PFN_vkCreateInstance =
@@ -553,6 +566,7 @@ unsafe extern "system" fn properties(
 ) {
     // SAFETY: the caller's structure.
     unsafe {
+        (*out).api_version = vk::API_VERSION_1_3;
         (*out).vendor_id = gpu(device).vendor;
         (*out).device_type = gpu(device).kind;
     }
@@ -562,6 +576,7 @@ unsafe extern "system" fn properties2(
     device: vk::PhysicalDevice,
     out: *mut vk::PhysicalDeviceProperties2<'_>,
 ) {
+    world().properties2.fetch_add(1, Ordering::SeqCst);
     // SAFETY: the caller's chain of valid structures.
     unsafe {
         let mut at = (*out).p_next.cast::<vk::BaseOutStructure<'_>>();
@@ -572,8 +587,9 @@ unsafe extern "system" fn properties2(
                         gpu(device).uuid
                 }
                 vk::StructureType::PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT => {
-                    (*at.cast::<vk::PhysicalDevicePCIBusInfoPropertiesEXT<'_>>()).pci_bus =
-                        gpu(device).bus.expect("only asked where it is");
+                    let pci = &mut *at.cast::<vk::PhysicalDevicePCIBusInfoPropertiesEXT<'_>>();
+                    pci.pci_domain = 0;
+                    pci.pci_bus = gpu(device).bus.expect("only asked where it is");
                 }
                 _ => {}
             }
