@@ -44,6 +44,8 @@ impl Pattern {
 enum Content {
     Pattern(Pattern),
     Stored,
+    /// Managed memory, which the client reads and writes itself: as stored, but outside the bound.
+    Exposed,
 }
 
 /// Bytes that one process stores of all its devices' memory.
@@ -75,7 +77,17 @@ impl Contents {
     pub fn fill(&mut self, start: u64, len: u64, unit: &[u8]) {
         let pattern = Pattern::anchored(unit, start);
         let end = start + len;
-        let in_place = self.is_stored(start, end) || (len <= SMALL_FILL && !pattern.is_zero());
+        if self.is(Content::Exposed, start, end) {
+            // Zeros, and what would eat the machine, are not written: the pages go back instead.
+            if pattern.is_zero() || len > STORED_BOUND {
+                self.backing.punch(start, end);
+            } else {
+                fill_host(start, len, pattern.bytes());
+            }
+            return;
+        }
+        let in_place =
+            self.is(Content::Stored, start, end) || (len <= SMALL_FILL && !pattern.is_zero());
         if in_place && self.store(start, end) {
             fill_host(start, len, pattern.bytes());
         } else if pattern.is_zero() {
@@ -106,7 +118,7 @@ impl Contents {
         for (start, end, content) in self.pieces(from, from + len) {
             let to = to_host + (start - from);
             match content {
-                Some(Content::Stored) => copy_host(to, start, end - start),
+                Some(Content::Stored | Content::Exposed) => copy_host(to, start, end - start),
                 Some(Content::Pattern(pattern)) => {
                     let mut turned = pattern.bytes().to_vec();
                     let phase = (start % turned.len() as u64) as usize;
@@ -122,7 +134,7 @@ impl Contents {
     /// Makes a range host-readable and -writable as it stands, for managed memory.
     pub fn expose(&mut self, start: u64, len: u64) {
         self.forget(start, start + len);
-        self.extents.insert(start, (start + len, Content::Stored));
+        self.extents.insert(start, (start + len, Content::Exposed));
     }
 
     /// The range reads as zero again and costs nothing.
@@ -138,9 +150,13 @@ impl Contents {
             self.extents.remove(&at);
         }
         for (from, to, content) in pieces {
-            if content == Some(Content::Stored) {
-                self.backing.punch(from, to);
-                self.stored = self.stored.saturating_sub(to - from);
+            match content {
+                Some(Content::Stored) => {
+                    self.backing.punch(from, to);
+                    self.stored -= to - from;
+                }
+                Some(Content::Exposed) => self.backing.punch(from, to),
+                Some(Content::Pattern(_)) | None => {}
             }
         }
     }
@@ -171,14 +187,15 @@ impl Contents {
         pieces
     }
 
-    fn is_stored(&self, start: u64, end: u64) -> bool {
+    /// Whether one extent of this content holds all of a range.
+    fn is(&self, wanted: Content, start: u64, end: u64) -> bool {
         let holder = self.extents.range(..=start).next_back();
-        holder.is_some_and(|(_, (to, content))| *to >= end && *content == Content::Stored)
+        holder.is_some_and(|(_, (to, content))| *to >= end && *content == wanted)
     }
 
     /// Makes a range stored, its present content kept; false where the bound forbids it.
     fn store(&mut self, start: u64, end: u64) -> bool {
-        if self.is_stored(start, end) {
+        if self.is(Content::Stored, start, end) || self.is(Content::Exposed, start, end) {
             return true;
         }
         let pieces = self.pieces(start, end);
@@ -278,6 +295,21 @@ mod tests {
         contents.forget(base + 4096, base + (2 << 20));
         assert_eq!(contents.stored, 4096);
         assert_eq!(bytes(&contents, base + 4094, 4), [7, 7, 0, 0]);
+    }
+
+    #[test]
+    fn managed_memory_is_written_in_place_and_not_counted() {
+        let mut contents = contents();
+        let base = contents.base();
+        contents.expose(base, 32 << 30);
+        contents.fill(base, 8, &[5]);
+        fill_host(base + 2, 2, &[6]);
+        assert_eq!(bytes(&contents, base, 6), [5, 5, 6, 6, 5, 5]);
+        contents.fill(base, 32 << 30, &[0]);
+        assert_eq!(bytes(&contents, base, 6), [0; 6]);
+        contents.write(base, [9u8].as_ptr() as u64, 1);
+        contents.forget(base, base + (32 << 30));
+        assert_eq!((contents.stored, contents.extents.len()), (0, 0));
     }
 
     #[test]

@@ -92,13 +92,19 @@ pub struct Process {
 }
 
 thread_local! {
-    /// The calling thread's stack of contexts; `None` is a NULL that cuCtxSetCurrent left there.
     static STACK: RefCell<Vec<ContextId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's stack of contexts.
+/// The calling thread's stack of contexts; an empty one while the thread's own data is being destroyed, when clients'
+/// destructors still call.
 pub fn with_stack<R>(act: impl FnOnce(&mut Vec<ContextId>) -> R) -> R {
-    STACK.with_borrow_mut(act)
+    let mut act = Some(act);
+    let mut once = |stack: &mut Vec<ContextId>| act.take().map(|act| act(stack));
+    let done = STACK.try_with(|stack| once(&mut stack.borrow_mut()));
+    done.ok()
+        .flatten()
+        .or_else(|| once(&mut Vec::new()))
+        .expect("called once")
 }
 
 impl Process {
