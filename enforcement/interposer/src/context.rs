@@ -291,10 +291,9 @@ fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> O
 
 /// A context is gone, and with it all that it owned.
 fn bury(tenant: Tenant, device: &Device, context: Context) {
-    tenant
-        .memory
-        .records
-        .take_owned(context.handle, |record| memory::freed(tenant, record));
+    tenant.memory.records.take_owned(context.handle, |record| {
+        memory::freed(tenant, record, memory::When::Now)
+    });
     if !tenant.memory.contexts.has_any(device.ordinal) {
         tenant.forget_pool(device);
     }

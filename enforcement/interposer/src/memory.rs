@@ -57,17 +57,32 @@ pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcom
 }
 
 pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, || next::cuMemFree_v2(address)))
+    Outcome::Done(free_by(tenant, address, When::Now, || {
+        next::cuMemFree_v2(address)
+    }))
+}
+
+/// When the driver lets go of what is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Now,
+    /// When the stream comes to it: charged until a synchronisation.
+    InStreamOrder,
 }
 
 /// The record leaves before the driver's call, because the address may come back to another thread at once, and returns if the driver refuses.
 #[inline]
-pub fn free_by(tenant: Tenant, address: CUdeviceptr, call: impl FnOnce() -> CUresult) -> CUresult {
+pub fn free_by(
+    tenant: Tenant,
+    address: CUdeviceptr,
+    when: When,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     let record = tenant.memory.records.take(address);
     let code = call();
     if let Some(record) = record {
         if code == CUresult::SUCCESS {
-            freed(tenant, record);
+            freed(tenant, record, when);
         } else if !tenant.memory.records.insert(record) {
             // Others filled its place: it stays charged until the process ends.
         }
@@ -77,14 +92,17 @@ pub fn free_by(tenant: Tenant, address: CUdeviceptr, call: impl FnOnce() -> CUre
 
 /// An allocation is gone: what it was charged is given back.
 #[inline]
-pub fn freed(tenant: Tenant, record: Record) {
+pub fn freed(tenant: Tenant, record: Record, when: When) {
     match record.kind {
         Kind::Pool => tenant.leave_pool(record.ordinal, record.size),
         Kind::Blocks => {
             tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
             if let Some(span) = Span::of(record.address, record.size) {
                 let freed = Blocks::new(&tenant.memory.pages).give(span);
-                tenant.release(devices_of(tenant, record.ordinal), freed);
+                match when {
+                    When::Now => tenant.release(devices_of(tenant, record.ordinal), freed),
+                    When::InStreamOrder => tenant.linger(record.ordinal, freed),
+                }
             }
         }
     }

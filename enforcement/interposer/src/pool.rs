@@ -18,13 +18,16 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
 use crate::grant::Grant;
-use crate::memory::{IMPOSSIBLE, free_by, uncharged};
+use crate::memory::{IMPOSSIBLE, When, free_by, uncharged};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 use crate::records::{Kind, Record};
 
 /// A pool that grows by fragmentation within what its mirror calls free is noticed after so many bytes at the latest.
 const READ_EVERY: u64 = 16 << 20;
+
+/// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
+const LARGE: u64 = 2 << 20;
 
 /// One device's pool. All zeros is an unused one.
 #[repr(C, align(64))]
@@ -33,6 +36,8 @@ pub struct Pool {
     charged: AtomicU64,
     /// Allocated since the driver was last asked.
     unread: AtomicU64,
+    /// Not of the pool, but freed in a stream's order too: charged until the next synchronisation.
+    lingering: AtomicU64,
     /// Requests that may make it grow and are not settled.
     growing: AtomicU32,
     lock: Lock,
@@ -74,13 +79,13 @@ pub fn alloc_ptsz(
 }
 
 pub fn free(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, || {
+    Outcome::Done(free_by(tenant, address, When::InStreamOrder, || {
         next::cuMemFreeAsync(address, stream)
     }))
 }
 
 pub fn free_ptsz(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, || {
+    Outcome::Done(free_by(tenant, address, When::InStreamOrder, || {
         next::cuMemFreeAsync_ptsz(address, stream)
     }))
 }
@@ -152,7 +157,7 @@ fn alloc_by(
         size,
         stream,
     };
-    if used > pool.charged.load(Ordering::SeqCst) {
+    if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) {
         return grown(tenant, device, pool, rounded, &calls);
     }
     let code = alloc(place, size, stream);
@@ -229,7 +234,9 @@ fn finished(
         Ok(()) => Refused::TableFull,
         Err(refused) => refused,
     };
-    let _ = free_by(tenant, address, || (calls.free)(address, calls.stream));
+    let _ = free_by(tenant, address, When::InStreamOrder, || {
+        (calls.free)(address, calls.stream)
+    });
     calls.verdict(refused)
 }
 
@@ -321,6 +328,10 @@ impl Tenant {
     /// Reads a pool and charges what it reserves.
     #[cold]
     fn read_pool(self, device: &Device, pool: &Pool) -> Result<(), Refused> {
+        self.release(
+            device.indices,
+            Bytes(pool.lingering.swap(0, Ordering::AcqRel)),
+        );
         let _held = pool.lock.hold();
         if pool.growing.load(Ordering::Acquire) != 0 {
             self.mark_pool(device.ordinal);
@@ -358,6 +369,14 @@ impl Tenant {
     pub fn leave_pool(self, ordinal: u32, size: Bytes) {
         if let Some(pool) = self.memory.pools.get(ordinal as usize) {
             pool.used.fetch_sub(size.0, Ordering::SeqCst);
+            self.mark_pool(ordinal);
+        }
+    }
+
+    /// Blocks that the driver lets go of when their stream comes to it.
+    pub fn linger(self, ordinal: u32, bytes: Bytes) {
+        if let Some(pool) = self.memory.pools.get(ordinal as usize) {
+            pool.lingering.fetch_add(bytes.0, Ordering::AcqRel);
             self.mark_pool(ordinal);
         }
     }
@@ -413,14 +432,15 @@ impl Tenant {
         {
             let pool = &self.memory.pools[device.ordinal as usize];
             let charged = pool.charged.load(Ordering::SeqCst);
-            if charged == 0 {
+            let lingering = pool.lingering.load(Ordering::Acquire);
+            if charged == 0 && lingering == 0 {
                 continue;
             }
             for handle in pools_of(device.ordinal).into_iter().flatten() {
                 let _ = next::cuMemPoolTrimTo(handle, 0);
             }
             let _ = self.read_pool(device, pool);
-            freed |= pool.charged.load(Ordering::SeqCst) < charged;
+            freed |= lingering != 0 || pool.charged.load(Ordering::SeqCst) < charged;
         }
         freed
     }
@@ -428,6 +448,10 @@ impl Tenant {
     /// A device's last context is gone. If the pool is empty then, so are its records.
     pub fn forget_pool(self, device: &Device) {
         let pool = &self.memory.pools[device.ordinal as usize];
+        self.release(
+            device.indices,
+            Bytes(pool.lingering.swap(0, Ordering::AcqRel)),
+        );
         if pool.charged.load(Ordering::SeqCst) == 0 {
             return;
         }
