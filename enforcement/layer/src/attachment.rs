@@ -111,6 +111,7 @@ impl Attachment {
     }
 
     /// Reserves on every target, or refuses.
+    #[inline]
     pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Refused> {
         let ledger = self.ledger.as_ref().ok_or(Refused)?;
         targets::reserve(ledger, targets, bytes, &Rows).map_err(|refusal| {

@@ -220,21 +220,26 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
 }
 
 /// Reserves, looking for descriptors that were closed meanwhile before it refuses.
+#[inline]
 pub fn reserve(
     attachment: &Attachment,
     targets: Targets,
     bytes: Bytes,
 ) -> Result<Held<'_>, Refused> {
-    attachment.reserve(targets, bytes).or_else(|refused| {
-        let closed = EXPORTS.sweep(os::descriptor);
-        if closed.is_empty() {
-            return Err(refused);
-        }
-        closed
-            .into_iter()
-            .for_each(|freed| pay_back(attachment, freed));
-        attachment.reserve(targets, bytes)
-    })
+    match attachment.reserve(targets, bytes) {
+        Ok(held) => Ok(held),
+        Err(refused) if !forget_closed(attachment) => Err(refused),
+        Err(_) => attachment.reserve(targets, bytes),
+    }
+}
+
+#[cold]
+fn forget_closed(attachment: &Attachment) -> bool {
+    let closed = EXPORTS.sweep(os::descriptor);
+    for freed in &closed {
+        pay_back(attachment, *freed);
+    }
+    !closed.is_empty()
 }
 
 /// Every charge of a device that is gone.

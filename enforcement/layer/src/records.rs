@@ -31,7 +31,7 @@ const FREE: u32 = 0;
 const BUSY: u32 = u32::MAX;
 const FIRST_SEGMENT: usize = 1024;
 const SEGMENTS: usize = 20;
-const WINDOW: usize = 16;
+const WINDOW: usize = 8;
 
 struct Slot {
     /// FREE, BUSY or the device's [`Id`].
@@ -107,12 +107,17 @@ impl Records {
             })
     }
 
+    /// Loops rather than chained iterators: this is walked at every free.
     fn claim(&self, owner: Id, object: Object) -> Option<&Slot> {
-        self.segments
-            .iter()
-            .map_while(OnceLock::get)
-            .flat_map(|slots| window(slots, owner, object))
-            .find(|slot| slot.claim_for(owner, object))
+        for segment in &self.segments {
+            let slots = segment.get()?;
+            for slot in window(slots, owner, object) {
+                if slot.claim_for(owner, object) {
+                    return Some(slot);
+                }
+            }
+        }
+        None
     }
 }
 

@@ -68,6 +68,7 @@ impl Held<'_> {
 }
 
 /// Reserves `bytes` on every target, or nothing. No target at all is an unknown device: nothing can be granted.
+#[inline]
 pub fn reserve<'a>(
     ledger: &'a Ledger,
     targets: Targets,
