@@ -43,16 +43,18 @@ fn each_keeps_the_smallest(session: &Session) -> Result<(), Failure> {
     ensure_eq!(devices.len(), session.gpus() as usize, "NVIDIA physical devices");
     let budgets = (0..session.gpus()).filter_map(|index| session.budget(index));
     let smallest = budgets.min().unwrap_or(Bytes::ZERO);
+    // All before any is filled: a device takes memory by itself, which a full budget refuses.
     let mut held = Vec::new();
-    let mut total = Bytes::ZERO;
     for device in devices {
         let heap = device_heap(&instance.heaps(device, Query::First))?;
         ensure_eq!(heap, smallest, "the heap of a device of unknown identity");
-        let gpu = Gpu::on(&instance, device)?;
+        held.push(Gpu::on(&instance, device)?);
+    }
+    let mut total = Bytes::ZERO;
+    for gpu in &held {
         let taken = gpu.fill();
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         total += taken.bytes;
-        held.push(gpu);
     }
     fills(total, smallest, Bytes(VULKAN_ROOM.0 * u64::from(session.gpus())))
 }
