@@ -294,6 +294,16 @@ impl Runner {
                 self.target.name
             ));
         }
+        if case.kind == Kind::Budget
+            && case.budget.is_empty()
+            && self.target.own
+            && !self.target.enforces
+        {
+            return Some(format!(
+                "sets its budget by variables of its own, and {} is to have none",
+                self.target.name
+            ));
+        }
         if !self.driver.is_real() {
             return None;
         }
