@@ -166,9 +166,9 @@ roles! {
         let mut dice = Dice::new(parent.number(0)?);
         let Some(path) = parent.args().get(1).cloned() else { fail!("a stormer is told where to note") };
         let file = File::create(path)?;
-        let cuda = clients::cuda_without_context()?;
+        let cuda = Cuda::open()?;
         // The budget may be used up to the last MiB: there may be no room for a context for a while.
-        while clients::context(&cuda, 0).is_err() {
+        while cuda.init() != CUresult::SUCCESS || clients::context(&cuda, 0).is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let control = Control::default();

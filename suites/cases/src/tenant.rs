@@ -104,6 +104,14 @@ impl Hands {
                 self.memories.extend(answer);
                 i64::from(answer.err().unwrap_or(Code::SUCCESS).0)
             }
+            "ready-cuda" => {
+                self.cuda()?;
+                0
+            }
+            "ready-vulkan" => {
+                self.gpu()?;
+                0
+            }
             "fill-cuda" => {
                 let taken = clients::fill(self.cuda()?);
                 taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;

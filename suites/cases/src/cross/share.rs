@@ -13,9 +13,13 @@ const BOTH_ROOMS: Bytes = Bytes(CONTEXT_ROOM.0 + VULKAN_ROOM.0);
 /// `count` processes race for the budget, every second one by Vulkan if `mixed`; together they get it, and no more.
 fn race(session: &Session, count: u64, mixed: bool) -> Result<(), Failure> {
     let mut tenants = (0..count).map(|_| Tenant::start(session)).collect::<Result<Vec<_>, _>>()?;
-    let command = |index: usize| if mixed && index % 2 == 1 { "fill-vulkan" } else { "fill-cuda" };
+    let api = |index: usize| if mixed && index % 2 == 1 { "vulkan" } else { "cuda" };
+    // A context needs room: all have theirs before the race for the rest begins.
     for (index, tenant) in tenants.iter_mut().enumerate() {
-        tenant.peer.say(command(index))?;
+        tenant.ask(&format!("ready-{}", api(index)))?;
+    }
+    for (index, tenant) in tenants.iter_mut().enumerate() {
+        tenant.peer.say(&format!("fill-{}", api(index)))?;
     }
     let mut total = Bytes::ZERO;
     for tenant in &mut tenants {

@@ -5,7 +5,7 @@ use harness::{Bytes, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
 use crate::ffi::cuda::Stream;
-use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 
@@ -104,10 +104,14 @@ cases! {
         kind: Budget, defects: ["C10"], entry_points: ["cuMemAlloc_v2"], budget: "0=2GiB",
     } (session) {
         let cuda = cuda()?;
-        let taken = until_refused(&[Bytes(Bytes::mib(1).0 + 1)], |bytes| cuda.allocate(bytes.0).granted());
-        taken.refused_with(OUT_OF_MEMORY)?;
-        let blocks = Bytes::mib(2 * taken.held.len() as u64);
-        fills(blocks, budget(session, 0)?, CONTEXT_ROOM)
+        let budget = budget(session, 0)?;
+        // One more than the budget has blocks: what nobody refuses must end too.
+        let most = budget.0 / Bytes::mib(2).0 + 1;
+        let answers: Vec<_> = (0..most).map(|_| cuda.allocate(Bytes::mib(1).0 + 1).code).collect();
+        let granted = answers.iter().filter(|&&answer| answer == CUresult::SUCCESS).count() as u64;
+        fills(Bytes::mib(2 * granted), budget, CONTEXT_ROOM)?;
+        ensure_eq!(answers.last(), Some(&OUT_OF_MEMORY), "the last request of {most}");
+        Ok(())
     }
 
     /// Where the first of two one-byte allocations took a block, the second lies in the same and costs nothing.

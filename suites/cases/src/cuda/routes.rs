@@ -102,9 +102,10 @@ cases! {
 
     /// The unsuffixed call of 32-bit days is charged too.
     the_unsuffixed_call_is_no_way_past_the_budget {
-        kind: Budget, defects: ["R7"], entry_points: ["cuMemAlloc"], budget: "0=4GiB",
+        kind: Budget, defects: ["R7"], entry_points: ["cuCtxCreate", "cuMemAlloc"], budget: "0=4GiB",
     } (session) {
-        let cuda = cuda()?;
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_context_v1(0).code, CUresult::SUCCESS, "cuCtxCreate");
         closed(session, &STEPS, |bytes| cuda.allocate_v1(bytes as u32).code)
     }
 

@@ -28,7 +28,7 @@ table! {
     cuInit cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2
     cuDeviceGet cuDeviceGetCount cuDeviceTotalMem_v2 cuDeviceGetPCIBusId cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2
-    cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSetLimit
+    cuCtxCreate cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSetLimit
     cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
     cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
@@ -182,6 +182,13 @@ impl Cuda {
     pub fn create_context(&self, device: CUdevice) -> Answer<Context> {
         let mut out = CUcontext::NULL;
         let code = call!(self.cuCtxCreate_v2(&mut out, 0, device));
+        Answer { code, out: Context(out) }
+    }
+
+    /// The unsuffixed call: the one whose contexts the unsuffixed allocation takes.
+    pub fn create_context_v1(&self, device: CUdevice) -> Answer<Context> {
+        let mut out = CUcontext::NULL;
+        let code = call!(self.cuCtxCreate(&mut out, 0, device));
         Answer { code, out: Context(out) }
     }
 

@@ -58,6 +58,15 @@ pub enum Scope {
     Next,
 }
 
+impl Scope {
+    fn handle(self) -> *mut c_void {
+        match self {
+            Self::Default => libc::RTLD_DEFAULT,
+            Self::Next => libc::RTLD_NEXT,
+        }
+    }
+}
+
 /// A library that is not there, in the dynamic loader's words.
 #[derive(Debug)]
 pub struct Absent {
@@ -119,12 +128,16 @@ impl Library {
 
 /// `dlsym` without a handle.
 pub fn look_up(scope: Scope, name: &str) -> Option<Address> {
-    let scope = match scope {
-        Scope::Default => libc::RTLD_DEFAULT,
-        Scope::Next => libc::RTLD_NEXT,
-    };
     // SAFETY: a pseudo-handle and a name that ends in NUL.
-    with_name(name, |name| unsafe { libc::dlsym(scope, name) })
+    with_name(name, |name| unsafe { libc::dlsym(scope.handle(), name) })
+}
+
+/// `dlvsym` without a handle.
+pub fn look_up_version(scope: Scope, name: &str, version: &CStr) -> Option<Address> {
+    // SAFETY: a pseudo-handle and strings that end in NUL.
+    with_name(name, |name| unsafe {
+        libc::dlvsym(scope.handle(), name, version.as_ptr())
+    })
 }
 
 /// Whether the last look-up of this thread left a message behind; takes it.

@@ -5,7 +5,12 @@ use std::time::Duration;
 use harness::{Bytes, cases, ensure};
 use ledger::DeviceIndex;
 
-use crate::kill_storm::{PROCESSES, Storm};
+use crate::kill_storm::{KILLS, PROCESSES, Storm};
+
+/// The long form's number.
+fn asked_kills() -> Option<u64> {
+    std::env::var_os(KILLS)?.to_str()?.parse().ok()
+}
 
 cases! {
     /// Two hundred random kills among twelve processes: the device never holds more than the budget, nothing is left at
@@ -17,7 +22,8 @@ cases! {
     } (session) {
         let device = mock_device::DeviceIndex(0);
         let mut storm = Storm::start(session, 1, PROCESSES)?;
-        let outcome = storm.rage(200)?;
+        let kills = asked_kills().unwrap_or(200);
+        let outcome = storm.rage(kills)?;
         storm.end()?;
         let world = session.world()?;
         let budget = crate::greed::budget(session, 0)?;
@@ -25,11 +31,25 @@ cases! {
         ensure!(outcome.grants > 1000, "only {} allocations were granted", outcome.grants);
         session.eventually("the device is empty again", Duration::from_secs(5), || world.used(device) == Bytes::ZERO)?;
         let Ok(ledger) = session.ledger() else { return Ok(()) };
+        let before_the_last_reap = ledger.usage(DeviceIndex(0));
         session.eventually("the ledger is empty again", Duration::from_secs(5), || {
             ledger.reap();
             ledger.usage(DeviceIndex(0)).0 == 0
         })?;
         let stats = ledger.stats();
+        if asked_kills().is_some() {
+            eprintln!("kills                      {kills}, among {PROCESSES} processes");
+            eprintln!("requests                   {} granted, {} refused", outcome.grants, outcome.refusals);
+            eprintln!("largest sum held / budget  {} / {}", world.peak(device).0, budget.0);
+            eprintln!("bytes left                 {} on the device, 0 in the ledger ({} before the last reap)", world.used(device).0, before_the_last_reap.0);
+            eprintln!("tries again                {}; reaped {}", stats.retries, stats.reaps);
+            eprintln!("longest time in the ledger {:?}, waits for the driver's teardown apart; longest of those {:?}",
+                Duration::from_nanos(stats.longest_stall), Duration::from_nanos(stats.longest_drain));
+            eprintln!("longest cuMemAlloc_v2 of each place, less the machine's own delays, teardown waits included:");
+            for (place, longest) in outcome.longest.iter().enumerate() {
+                eprintln!("  {place:>2}  {longest:?}");
+            }
+        }
         // A request tries again while others' announcements are in flight, bounded by time; far from one try in ten.
         ensure!(
             stats.retries <= outcome.grants + outcome.refusals,

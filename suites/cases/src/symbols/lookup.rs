@@ -4,7 +4,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use crate::ffi::cuda::Cuda;
-use crate::ffi::library::{Address, Scope, Visibility, look_up, take_error};
+use crate::ffi::library::{Address, Scope, Visibility, look_up, look_up_version, take_error};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 /// libcuda, its names visible to RTLD_DEFAULT and RTLD_NEXT, ready for use.
@@ -48,12 +48,31 @@ cases! {
         keeps_the_budget(session, &cuda, look_up(Scope::Next, "cuMemAlloc_v2"))
     }
 
-    /// Found by dlvsym it does too.
-    found_by_version_it_keeps_the_budget {
-        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
-    } (session) {
-        let cuda = crate::clients::cuda()?;
-        keeps_the_budget(session, &cuda, cuda.library.versioned_address("cuMemAlloc_v2", c"VERS_1"))
+    /// dlvsym finds what dlsym finds, or nothing: the driver's names have no versions. It is no way round the hook.
+    a_versioned_look_up_is_no_way_round {
+        defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = visible_cuda()?;
+        for name in ["cuMemAlloc_v2", "cuMemGetInfo_v2", "cuInit"] {
+            let by_handle = cuda.library.address(name);
+            for version in [c"VERS_1", c"GLIBC_2.2.5", c"libcuda.so.1", c""] {
+                let found = [
+                    cuda.library.versioned_address(name, version),
+                    look_up_version(Scope::Default, name, version),
+                    look_up_version(Scope::Next, name, version),
+                ];
+                for address in found.into_iter().flatten() {
+                    ensure!(Some(address) == by_handle, "{name} of version {version:?} is another address");
+                }
+            }
+        }
+        let libc = crate::ffi::library::Library::open("libc.so.6", Visibility::Local)?;
+        ensure!(libc.versioned_address("memcpy", c"GLIBC_2.14").is_some(), "memcpy@GLIBC_2.14 was not found in libc");
+        ensure!(
+            libc.versioned_address("memcpy", c"GLIBC_2.2.5") != libc.versioned_address("memcpy", c"GLIBC_2.14"),
+            "both versions of memcpy are one address"
+        );
+        Ok(())
     }
 
     /// The same name looked up in any way, any number of times, is one address.

@@ -1,0 +1,56 @@
+//! The pull request's case, call by call: what the Vulkan driver was asked, with our libraries before it and without.
+
+use std::process::ExitCode;
+
+use cases::SUITE;
+use harness::environment::{Environment, Request};
+use harness::execution::execute;
+use harness::{Driver, Status, Target, child_main, traces};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const CASE: &str = "vulkan_pull_request";
+
+fn main() -> ExitCode {
+    if let Some(code) = child_main(&SUITE) {
+        return code;
+    }
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test("the_pull_requests_case_under_our_libraries", || {
+            // The driver is never asked for the 25 and 30 GiB.
+            insta::assert_snapshot!("pull_request_ours", driver_calls("ours", Status::Pass)?);
+            Ok(())
+        }),
+        Trial::test("the_pull_requests_case_on_the_bare_driver", || {
+            insta::assert_snapshot!("pull_request_none", driver_calls("none", Status::Fail)?);
+            Ok(())
+        }),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The trace of the case's process, a call a line.
+fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
+    let case = SUITE.case(CASE).ok_or("the suite has lost the case")?;
+    let environment = Environment::create(&Request {
+        name: case.name,
+        target: &Target::named(target)?,
+        driver: &Driver::default(),
+        machine: case.machine,
+        real_devices: &[],
+        budget: case.budget,
+        faults: case.faults,
+        libraries: case.libraries,
+        absent: case.absent,
+        env: case.env,
+        traced: true,
+        validated: false,
+    })?;
+    let ending = execute(case, &environment, true)?;
+    if ending.status != promised {
+        return Err(format!("{target}: {:?}, {}", ending.status, ending.detail).into());
+    }
+    let traces = traces::read(&environment.plan.root.join("trace.jsonl"));
+    let calls = traces.get("case").ok_or("the case's process traced nothing")?;
+    Ok(calls.join("\n"))
+}
