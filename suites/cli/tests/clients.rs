@@ -1,0 +1,69 @@
+//! Real CUDA and NVML clients, unmodified, on the simulated machine under the enforcer.
+//!
+//! Promise: each allocates to its budget, is refused with CUDA_ERROR_OUT_OF_MEMORY, gets memory again after a
+//! free, and is told one total by every API. Without the enforcer they get the whole card.
+
+use std::path::Path;
+
+#[path = "clients/tenant.rs"]
+mod tenant;
+
+use tenant::{BUDGET, MIB, assert_held_to_the_budget};
+
+fn python(target: &str, script: &str) -> Option<serde_json::Value> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let interpreter = root.join("../../.clients/venv/bin/python");
+    if !interpreter.exists() {
+        eprintln!(
+            "SKIPPED: {} is not there; run suites/setup",
+            interpreter.display()
+        );
+        return None;
+    }
+    Some(tenant::run(
+        target,
+        &interpreter,
+        &[&root.join("tests/clients").join(script)],
+    ))
+}
+
+#[test]
+fn cuda_bindings_is_held_to_the_budget() {
+    let Some(seen) = python("ours", "cuda_bindings.py") else {
+        return;
+    };
+    assert_held_to_the_budget(&seen);
+    assert_eq!(seen["refusal_name"], "CUDA_ERROR_OUT_OF_MEMORY");
+}
+
+#[test]
+fn cuda_bindings_without_the_enforcer_gets_the_card() {
+    let Some(seen) = python("none", "cuda_bindings.py") else {
+        return;
+    };
+    assert!(seen["granted"].as_u64() > Some(BUDGET), "{seen}");
+}
+
+#[test]
+fn nvidia_ml_py_sees_the_budget_as_the_total() {
+    let Some(seen) = python("ours", "nvidia_ml.py") else {
+        return;
+    };
+    assert_eq!(seen["total"], BUDGET, "{seen}");
+    assert_eq!(seen["v2_total"], BUDGET, "{seen}");
+    assert_eq!(seen["v2_reserved"], 0, "{seen}");
+    assert_eq!(seen["free"], BUDGET, "{seen}");
+    assert_eq!(
+        seen["uuid"], "GPU-07ac64f7-ff7f-d9fb-9bcb-7afb7720386f",
+        "{seen}"
+    );
+}
+
+#[test]
+fn nvidia_ml_py_without_the_enforcer_sees_the_card() {
+    let Some(seen) = python("none", "nvidia_ml.py") else {
+        return;
+    };
+    assert_eq!(seen["total"], 46_068 * MIB, "{seen}");
+    assert_eq!(seen["driver"], "580.142", "{seen}");
+}
