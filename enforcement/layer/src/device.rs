@@ -13,6 +13,7 @@ use crate::boundary::nvml;
 use crate::instance::Instance;
 use crate::memory;
 use crate::physical::{MemoryTypes, Physical};
+use crate::records::{Charge, Object};
 use crate::table::{Key, Table};
 use crate::targets::Targets;
 use crate::trace;
@@ -224,12 +225,18 @@ impl Enforced {
 }
 
 impl Device {
+    /// Before next destroys it: whatever the application left in it is freed and given back.
+    pub fn leave_nothing(&self, free: impl Fn(Object, Charge)) {
+        if let Some(enforced) = &self.enforced {
+            memory::drain(self.id, enforced.attachment, free);
+        }
+    }
+
     /// After next destroyed it: whatever it still held is back.
     pub fn destroyed(&self) {
         let Some(enforced) = &self.enforced else {
             return;
         };
-        memory::drain(self.id, enforced.attachment);
         enforced.attachment.release(
             enforced.all,
             Bytes(enforced.overhead.swap(0, Ordering::Relaxed)),

@@ -4,7 +4,7 @@
 //! allocation, and its record must not be found in place of ours (DEFECTS V13).
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use budget::Bytes;
 
@@ -20,6 +20,8 @@ pub struct Charge {
     pub bytes: Bytes,
     /// The charge belongs to an exported object that others hold too.
     pub shared: Option<SharedId>,
+    /// Allocated with VkAllocationCallbacks, without which it cannot be freed either.
+    pub callbacks: bool,
 }
 
 /// A memory object's handle, never 0.
@@ -40,6 +42,7 @@ struct Slot {
     object: AtomicU64,
     bytes: AtomicU64,
     shared: AtomicU32,
+    callbacks: AtomicBool,
 }
 
 pub struct Records {
@@ -91,8 +94,8 @@ impl Records {
         true
     }
 
-    /// Takes out every record of a device that is gone.
-    pub fn drain(&self, owner: Id) -> impl Iterator<Item = Charge> {
+    /// Takes out every record of a device that goes.
+    pub fn drain(&self, owner: Id) -> impl Iterator<Item = (Object, Charge)> {
         self.segments
             .iter()
             .map_while(OnceLock::get)
@@ -101,9 +104,9 @@ impl Records {
                 slot.owner.load(Ordering::Acquire) == owner.0 && slot.claim(owner.0)
             })
             .map(|slot| {
-                let charge = slot.read();
+                let found = (Object(slot.object.load(Ordering::Relaxed)), slot.read());
                 slot.owner.store(FREE, Ordering::Release);
-                charge
+                found
             })
     }
 
@@ -129,6 +132,7 @@ impl Slot {
             object: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             shared: AtomicU32::new(0),
+            callbacks: AtomicBool::new(false),
         }
     }
 
@@ -171,6 +175,7 @@ impl Slot {
             targets: Targets(self.targets.load(Ordering::Relaxed)),
             bytes: Bytes(self.bytes.load(Ordering::Relaxed)),
             shared: SharedId::from_word(self.shared.load(Ordering::Relaxed)),
+            callbacks: self.callbacks.load(Ordering::Relaxed),
         }
     }
 
@@ -179,6 +184,7 @@ impl Slot {
         self.bytes.store(charge.bytes.0, Ordering::Relaxed);
         self.shared
             .store(SharedId::to_word(charge.shared), Ordering::Relaxed);
+        self.callbacks.store(charge.callbacks, Ordering::Relaxed);
     }
 }
 
@@ -196,6 +202,7 @@ mod tests {
             targets: Targets(1),
             bytes: Bytes(bytes),
             shared: None,
+            callbacks: false,
         }
     }
 
@@ -219,7 +226,7 @@ mod tests {
         assert_eq!(
             records
                 .drain(Id(1))
-                .map(|charge| charge.bytes.0)
+                .map(|(_, charge)| charge.bytes.0)
                 .sum::<u64>(),
             5000 * 5001 / 2
         );

@@ -1,6 +1,7 @@
 //! The hooks' outer side: reads what the application passed, calls next, leaves the deciding to safe code.
 
 use std::ffi::{CStr, c_char};
+use std::ptr;
 
 use ash::vk;
 use ash::vk::Handle;
@@ -140,6 +141,18 @@ pub unsafe extern "system" fn destroy_device(
             let next = known
                 .or_else(|| device::find(None).map(|found| found.device))
                 .and_then(|device| device.next.destroy);
+            if let Some((device, free)) = known.and_then(|device| Some((device, device.next.free?)))
+            {
+                device.leave_nothing(|object, charge| {
+                    // Applications that bring callbacks bring the same for a device and for what they make in it.
+                    let callbacks = if charge.callbacks {
+                        allocator
+                    } else {
+                        ptr::null()
+                    };
+                    free(handle, vk::DeviceMemory::from_raw(object.0), callbacks);
+                });
+            }
             if let Some(destroy) = next {
                 destroy(handle, allocator);
             }
@@ -382,7 +395,8 @@ pub unsafe extern "system" fn allocate_memory(
                 return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
             };
             let (Some(request), false) = (
-                info.as_ref().map(|info| structures::request(info)),
+                info.as_ref()
+                    .map(|info| structures::request(info, !allocator.is_null())),
                 out.is_null(),
             ) else {
                 return next(handle, info, allocator, out);

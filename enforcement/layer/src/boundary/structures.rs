@@ -45,12 +45,13 @@ pub unsafe fn find_mut<'a, T>(chain: *mut c_void, s_type: vk::StructureType) -> 
 
 /// # Safety
 /// `info` is a VkMemoryAllocateInfo with a valid pNext chain.
-pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>) -> Request {
+pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Request {
     let plain = Request {
         size: Bytes(info.allocation_size),
         memory_type: info.memory_type_index,
         device_mask: None,
         import: None,
+        callbacks,
     };
     if info.p_next.is_null() {
         return plain;
