@@ -25,12 +25,16 @@ fn main() -> ExitCode {
             insta::assert_snapshot!("pull_request_none", driver_calls("none", Status::Fail)?);
             Ok(())
         }),
+        Trial::test("what_the_layer_decides_in_the_pull_requests_case", || {
+            insta::assert_snapshot!("pull_request_decisions", decisions()?);
+            Ok(())
+        }),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The trace of the case's process, a call a line.
-fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
+/// Runs the case once.
+fn run(target: &str, promised: Status, env: &[(&str, &str)]) -> Result<Environment, Failed> {
     let case = SUITE.case(CASE).ok_or("the suite has lost the case")?;
     let environment = Environment::create(&Request {
         name: case.name,
@@ -42,7 +46,7 @@ fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
         faults: case.faults,
         libraries: case.libraries,
         absent: case.absent,
-        env: case.env,
+        env,
         traced: true,
         validated: false,
     })?;
@@ -50,7 +54,24 @@ fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
     if ending.status != promised {
         return Err(format!("{target}: {:?}, {}", ending.status, ending.detail).into());
     }
+    Ok(environment)
+}
+
+/// What the Vulkan driver was asked to create, allocate, free and destroy, a call a line. Which properties it is asked for
+/// besides is the loader's affair and differs from one of its versions to the next.
+fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
+    let environment = run(target, promised, &[])?;
     let traces = traces::read(&environment.plan.root.join("trace.jsonl"));
     let calls = traces.get("case").ok_or("the case's process traced nothing")?;
-    Ok(calls.join("\n"))
+    let verbs = ["vkCreate", "vkAllocate", "vkFree", "vkDestroy"];
+    let told = |call: &&String| verbs.iter().any(|verb| call.contains(&format!("\"entry\":\"{verb}")));
+    Ok(calls.iter().filter(told).cloned().collect::<Vec<_>>().join("\n"))
+}
+
+/// The layer's own account: identity, rule, budget, heaps, verdicts.
+fn decisions() -> Result<String, Failed> {
+    let environment = run("ours", Status::Pass, &[("HAMI_VK_TRACE", "1")])?;
+    let said = std::fs::read_to_string(environment.plan.root.join("stderr.txt"))?;
+    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("HAMI_VK_TRACE:")).collect();
+    Ok(lines.join("\n"))
 }

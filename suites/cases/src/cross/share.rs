@@ -111,8 +111,9 @@ cases! {
         use harness::Libraries::{LayerOnly, PreloadOnly};
         let mut one = Tenant::launch(session.launch("tenant").libraries(PreloadOnly))?;
         let mut two = Tenant::launch(session.launch("tenant").libraries(LayerOnly))?;
+        two.ask("ready-vulkan")?;
         let first = one.fill_cuda()?;
-        fills(first, budget(session, 0)?, CONTEXT_ROOM)?;
+        fills(first, budget(session, 0)?, BOTH_ROOMS)?;
         ensure_eq!(two.vulkan(Bytes::mib(64))?, Code::OUT_OF_DEVICE_MEMORY, "64 MiB by Vulkan beside a full CUDA process");
         one.free()?;
         let second = two.fill_vulkan()?;

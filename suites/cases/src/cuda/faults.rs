@@ -12,7 +12,7 @@ use crate::tenant::Tenant;
 
 const UNKNOWN: CUresult = CUresult::ERROR_UNKNOWN;
 
-/// So that memory of the dead, which only looks used, cannot stand in for an enforcer's refusal.
+/// A pause, so that memory of the dead, which the driver still holds, cannot stand in for an enforcer's refusal.
 fn teardown_is_over() {
     std::thread::sleep(Duration::from_millis(400));
 }
@@ -23,10 +23,10 @@ fn dies_while_allocating(session: &Session) -> Result<(), Failure> {
     doomed.peer.say(&format!("cuda {}", Bytes::gib(20).0))?;
     doomed.peer.wait()?;
     let cuda = cuda()?;
-    teardown_is_over();
     session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
         cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
     })?;
+    teardown_is_over();
     fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
 }
 
@@ -130,7 +130,6 @@ cases! {
         "#,
     } (session) {
         for _ in 0..2 {
-            teardown_is_over();
             let mut doomed = Tenant::start(session)?;
             session.eventually("a tenant gets 20 GiB", Duration::from_secs(5), || {
                 matches!(doomed.cuda(Bytes::gib(20)), Ok(CUresult::SUCCESS))
@@ -138,11 +137,11 @@ cases! {
             doomed.peer.say("free")?;
             doomed.peer.wait()?;
         }
-        teardown_is_over();
         let cuda = cuda()?;
         session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
             cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
         })?;
+        teardown_is_over();
         fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
     }
 }

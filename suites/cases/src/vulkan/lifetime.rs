@@ -111,12 +111,12 @@ cases! {
             doomed.peer.say(&format!("vulkan {}", Bytes::gib(20).0))?;
             doomed.peer.wait()?;
         }
-        // So that memory of the dead, which only looks used, cannot stand in for an enforcer's refusal.
-        std::thread::sleep(Duration::from_millis(400));
         let gpu = Gpu::first()?;
         session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
             gpu.allocate(Bytes::gib(20)).is_ok()
         })?;
+        // A pause, so that memory of the dead, which the driver still holds, cannot stand in for an enforcer's refusal.
+        std::thread::sleep(Duration::from_millis(400));
         let taken = gpu.fill();
         ensure!(taken.bytes < Bytes::gib(3), "{} beside 20 of 23 GiB", taken.bytes);
         fills(taken.bytes + Bytes::gib(20), budget(session, 0)?, VULKAN_ROOM)
