@@ -14,6 +14,8 @@ use crate::{extension, memory, object};
 
 pub struct Device {
     pub physical: PhysicalDevice,
+    /// The handle it was made by, which tells its instance.
+    made_by: u64,
     pub extensions: Vec<String>,
     queues: Vec<(QueuePlace, u64)>,
     /// What it took of the device by being created.
@@ -36,6 +38,7 @@ pub fn create(
     info: In<vk::DeviceCreateInfo<'_>>,
     device: New<vk::Device>,
 ) -> Outcome {
+    let made_by = physical.as_raw();
     let physical = *STATE.physical_devices.find(physical)?;
     let info = info.demand()?;
     let extensions = enabled(
@@ -73,6 +76,7 @@ pub fn create(
         .collect();
     device.put(STATE.devices.insert(Device {
         physical,
+        made_by,
         extensions,
         queues,
         overhead,
@@ -103,7 +107,9 @@ fn queue_places(
     Ok(places)
 }
 
-/// Everything that the device still has goes with it, its memory back to the world (V9).
+/// Everything that the device still has goes with it, but for its memory: what an application did not free stays with
+/// the process until its instance goes, as on the card (H200, 580.159.04: the process's NVML row kept 1,087,070,208 bytes
+/// after vkDestroyDevice and none after vkDestroyInstance).
 pub fn destroy(device: vk::Device) -> Outcome {
     let removed = STATE.devices.remove(device)?;
     let handle = device.as_raw();
@@ -123,9 +129,8 @@ pub fn destroy(device: vk::Device) -> Outcome {
     STATE.descriptor_sets.remove_of(handle);
     STATE.descriptor_pools.remove_of(handle);
     object::forget_of(handle);
-    for (_, memory) in STATE.memories.remove_of(handle) {
-        memory::release(&memory);
-    }
+    let left = STATE.memories.remove_of(handle).into_iter();
+    memory::leave_behind(removed.made_by, left.map(|(_, memory)| memory));
     removed
         .physical
         .world

@@ -5,8 +5,8 @@ use mock_device::{DeviceIndex, DeviceProfile, World};
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome, Text, world};
 use crate::enumerate::{enumerate, enumerate_begun};
-use crate::extension;
 use crate::state::STATE;
+use crate::{extension, memory};
 
 pub struct Instance {
     physical_devices: Vec<u64>,
@@ -91,6 +91,7 @@ pub fn destroy(instance: vk::Instance) -> Outcome {
     let removed = STATE.instances.remove(instance)?;
     for physical_device in &removed.physical_devices {
         STATE.physical_devices.remove(*physical_device)?;
+        memory::forget_left_behind(*physical_device);
     }
     Ok(())
 }

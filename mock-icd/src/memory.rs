@@ -2,7 +2,7 @@
 //! against their heap's size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ash::vk::{self, Handle};
 use mock_device::{Bytes, Kind};
@@ -127,6 +127,27 @@ pub fn release(memory: &Memory) {
             .give_back(memory.physical.index, Kind::Vulkan, memory.taken);
     }
     accounts::subtract((memory.physical.index, memory.heap), memory.taken);
+}
+
+/// What devices that are gone left behind, by the physical-device handle that they were made by.
+static LEFT_BEHIND: Mutex<Vec<(u64, Arc<Memory>)>> = Mutex::new(Vec::new());
+
+/// Keeps memory that was never freed with the process, until [`forget_left_behind`].
+pub fn leave_behind(made_by: u64, memories: impl Iterator<Item = Arc<Memory>>) {
+    let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
+    left.extend(memories.map(|memory| (made_by, memory)));
+}
+
+/// The instance that showed a physical device goes, and with it what that device's devices left behind.
+pub fn forget_left_behind(made_by: u64) {
+    let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|(owner, memory)| {
+        let stays = *owner != made_by;
+        if !stays {
+            release(memory);
+        }
+        stays
+    });
 }
 
 /// # Errors

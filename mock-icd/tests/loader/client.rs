@@ -187,9 +187,15 @@ impl Client {
     }
 
     pub fn destroy(self) {
+        self.destroy_leaving(|| ());
+    }
+
+    /// Destroys the device, looks round, and destroys the instance.
+    pub fn destroy_leaving(self, look: impl FnOnce()) {
         // SAFETY: tests that let the validation layer judge have destroyed their objects; the others mean what they leave.
         unsafe {
             self.device.destroy_device(None);
+            look();
             if let Some((utils, messenger)) = self.messenger {
                 utils.destroy_debug_utils_messenger(messenger, None);
             }

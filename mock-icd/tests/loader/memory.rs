@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use mock_device::{Bytes, DeviceIndex};
+use mock_device::{Bytes, DeviceIndex, World};
 
 use crate::client::{Client, GIB};
 use crate::environment::{Environment, isolated, role};
@@ -96,9 +96,9 @@ fn a_host_heap_holds_its_size_and_takes_nothing_of_the_device() {
 }
 
 #[test]
-fn destroying_a_device_returns_what_it_still_held() {
+fn what_a_device_left_behind_goes_with_its_instance() {
     isolated(
-        "memory::destroying_a_device_returns_what_it_still_held",
+        "memory::what_a_device_left_behind_goes_with_its_instance",
         "rtx6000-ada",
         || {
             for _ in 0..3 {
@@ -106,7 +106,15 @@ fn destroying_a_device_returns_what_it_still_held() {
                 client
                     .allocate(40 * GIB, client.device_local())
                     .expect("40 of 45 GiB, each time");
-                client.destroy();
+                client.destroy_leaving(|| {
+                    let path = std::env::var_os("RINGFENCE_WORLD").expect("a world");
+                    let world = World::open(path.as_ref()).expect("the world");
+                    assert_eq!(
+                        world.used(DeviceIndex(0)),
+                        Bytes(40 * GIB),
+                        "the card keeps it so long"
+                    );
+                });
             }
         },
     );
