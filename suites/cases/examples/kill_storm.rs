@@ -29,7 +29,9 @@ fn run() -> Result<(), Failure> {
         fail!("\"{kills}\" is not a number of kills")
     };
     let target = std::env::args().nth(2).unwrap_or_else(|| "ours".to_owned());
-    let Some(short) = SUITE.case(CASE) else { fail!("the suite has lost {CASE}") };
+    let Some(short) = SUITE.case(CASE) else {
+        fail!("the suite has lost {CASE}")
+    };
     let case = Case {
         seconds: short.seconds.max(number),
         ..*short
@@ -49,7 +51,10 @@ fn run() -> Result<(), Failure> {
         validated: false,
     })?;
     let ending = execute(&case, &environment, true)?;
-    print!("{}", std::fs::read_to_string(environment.plan.root.join("stderr.txt"))?);
+    print!(
+        "{}",
+        std::fs::read_to_string(environment.plan.root.join("stderr.txt"))?
+    );
     ensure_eq!(ending.status, Status::Pass, "{}", ending.detail);
     Ok(())
 }

@@ -5,9 +5,7 @@ use harness::{Bytes, Failure, ensure_eq, fail};
 
 use crate::ffi::cuda::{Context, Cuda, Stream};
 use crate::ffi::nvml::Nvml;
-use crate::ffi::vulkan::{
-    Client, Code, Device, Instance, Memory, PhysicalDevice, Place, Vulkan,
-};
+use crate::ffi::vulkan::{Client, Code, Device, Instance, Memory, PhysicalDevice, Place, Vulkan};
 use crate::greed::{STEPS, Taken, until_refused};
 use abi::nvml::nvmlReturn_t;
 
@@ -30,8 +28,16 @@ pub fn cuda_without_context() -> Result<Cuda, Failure> {
 /// Retains the device's primary context and makes it current.
 pub fn context(cuda: &Cuda, device: i32) -> Result<Context, Failure> {
     let retained = cuda.retain_primary(device);
-    ensure_eq!(retained.code, CUresult::SUCCESS, "cuDevicePrimaryCtxRetain of device {device}");
-    ensure_eq!(cuda.set_current(retained.out), CUresult::SUCCESS, "cuCtxSetCurrent");
+    ensure_eq!(
+        retained.code,
+        CUresult::SUCCESS,
+        "cuDevicePrimaryCtxRetain of device {device}"
+    );
+    ensure_eq!(
+        cuda.set_current(retained.out),
+        CUresult::SUCCESS,
+        "cuCtxSetCurrent"
+    );
     Ok(retained.out)
 }
 
@@ -42,7 +48,9 @@ pub fn fill(cuda: &Cuda) -> Taken<CUdeviceptr, CUresult> {
 
 /// Takes with cuMemAllocAsync until refused.
 pub fn fill_async(cuda: &Cuda, stream: Stream) -> Taken<CUdeviceptr, CUresult> {
-    until_refused(&STEPS, |bytes| cuda.allocate_async(stream, bytes.0).granted())
+    until_refused(&STEPS, |bytes| {
+        cuda.allocate_async(stream, bytes.0).granted()
+    })
 }
 
 /// NVML, initialised.
@@ -111,7 +119,11 @@ pub fn first_gpu(instance: &Instance) -> Result<PhysicalDevice, Failure> {
     }
 }
 
-pub fn memory_type(instance: &Instance, device: PhysicalDevice, place: Place) -> Result<u32, Failure> {
+pub fn memory_type(
+    instance: &Instance,
+    device: PhysicalDevice,
+    place: Place,
+) -> Result<u32, Failure> {
     match instance.memory_type(device, place) {
         Some(kind) => Ok(kind),
         None => fail!("the device has no memory type of kind {place:?}"),

@@ -26,12 +26,14 @@ impl Tenant {
 
     /// Has it call cuMemAlloc_v2; its answer.
     pub fn cuda(&mut self, bytes: Bytes) -> Result<CUresult, Failure> {
-        self.ask(&format!("cuda {}", bytes.0)).map(|code| CUresult(code as u32))
+        self.ask(&format!("cuda {}", bytes.0))
+            .map(|code| CUresult(code as u32))
     }
 
     /// Has it call vkAllocateMemory; its answer.
     pub fn vulkan(&mut self, bytes: Bytes) -> Result<Code, Failure> {
-        self.ask(&format!("vulkan {}", bytes.0)).map(|code| Code(code as i32))
+        self.ask(&format!("vulkan {}", bytes.0))
+            .map(|code| Code(code as i32))
     }
 
     /// Has it take by CUDA until refused; what it got.
@@ -73,14 +75,18 @@ impl Hands {
         if self.cuda.is_none() {
             self.cuda = Some(clients::cuda()?);
         }
-        self.cuda.as_ref().ok_or_else(|| Failure::Broken("no CUDA".to_owned()))
+        self.cuda
+            .as_ref()
+            .ok_or_else(|| Failure::Broken("no CUDA".to_owned()))
     }
 
     fn gpu(&mut self) -> Result<&Gpu, Failure> {
         if self.gpu.is_none() {
             self.gpu = Some(Gpu::first()?);
         }
-        self.gpu.as_ref().ok_or_else(|| Failure::Broken("no GPU".to_owned()))
+        self.gpu
+            .as_ref()
+            .ok_or_else(|| Failure::Broken("no GPU".to_owned()))
     }
 
     fn obey(&mut self, command: &str) -> Result<i64, Failure> {

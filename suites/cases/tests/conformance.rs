@@ -33,7 +33,9 @@ fn trials() -> Result<Vec<Trial>, Box<dyn std::error::Error>> {
         for entry in runner.entries().into_iter().filter(wanted) {
             let runner = Arc::clone(&runner);
             let full_name = format!("{name}::{}::{}", entry.case.area(), entry.name());
-            trials.push(Trial::ignorable_test(full_name, move || verdict(&runner, entry)));
+            trials.push(Trial::ignorable_test(full_name, move || {
+                verdict(&runner, entry)
+            }));
         }
     }
     Ok(trials)

@@ -62,16 +62,30 @@ fn run(target: &str, promised: Status, env: &[(&str, &str)]) -> Result<Environme
 fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
     let environment = run(target, promised, &[])?;
     let traces = traces::read(&environment.plan.root.join("trace.jsonl"));
-    let calls = traces.get("case").ok_or("the case's process traced nothing")?;
+    let calls = traces
+        .get("case")
+        .ok_or("the case's process traced nothing")?;
     let verbs = ["vkCreate", "vkAllocate", "vkFree", "vkDestroy"];
-    let told = |call: &&String| verbs.iter().any(|verb| call.contains(&format!("\"entry\":\"{verb}")));
-    Ok(calls.iter().filter(told).cloned().collect::<Vec<_>>().join("\n"))
+    let told = |call: &&String| {
+        verbs
+            .iter()
+            .any(|verb| call.contains(&format!("\"entry\":\"{verb}")))
+    };
+    Ok(calls
+        .iter()
+        .filter(told)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n"))
 }
 
 /// The layer's own account: identity, rule, budget, heaps, verdicts.
 fn decisions() -> Result<String, Failed> {
     let environment = run("ours", Status::Pass, &[("HAMI_VK_TRACE", "1")])?;
     let said = std::fs::read_to_string(environment.plan.root.join("stderr.txt"))?;
-    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("HAMI_VK_TRACE:")).collect();
+    let lines: Vec<_> = said
+        .lines()
+        .filter(|line| line.starts_with("HAMI_VK_TRACE:"))
+        .collect();
     Ok(lines.join("\n"))
 }

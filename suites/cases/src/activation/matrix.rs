@@ -17,7 +17,11 @@ fn by_cuda(session: &Session, enforced: bool) -> Result<(), Failure> {
         ensure_eq!(answer.code, CUresult::SUCCESS, "8 GiB by CUDA, no preload");
         return Ok(());
     }
-    ensure_eq!(answer.code, CUresult::ERROR_OUT_OF_MEMORY, "8 of 6 GiB by CUDA");
+    ensure_eq!(
+        answer.code,
+        CUresult::ERROR_OUT_OF_MEMORY,
+        "8 of 6 GiB by CUDA"
+    );
     fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
 }
 
@@ -28,7 +32,11 @@ fn by_vulkan(session: &Session, enforced: bool) -> Result<(), Failure> {
         ensure_eq!(answer, None, "8 GiB by Vulkan, no layer");
         return Ok(());
     }
-    ensure_eq!(answer, Some(Code::OUT_OF_DEVICE_MEMORY), "8 of 6 GiB by Vulkan");
+    ensure_eq!(
+        answer,
+        Some(Code::OUT_OF_DEVICE_MEMORY),
+        "8 of 6 GiB by Vulkan"
+    );
     fills(gpu.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
 }
 
@@ -39,18 +47,30 @@ fn by_both(session: &Session, cuda_enforced: bool, vulkan_enforced: bool) -> Res
     let cuda = cuda()?;
     let answer = cuda.allocate(TOO_MUCH.0);
     match cuda_enforced {
-        true => ensure_eq!(answer.code, CUresult::ERROR_OUT_OF_MEMORY, "8 of 6 GiB by CUDA"),
+        true => ensure_eq!(
+            answer.code,
+            CUresult::ERROR_OUT_OF_MEMORY,
+            "8 of 6 GiB by CUDA"
+        ),
         false => ensure_eq!(answer.code, CUresult::SUCCESS, "8 GiB by CUDA, no preload"),
     }
     let more = gpu.allocate(TOO_MUCH).err();
     match vulkan_enforced {
-        true => ensure_eq!(more, Some(Code::OUT_OF_DEVICE_MEMORY), "8 of 6 GiB by Vulkan"),
+        true => ensure_eq!(
+            more,
+            Some(Code::OUT_OF_DEVICE_MEMORY),
+            "8 of 6 GiB by Vulkan"
+        ),
         false => ensure_eq!(more, None, "8 GiB by Vulkan, no layer"),
     }
     gpu.device.free(memory);
     if cuda_enforced && vulkan_enforced {
         let taken = fill(&cuda);
-        fills(taken.bytes, budget(session, 0)?, Bytes(CONTEXT_ROOM.0 + VULKAN_ROOM.0))?;
+        fills(
+            taken.bytes,
+            budget(session, 0)?,
+            Bytes(CONTEXT_ROOM.0 + VULKAN_ROOM.0),
+        )?;
     }
     Ok(())
 }

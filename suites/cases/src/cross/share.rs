@@ -12,8 +12,16 @@ const BOTH_ROOMS: Bytes = Bytes(CONTEXT_ROOM.0 + VULKAN_ROOM.0);
 
 /// `count` processes race for the budget, every second one by Vulkan if `mixed`; together they get it, and no more.
 fn race(session: &Session, count: u64, mixed: bool) -> Result<(), Failure> {
-    let mut tenants = (0..count).map(|_| Tenant::start(session)).collect::<Result<Vec<_>, _>>()?;
-    let api = |index: usize| if mixed && index % 2 == 1 { "vulkan" } else { "cuda" };
+    let mut tenants = (0..count)
+        .map(|_| Tenant::start(session))
+        .collect::<Result<Vec<_>, _>>()?;
+    let api = |index: usize| {
+        if mixed && index % 2 == 1 {
+            "vulkan"
+        } else {
+            "cuda"
+        }
+    };
     // A context needs room: all have theirs before the race for the rest begins.
     for (index, tenant) in tenants.iter_mut().enumerate() {
         tenant.ask(&format!("ready-{}", api(index)))?;

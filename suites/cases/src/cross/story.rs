@@ -11,17 +11,31 @@ use crate::greed::budget;
 use crate::tenant::Tenant;
 
 /// The three totals are the budget; CUDA's and NVML's free are one figure.
-fn one_story(session: &Session, cuda: &Cuda, nvml: &Nvml, device: Device, gpu: &Gpu) -> Result<u64, Failure> {
+fn one_story(
+    session: &Session,
+    cuda: &Cuda,
+    nvml: &Nvml,
+    device: Device,
+    gpu: &Gpu,
+) -> Result<u64, Failure> {
     let budget = budget(session, 0)?;
     let info = cuda.memory_info().out;
     let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
     let heap = device_heap(&gpu.instance.heaps(gpu.physical, Query::First))?;
     ensure_eq!(Bytes(info.1), budget, "cuMemGetInfo_v2's total");
-    ensure_eq!(Bytes(cuda.total_memory(0).out), budget, "cuDeviceTotalMem_v2");
+    ensure_eq!(
+        Bytes(cuda.total_memory(0).out),
+        budget,
+        "cuDeviceTotalMem_v2"
+    );
     ensure_eq!(Bytes(memory.total), budget, "NVML's total");
     ensure_eq!(heap, budget, "Vulkan's heap");
     ensure_eq!(memory.free, info.0, "free by NVML and by CUDA");
-    ensure_eq!(memory.used + memory.free, memory.total, "NVML's used and free");
+    ensure_eq!(
+        memory.used + memory.free,
+        memory.total,
+        "NVML's used and free"
+    );
     Ok(info.0)
 }
 

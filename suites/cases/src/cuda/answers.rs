@@ -17,24 +17,62 @@ const STREAMS: [Stream; 2] = [Stream::Legacy, Stream::PerThread];
 /// Every hooked entry point with each pointer argument NULL, and with what a driver refuses.
 fn odd_arguments(cuda: &Cuda) -> Result<(), Failure> {
     let mib = Bytes::mib(1).0;
-    ensure_eq!(cuda.allocate_into_nothing(mib), INVALID_VALUE, "cuMemAlloc_v2(NULL, 1 MiB)");
+    ensure_eq!(
+        cuda.allocate_into_nothing(mib),
+        INVALID_VALUE,
+        "cuMemAlloc_v2(NULL, 1 MiB)"
+    );
     let none = cuda.allocate(0);
-    ensure_eq!((none.code, none.out), (INVALID_VALUE, 0), "cuMemAlloc_v2(p, 0)");
+    ensure_eq!(
+        (none.code, none.out),
+        (INVALID_VALUE, 0),
+        "cuMemAlloc_v2(p, 0)"
+    );
     for stream in STREAMS {
         let answer = cuda.allocate_async_into_nothing(stream, mib);
-        ensure_eq!(answer, INVALID_VALUE, "cuMemAllocAsync(NULL, 1 MiB), {stream:?}");
-        ensure_eq!(cuda.free_async(stream, 0), OK, "cuMemFreeAsync(0), {stream:?}");
+        ensure_eq!(
+            answer,
+            INVALID_VALUE,
+            "cuMemAllocAsync(NULL, 1 MiB), {stream:?}"
+        );
+        ensure_eq!(
+            cuda.free_async(stream, 0),
+            OK,
+            "cuMemFreeAsync(0), {stream:?}"
+        );
     }
     ensure_eq!(cuda.free(0), OK, "cuMemFree_v2(0)");
-    ensure_eq!(cuda.free(0x1000), INVALID_VALUE, "cuMemFree_v2 of an address nobody gave");
-    ensure_eq!(cuda.memory_info_into_nothing(), OK, "cuMemGetInfo_v2(NULL, NULL)");
+    ensure_eq!(
+        cuda.free(0x1000),
+        INVALID_VALUE,
+        "cuMemFree_v2 of an address nobody gave"
+    );
+    ensure_eq!(
+        cuda.memory_info_into_nothing(),
+        OK,
+        "cuMemGetInfo_v2(NULL, NULL)"
+    );
     let free = cuda.memory_info_free();
-    ensure!(free.code == OK && free.out != UNTOUCHED, "cuMemGetInfo_v2(free, NULL): {free:?}");
+    ensure!(
+        free.code == OK && free.out != UNTOUCHED,
+        "cuMemGetInfo_v2(free, NULL): {free:?}"
+    );
     let total = cuda.memory_info_total();
-    ensure!(total.code == OK && total.out != UNTOUCHED, "cuMemGetInfo_v2(NULL, total): {total:?}");
-    ensure_eq!(cuda.total_memory_into_nothing(0), INVALID_VALUE, "cuDeviceTotalMem_v2(NULL, 0)");
+    ensure!(
+        total.code == OK && total.out != UNTOUCHED,
+        "cuMemGetInfo_v2(NULL, total): {total:?}"
+    );
+    ensure_eq!(
+        cuda.total_memory_into_nothing(0),
+        INVALID_VALUE,
+        "cuDeviceTotalMem_v2(NULL, 0)"
+    );
     let stranger = cuda.total_memory(99);
-    ensure_eq!(stranger.code, CUresult::ERROR_INVALID_DEVICE, "cuDeviceTotalMem_v2(p, 99)");
+    ensure_eq!(
+        stranger.code,
+        CUresult::ERROR_INVALID_DEVICE,
+        "cuDeviceTotalMem_v2(p, 99)"
+    );
     ensure_eq!(stranger.out, UNTOUCHED, "the total of device 99");
     Ok(())
 }

@@ -7,15 +7,10 @@ use harness::{Bytes, Failure, Session, cases, ensure_eq};
 
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{Cuda, Stream};
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, budget, fills, teardown_is_over};
 use crate::tenant::Tenant;
 
 const UNKNOWN: CUresult = CUresult::ERROR_UNKNOWN;
-
-/// A pause, so that memory of the dead, which the driver still holds, cannot stand in for an enforcer's refusal.
-fn teardown_is_over() {
-    std::thread::sleep(Duration::from_millis(400));
-}
 
 /// A tenant dies inside cuMemAlloc_v2; afterwards all of the budget can be had.
 fn dies_while_allocating(session: &Session) -> Result<(), Failure> {
@@ -23,11 +18,17 @@ fn dies_while_allocating(session: &Session) -> Result<(), Failure> {
     doomed.peer.say(&format!("cuda {}", Bytes::gib(20).0))?;
     doomed.peer.wait()?;
     let cuda = cuda()?;
-    session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
-        cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
-    })?;
-    teardown_is_over();
-    fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
+    session.eventually(
+        "20 GiB of the dead process are back",
+        Duration::from_secs(5),
+        || cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS,
+    )?;
+    teardown_is_over(session)?;
+    fills(
+        fill(&cuda).bytes + Bytes::gib(20),
+        budget(session, 0)?,
+        CONTEXT_ROOM,
+    )
 }
 
 cases! {
@@ -141,7 +142,7 @@ cases! {
         session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
             cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
         })?;
-        teardown_is_over();
+        teardown_is_over(session)?;
         fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
     }
 }

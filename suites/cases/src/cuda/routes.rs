@@ -22,9 +22,16 @@ fn closed(
         refused => Err(refused),
     });
     let budget = budget(session, 0)?;
-    harness::ensure!(taken.bytes <= budget, "{} were granted under {budget}", taken.bytes);
+    harness::ensure!(
+        taken.bytes <= budget,
+        "{} were granted under {budget}",
+        taken.bytes
+    );
     // A driver that lacks the route cannot be judged by it; its refusal must not pass for the enforcer's.
-    harness::ensure!(!taken.refusals.contains(&NOT_SUPPORTED), "the driver does not support this route");
+    harness::ensure!(
+        !taken.refusals.contains(&NOT_SUPPORTED),
+        "the driver does not support this route"
+    );
     taken.refused_with(OUT_OF_MEMORY)
 }
 

@@ -149,7 +149,10 @@ impl Cuda {
     pub fn total_memory(&self, device: CUdevice) -> Answer<u64> {
         let mut out = UNTOUCHED as usize;
         let code = call!(self.cuDeviceTotalMem_v2(&mut out, device));
-        Answer { code, out: out as u64 }
+        Answer {
+            code,
+            out: out as u64,
+        }
     }
 
     pub fn total_memory_into_nothing(&self, device: CUdevice) -> CUresult {
@@ -162,13 +165,19 @@ impl Cuda {
         let code = call!(self.cuDeviceGetPCIBusId(text.as_mut_ptr(), 32, device));
         let bytes = text.iter().map(|&byte| byte as u8);
         let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
-        Answer { code, out: String::from_utf8_lossy(&bytes).into_owned() }
+        Answer {
+            code,
+            out: String::from_utf8_lossy(&bytes).into_owned(),
+        }
     }
 
     pub fn retain_primary(&self, device: CUdevice) -> Answer<Context> {
         let mut out = CUcontext::NULL;
         let code = call!(self.cuDevicePrimaryCtxRetain(&mut out, device));
-        Answer { code, out: Context(out) }
+        Answer {
+            code,
+            out: Context(out),
+        }
     }
 
     pub fn release_primary(&self, device: CUdevice) -> CUresult {
@@ -182,14 +191,20 @@ impl Cuda {
     pub fn create_context(&self, device: CUdevice) -> Answer<Context> {
         let mut out = CUcontext::NULL;
         let code = call!(self.cuCtxCreate_v2(&mut out, 0, device));
-        Answer { code, out: Context(out) }
+        Answer {
+            code,
+            out: Context(out),
+        }
     }
 
     /// The unsuffixed call: the one whose contexts the unsuffixed allocation takes.
     pub fn create_context_v1(&self, device: CUdevice) -> Answer<Context> {
         let mut out = CUcontext::NULL;
         let code = call!(self.cuCtxCreate(&mut out, 0, device));
-        Answer { code, out: Context(out) }
+        Answer {
+            code,
+            out: Context(out),
+        }
     }
 
     pub fn destroy_context(&self, context: Context) -> CUresult {
@@ -212,21 +227,30 @@ impl Cuda {
     pub fn memory_info(&self) -> Answer<(u64, u64)> {
         let (mut free, mut total) = (UNTOUCHED as usize, UNTOUCHED as usize);
         let code = call!(self.cuMemGetInfo_v2(&mut free, &mut total));
-        Answer { code, out: (free as u64, total as u64) }
+        Answer {
+            code,
+            out: (free as u64, total as u64),
+        }
     }
 
     /// (free, NULL): what `free` holds then.
     pub fn memory_info_free(&self) -> Answer<u64> {
         let mut free = UNTOUCHED as usize;
         let code = call!(self.cuMemGetInfo_v2(&mut free, null_mut()));
-        Answer { code, out: free as u64 }
+        Answer {
+            code,
+            out: free as u64,
+        }
     }
 
     /// (NULL, total): what `total` holds then.
     pub fn memory_info_total(&self) -> Answer<u64> {
         let mut total = UNTOUCHED as usize;
         let code = call!(self.cuMemGetInfo_v2(null_mut(), &mut total));
-        Answer { code, out: total as u64 }
+        Answer {
+            code,
+            out: total as u64,
+        }
     }
 
     pub fn memory_info_into_nothing(&self) -> CUresult {
@@ -283,7 +307,9 @@ impl Cuda {
         let bytes = bytes as usize;
         match stream {
             Stream::Legacy => call!(self.cuMemAllocAsync(null_mut(), bytes, CUstream::NULL)),
-            Stream::PerThread => call!(self.cuMemAllocAsync_ptsz(null_mut(), bytes, CUstream::NULL)),
+            Stream::PerThread => {
+                call!(self.cuMemAllocAsync_ptsz(null_mut(), bytes, CUstream::NULL))
+            }
         }
     }
 
@@ -319,7 +345,10 @@ impl Cuda {
     pub fn allocate_host(&self, bytes: u64) -> Answer<u64> {
         let mut out = null_mut();
         let code = call!(self.cuMemAllocHost_v2(&mut out, bytes as usize));
-        Answer { code, out: out.expose_provenance() as u64 }
+        Answer {
+            code,
+            out: out.expose_provenance() as u64,
+        }
     }
 
     pub fn free_host(&self, pointer: u64) -> CUresult {
@@ -329,14 +358,20 @@ impl Cuda {
     pub fn default_pool(&self, device: CUdevice) -> Answer<Pool> {
         let mut out = CUmemoryPool::NULL;
         let code = call!(self.cuDeviceGetDefaultMemPool(&mut out, device));
-        Answer { code, out: Pool(out) }
+        Answer {
+            code,
+            out: Pool(out),
+        }
     }
 
     pub fn create_pool(&self, device: CUdevice) -> Answer<Pool> {
         let props = CUmemPoolProps {
             allocType: 1,
             handleTypes: 0,
-            location: CUmemLocation { type_: 1, id: device },
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
             win32SecurityAttributes: null_mut(),
             maxSize: 0,
             usage: 0,
@@ -344,14 +379,22 @@ impl Cuda {
         };
         let mut out = CUmemoryPool::NULL;
         let code = call!(self.cuMemPoolCreate(&mut out, &props));
-        Answer { code, out: Pool(out) }
+        Answer {
+            code,
+            out: Pool(out),
+        }
     }
 
     pub fn destroy_pool(&self, pool: Pool) -> CUresult {
         call!(self.cuMemPoolDestroy(pool.0))
     }
 
-    pub fn allocate_from_pool(&self, stream: Stream, pool: Pool, bytes: u64) -> Answer<CUdeviceptr> {
+    pub fn allocate_from_pool(
+        &self,
+        stream: Stream,
+        pool: Pool,
+        bytes: u64,
+    ) -> Answer<CUdeviceptr> {
         let mut out = UNTOUCHED;
         let (bytes, none) = (bytes as usize, CUstream::NULL);
         let code = match stream {
@@ -368,7 +411,10 @@ impl Cuda {
         let prop = CUmemAllocationProp {
             type_: 1,
             requestedHandleTypes: 0,
-            location: CUmemLocation { type_: 1, id: device },
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
             win32HandleMetaData: null_mut(),
             compressionType: 0,
             gpuDirectRDMACapable: 0,

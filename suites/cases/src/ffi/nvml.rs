@@ -102,7 +102,8 @@ impl Nvml {
 
     /// Both memory calls with a good structure: their bare answers.
     pub fn memory_answers(&self, device: Device) -> [nvmlReturn_t; 2] {
-        let answer = |memory: Result<(), nvmlReturn_t>| memory.err().unwrap_or(nvmlReturn_t::SUCCESS);
+        let answer =
+            |memory: Result<(), nvmlReturn_t>| memory.err().unwrap_or(nvmlReturn_t::SUCCESS);
         [
             answer(self.memory(device).map(drop)),
             answer(self.memory_v2(device).map(drop)),

@@ -227,7 +227,11 @@ impl Instance {
     }
 
     pub fn heaps(&self, device: PhysicalDevice, query: Query) -> Vec<Heap> {
-        self.memory(device, query, &mut vk::PhysicalDeviceMemoryProperties2::default())
+        self.memory(
+            device,
+            query,
+            &mut vk::PhysicalDeviceMemoryProperties2::default(),
+        )
     }
 
     /// The heaps and their budgets in one call. The extension must be supported.
@@ -279,7 +283,11 @@ impl Instance {
     /// The first memory type of that kind.
     pub fn memory_type(&self, device: PhysicalDevice, place: Place) -> Option<u32> {
         // SAFETY: the device is this instance's.
-        let memory = unsafe { self.inner.raw.get_physical_device_memory_properties(device.0) };
+        let memory = unsafe {
+            self.inner
+                .raw
+                .get_physical_device_memory_properties(device.0)
+        };
         let heaps = memory.memory_heaps_as_slice();
         let fits = |kind: &vk::MemoryType| {
             let heap = &heaps[kind.heap_index as usize];
@@ -299,8 +307,11 @@ impl Instance {
 
     pub fn extensions(&self, device: PhysicalDevice) -> Result<Vec<String>, Code> {
         // SAFETY: the device is this instance's.
-        let found =
-            unsafe { self.inner.raw.enumerate_device_extension_properties(device.0) }?;
+        let found = unsafe {
+            self.inner
+                .raw
+                .enumerate_device_extension_properties(device.0)
+        }?;
         Ok(found.iter().map(|one| text(&one.extension_name)).collect())
     }
 

@@ -16,17 +16,31 @@ const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 /// Another process with 20 GiB, beside which 5 GiB are refused.
 fn holder(session: &Session, cuda: &Cuda) -> Result<Tenant, Failure> {
     let mut holder = Tenant::start(session)?;
-    ensure_eq!(holder.cuda(Bytes::gib(20))?, OK, "20 GiB of another process");
-    ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB beside 20 of 23");
+    ensure_eq!(
+        holder.cuda(Bytes::gib(20))?,
+        OK,
+        "20 GiB of another process"
+    );
+    ensure_eq!(
+        cuda.allocate(Bytes::gib(5).0).code,
+        OUT_OF_MEMORY,
+        "5 GiB beside 20 of 23"
+    );
     Ok(holder)
 }
 
 /// The 20 GiB can be had again, and then no more than the budget.
 fn comes_back(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
-    session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
-        cuda.allocate(Bytes::gib(20).0).code == OK
-    })?;
-    fills(fill(cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
+    session.eventually(
+        "20 GiB of the dead process are back",
+        Duration::from_secs(5),
+        || cuda.allocate(Bytes::gib(20).0).code == OK,
+    )?;
+    fills(
+        fill(cuda).bytes + Bytes::gib(20),
+        budget(session, 0)?,
+        CONTEXT_ROOM,
+    )
 }
 
 cases! {

@@ -14,9 +14,15 @@ const OK: CUresult = CUresult::SUCCESS;
 const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 
 /// Starts a process whose environment says the budget that way; what it gets by CUDA.
-fn granted_under(session: &Session, number: usize, settings: &[(&str, &str)]) -> Result<Bytes, Failure> {
+fn granted_under(
+    session: &Session,
+    number: usize,
+    settings: &[(&str, &str)],
+) -> Result<Bytes, Failure> {
     let ledger = session.directory().join(format!("ledger-{number}"));
-    let mut launch = session.launch("tenant").env("RINGFENCE_LEDGER", &ledger.display().to_string());
+    let mut launch = session
+        .launch("tenant")
+        .env("RINGFENCE_LEDGER", &ledger.display().to_string());
     for (variable, value) in settings {
         launch = launch.env(variable, value);
     }
@@ -34,7 +40,11 @@ fn fails_closed(variable: &str) -> Result<(), Failure> {
         let retained = cuda.retain_primary(0);
         if retained.code == OK {
             cuda.set_current(retained.out);
-            ensure_eq!(cuda.allocate(1).code, OUT_OF_MEMORY, "one byte by cuMemAlloc_v2");
+            ensure_eq!(
+                cuda.allocate(1).code,
+                OUT_OF_MEMORY,
+                "one byte by cuMemAlloc_v2"
+            );
             let ordered = cuda.allocate_async(Stream::Legacy, 1);
             ensure_eq!(ordered.code, OUT_OF_MEMORY, "one byte by cuMemAllocAsync");
         } else {
@@ -42,7 +52,11 @@ fn fails_closed(variable: &str) -> Result<(), Failure> {
         }
         // The layer may refuse the device itself.
         match Gpu::first() {
-            Ok(gpu) => ensure_eq!(gpu.allocate(Bytes(1)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "one byte by Vulkan"),
+            Ok(gpu) => ensure_eq!(
+                gpu.allocate(Bytes(1)).err(),
+                Some(Code::OUT_OF_DEVICE_MEMORY),
+                "one byte by Vulkan"
+            ),
             Err(Failure::Broken(_)) => {}
             Err(skipped) => return Err(skipped),
         }
@@ -50,9 +64,16 @@ fn fails_closed(variable: &str) -> Result<(), Failure> {
     })?;
     answers?;
     ensure!(stdout.is_empty(), "on stdout: {stdout}");
-    let lines: Vec<_> = stderr.lines().filter(|line| line.contains(variable)).collect();
+    let lines: Vec<_> = stderr
+        .lines()
+        .filter(|line| line.contains(variable))
+        .collect();
     // Each of the two libraries may say it once.
-    ensure!(matches!(lines.len(), 1 | 2), "lines that name {variable}: {}; stderr: {stderr}", lines.len());
+    ensure!(
+        matches!(lines.len(), 1 | 2),
+        "lines that name {variable}: {}; stderr: {stderr}",
+        lines.len()
+    );
     Ok(())
 }
 

@@ -17,7 +17,9 @@ fn visible_cuda() -> Result<Cuda, Failure> {
 
 /// cuMemAlloc_v2 at this address keeps the budget.
 fn keeps_the_budget(session: &Session, cuda: &Cuda, found: Option<Address>) -> Result<(), Failure> {
-    let Some(address) = found else { harness::fail!("cuMemAlloc_v2 was not found") };
+    let Some(address) = found else {
+        harness::fail!("cuMemAlloc_v2 was not found")
+    };
     let taken = until_refused(&STEPS, |bytes| cuda.allocate_by(address, bytes.0).granted());
     taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
     fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)

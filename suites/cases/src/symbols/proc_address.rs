@@ -16,9 +16,16 @@ const UNKNOWN_NAME: Option<i32> = Some(1);
 const TOO_NEW: Option<i32> = Some(2);
 
 /// What an answer's cuMemAlloc or cuMemAllocAsync grants stays within the budget.
-fn keeps_the_budget(session: &Session, cuda: &Cuda, answer: ProcAddress, ordered: bool) -> Result<(), Failure> {
+fn keeps_the_budget(
+    session: &Session,
+    cuda: &Cuda,
+    answer: ProcAddress,
+    ordered: bool,
+) -> Result<(), Failure> {
     ensure_eq!(answer.code, OK, "cuGetProcAddress");
-    let Some(address) = answer.address else { harness::fail!("cuGetProcAddress found nothing") };
+    let Some(address) = answer.address else {
+        harness::fail!("cuGetProcAddress found nothing")
+    };
     let taken = until_refused(&STEPS, |bytes| match ordered {
         true => cuda.allocate_async_by(address, bytes.0).granted(),
         false => cuda.allocate_by(address, bytes.0).granted(),

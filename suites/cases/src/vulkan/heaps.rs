@@ -10,7 +10,11 @@ use crate::greed::budget;
 fn clamped(session: &Session, client: Client, query: Query) -> Result<(), Failure> {
     let instance = instance(client)?;
     let heaps = instance.heaps(first_gpu(&instance)?, query);
-    ensure_eq!(device_heap(&heaps)?, budget(session, 0)?, "the heap by {query:?} of a {client:?} client");
+    ensure_eq!(
+        device_heap(&heaps)?,
+        budget(session, 0)?,
+        "the heap by {query:?} of a {client:?} client"
+    );
     Ok(())
 }
 

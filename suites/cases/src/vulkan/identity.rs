@@ -15,7 +15,10 @@ fn index_by_pci(instance: &Instance, device: PhysicalDevice) -> Result<u32, Fail
     }
     all.sort();
     let index = all.iter().position(|&other| other == own).unwrap_or(0);
-    ensure!(own.is_some(), "the driver gives no PCI addresses to tell the devices by");
+    ensure!(
+        own.is_some(),
+        "the driver gives no PCI addresses to tell the devices by"
+    );
     Ok(index as u32)
 }
 
@@ -23,7 +26,11 @@ fn index_by_pci(instance: &Instance, device: PhysicalDevice) -> Result<u32, Fail
 fn each_keeps_its_own(session: &Session) -> Result<(), Failure> {
     let instance = instance(Client::V1_1)?;
     let devices = gpus(&instance)?;
-    ensure_eq!(devices.len(), session.gpus() as usize, "NVIDIA physical devices");
+    ensure_eq!(
+        devices.len(),
+        session.gpus() as usize,
+        "NVIDIA physical devices"
+    );
     for device in devices {
         let index = index_by_pci(&instance, device)?;
         let budget = budget(session, index)?;
@@ -40,7 +47,11 @@ fn each_keeps_its_own(session: &Session) -> Result<(), Failure> {
 fn each_keeps_the_smallest(session: &Session) -> Result<(), Failure> {
     let instance = instance(Client::V1_1)?;
     let devices = gpus(&instance)?;
-    ensure_eq!(devices.len(), session.gpus() as usize, "NVIDIA physical devices");
+    ensure_eq!(
+        devices.len(),
+        session.gpus() as usize,
+        "NVIDIA physical devices"
+    );
     let budgets = (0..session.gpus()).filter_map(|index| session.budget(index));
     let smallest = budgets.min().unwrap_or(Bytes::ZERO);
     // All before any is filled: a device takes memory by itself, which a full budget refuses.
@@ -56,7 +67,11 @@ fn each_keeps_the_smallest(session: &Session) -> Result<(), Failure> {
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         total += taken.bytes;
     }
-    fills(total, smallest, Bytes(VULKAN_ROOM.0 * u64::from(session.gpus())))
+    fills(
+        total,
+        smallest,
+        Bytes(VULKAN_ROOM.0 * u64::from(session.gpus())),
+    )
 }
 
 macro_rules! identity_cases {

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{Gpu, first_gpu, instance};
 use crate::ffi::vulkan::{Client, Code};
-use crate::greed::{VULKAN_ROOM, budget, fills};
+use crate::greed::{VULKAN_ROOM, budget, fills, teardown_is_over};
 use crate::tenant::Tenant;
 
 /// Creates a device, takes and frees 1 GiB of it, and lets it go.
@@ -115,8 +115,7 @@ cases! {
         session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
             gpu.allocate(Bytes::gib(20)).is_ok()
         })?;
-        // A pause, so that memory of the dead, which the driver still holds, cannot stand in for an enforcer's refusal.
-        std::thread::sleep(Duration::from_millis(400));
+        teardown_is_over(session)?;
         let taken = gpu.fill();
         ensure!(taken.bytes < Bytes::gib(3), "{} beside 20 of 23 GiB", taken.bytes);
         fills(taken.bytes + Bytes::gib(20), budget(session, 0)?, VULKAN_ROOM)

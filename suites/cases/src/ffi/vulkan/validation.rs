@@ -20,14 +20,18 @@ pub fn validated(case: &Case) -> Result<(), Failure> {
     let provoked = |message: &str| case.invalid_use.iter().any(|vuid| message.contains(vuid));
     let unexpected = said.iter().find(|message| !provoked(message));
     match unexpected {
-        Some(message) => Err(Failure::Broken(format!("the validation layer says: {message}"))),
+        Some(message) => Err(Failure::Broken(format!(
+            "the validation layer says: {message}"
+        ))),
         None => Ok(()),
     }
 }
 
 /// In the chain of an instance's creation, so that its own creation and destruction are covered.
 pub fn creation() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
-    use vk::{DebugUtilsMessageSeverityFlagsEXT as Severity, DebugUtilsMessageTypeFlagsEXT as Type};
+    use vk::{
+        DebugUtilsMessageSeverityFlagsEXT as Severity, DebugUtilsMessageTypeFlagsEXT as Type,
+    };
     vk::DebugUtilsMessengerCreateInfoEXT::default()
         .message_severity(Severity::WARNING | Severity::ERROR)
         .message_type(Type::GENERAL | Type::VALIDATION | Type::PERFORMANCE)
