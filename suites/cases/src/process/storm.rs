@@ -7,6 +7,10 @@ use ledger::DeviceIndex;
 
 use crate::kill_storm::{KILLS, PROCESSES, Storm};
 
+/// A request gets past others' announcements for 50 ms, napping 20 µs at least, and waits 2.1 s for the driver's teardown,
+/// napping 1 ms: 2,500 + 2,100 tries, and some without a nap.
+const MOST_TRIES: u64 = 4_700;
+
 /// The long form's number.
 fn asked_kills() -> Option<u64> {
     std::env::var_os(KILLS)?.to_str()?.parse().ok()
@@ -28,7 +32,7 @@ cases! {
         let world = session.world()?;
         let budget = crate::greed::budget(session, 0)?;
         ensure!(world.peak(device) <= budget, "{} held at the peak, under {budget}", world.peak(device));
-        ensure!(outcome.grants > 1000, "only {} allocations were granted", outcome.grants);
+        ensure!(outcome.grants >= kills, "only {} allocations were granted among {kills} kills", outcome.grants);
         session.eventually("the device is empty again", Duration::from_secs(5), || world.used(device) == Bytes::ZERO)?;
         let Ok(ledger) = session.ledger() else { return Ok(()) };
         let before_the_last_reap = ledger.usage(DeviceIndex(0));
@@ -42,7 +46,7 @@ cases! {
             eprintln!("requests                   {} granted, {} refused", outcome.grants, outcome.refusals);
             eprintln!("largest sum held / budget  {} / {}", world.peak(device).0, budget.0);
             eprintln!("bytes left                 {} on the device, 0 in the ledger ({} before the last reap)", world.used(device).0, before_the_last_reap.0);
-            eprintln!("tries again                {}; reaped {}", stats.retries, stats.reaps);
+            eprintln!("tries again                {} in all, {} at most for one request; reaped {}", stats.retries, stats.most_retries, stats.reaps);
             eprintln!("longest time in the ledger {:?}, waits for the driver's teardown apart; longest of those {:?}",
                 Duration::from_nanos(stats.longest_stall), Duration::from_nanos(stats.longest_drain));
             eprintln!("longest cuMemAlloc_v2 of each place, less the machine's own delays, teardown waits included:");
@@ -50,10 +54,10 @@ cases! {
                 eprintln!("  {place:>2}  {longest:?}");
             }
         }
-        // A request tries again while others' announcements are in flight, bounded by time; far from one try in ten.
         ensure!(
-            stats.retries <= outcome.grants + outcome.refusals,
-            "{} retries for {} requests", stats.retries, outcome.grants + outcome.refusals
+            stats.most_retries <= MOST_TRIES,
+            "one request tried {} times: {stats:?}",
+            stats.most_retries
         );
         Ok(())
     }
