@@ -2,9 +2,11 @@
 
 pub mod answers;
 pub mod budget;
+pub mod contexts;
 pub mod devices;
 pub mod faults;
 pub mod free;
 pub mod info;
+pub mod pools;
 pub mod routes;
 pub mod threads;

@@ -25,6 +25,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::answers::CASES,
         cuda::free::CASES,
         cuda::faults::CASES,
+        cuda::contexts::CASES,
+        cuda::pools::CASES,
         cuda::threads::CASES,
         cuda::devices::CASES,
         cuda::routes::CASES,

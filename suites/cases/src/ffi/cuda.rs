@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use abi::cuda::{
-    CUDA_ARRAY_DESCRIPTOR, CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation,
-    CUmemPoolProps, CUmemoryPool, CUresult, CUstream, fns,
+    CUDA_ARRAY_DESCRIPTOR, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemAllocationProp,
+    CUmemLocation, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, fns,
 };
 
 use super::library::{Absent, Address, Library, Visibility};
@@ -35,6 +35,8 @@ table! {
     cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy
     cuMemCreate cuMemRelease cuArrayCreate_v2
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
+    cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
+    cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
 }
 
 /// What a call of a function that the driver lacks comes to: no driver answers it.
@@ -61,6 +63,19 @@ pub enum Stream {
     Legacy,
     /// The `_ptsz` entry points: the thread's own.
     PerThread,
+}
+
+/// By which call a client waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Context,
+    /// cuCtxSynchronize_v2.
+    NamedContext,
+    Stream,
+    /// cuStreamSynchronize_ptsz.
+    ThreadsStream,
+    /// An event recorded on the default stream.
+    Event,
 }
 
 /// An answer and what the out-parameter holds then.
@@ -205,6 +220,68 @@ impl Cuda {
             code,
             out: Context(out),
         }
+    }
+
+    pub fn create_context_v3(&self, device: CUdevice) -> Answer<Context> {
+        let mut out = CUcontext::NULL;
+        let code = call!(self.cuCtxCreate_v3(&mut out, null_mut(), 0, 0, device));
+        Answer {
+            code,
+            out: Context(out),
+        }
+    }
+
+    pub fn create_context_v4(&self, device: CUdevice) -> Answer<Context> {
+        let mut out = CUcontext::NULL;
+        let code = call!(self.cuCtxCreate_v4(&mut out, null_mut(), 0, device));
+        Answer {
+            code,
+            out: Context(out),
+        }
+    }
+
+    /// The unsuffixed call.
+    pub fn destroy_context_v1(&self, context: Context) -> CUresult {
+        call!(self.cuCtxDestroy(context.0))
+    }
+
+    /// Synchronises by each call that waits for the default streams, one after the other.
+    pub fn synchronize_by(&self, way: Wait, context: Context) -> CUresult {
+        match way {
+            Wait::Context => call!(self.cuCtxSynchronize()),
+            Wait::NamedContext => call!(self.cuCtxSynchronize_v2(context.0)),
+            Wait::Stream => call!(self.cuStreamSynchronize(CUstream::NULL)),
+            Wait::ThreadsStream => call!(self.cuStreamSynchronize_ptsz(CUstream::NULL)),
+            Wait::Event => {
+                let mut event = CUevent::NULL;
+                let created = call!(self.cuEventCreate(&mut event, 0));
+                let recorded = call!(self.cuEventRecord(event, CUstream::NULL));
+                let waited = call!(self.cuEventSynchronize(event));
+                let answers = [created, recorded, waited];
+                let failed = answers
+                    .into_iter()
+                    .find(|&answer| answer != CUresult::SUCCESS);
+                failed.unwrap_or(CUresult::SUCCESS)
+            }
+        }
+    }
+
+    /// Lets a pool keep that much when its memory is freed.
+    pub fn keep_in_pool(&self, pool: Pool, mut bytes: u64) -> CUresult {
+        let threshold = abi::cuda::pool_attribute::RELEASE_THRESHOLD;
+        call!(self.cuMemPoolSetAttribute(pool.0, threshold, (&raw mut bytes).cast()))
+    }
+
+    pub fn trim_pool(&self, pool: Pool, keep: u64) -> CUresult {
+        call!(self.cuMemPoolTrimTo(pool.0, keep as usize))
+    }
+
+    pub fn release_primary_v1(&self, device: CUdevice) -> CUresult {
+        call!(self.cuDevicePrimaryCtxRelease(device))
+    }
+
+    pub fn reset_primary_v1(&self, device: CUdevice) -> CUresult {
+        call!(self.cuDevicePrimaryCtxReset(device))
     }
 
     pub fn destroy_context(&self, context: Context) -> CUresult {
@@ -493,6 +570,40 @@ impl Cuda {
             status: None,
         }
     }
+}
+
+/// One entry point called with nothing but zeros.
+macro_rules! zeros {
+    (($client:ident) $name:ident($($argument:ident: $kind:ty),*) -> $answer:ty) => {
+        call!($client.$name($({
+            // Within `call!`'s own unsafe: of integers, pointers and handles all zeros are a value.
+            let $argument: $kind = std::mem::zeroed();
+            $argument
+        }),*))
+    };
+}
+
+macro_rules! called_with_zeros {
+    ($($name:ident)*) => {
+        impl Cuda {
+            /// The entry point's answer to arguments that are all zero.
+            pub fn with_zeros(&self, name: &str) -> CUresult {
+                use abi::cuda::*;
+                match name {
+                    $(stringify!($name) => abi::cuda_signature!($name => zeros!(self)),)*
+                    _ => MISSING,
+                }
+            }
+        }
+    };
+}
+
+called_with_zeros! {
+    cuMemAlloc_v2 cuMemFree_v2 cuMemAllocAsync cuMemFreeAsync cuMemFreeAsync_ptsz cuMemGetInfo_v2 cuDeviceTotalMem_v2
+    cuMemPoolTrimTo cuMemPoolSetAttribute cuCtxSynchronize cuCtxSynchronize_v2 cuStreamSynchronize
+    cuStreamSynchronize_ptsz cuEventSynchronize cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease
+    cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2 cuCtxCreate cuCtxCreate_v2
+    cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2
 }
 
 fn c_name(name: &str) -> CString {

@@ -1,0 +1,108 @@
+//! Every way in which contexts come and go.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, cases, ensure, ensure_eq};
+
+use crate::clients::{context, cuda_without_context, fill};
+use crate::ffi::cuda::Cuda;
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+
+/// Entry point, answer to all zeros before cuInit, and with a current primary context: the oracle's
+/// `uninitialised_all_null` and `initialised_all_null`. Those that end contexts come last.
+const ZEROS: [(&str, u32, u32); 25] = [
+    ("cuMemAlloc_v2", 3, 1),
+    ("cuMemFree_v2", 3, 0),
+    ("cuMemAllocAsync", 3, 1),
+    ("cuMemFreeAsync", 3, 0),
+    ("cuMemFreeAsync_ptsz", 3, 0),
+    ("cuMemGetInfo_v2", 3, 0),
+    ("cuDeviceTotalMem_v2", 3, 1),
+    ("cuMemPoolTrimTo", 3, 1),
+    ("cuMemPoolSetAttribute", 3, 1),
+    ("cuCtxSynchronize", 3, 0),
+    ("cuCtxSynchronize_v2", 3, 0),
+    ("cuStreamSynchronize", 3, 0),
+    ("cuStreamSynchronize_ptsz", 3, 0),
+    ("cuEventSynchronize", 400, 400),
+    ("cuDevicePrimaryCtxRetain", 3, 1),
+    ("cuCtxCreate", 3, 1),
+    ("cuCtxCreate_v2", 3, 1),
+    ("cuCtxCreate_v3", 3, 1),
+    ("cuCtxCreate_v4", 3, 1),
+    ("cuCtxDestroy", 1, 1),
+    ("cuCtxDestroy_v2", 1, 1),
+    ("cuDevicePrimaryCtxRelease", 3, 0),
+    ("cuDevicePrimaryCtxRelease_v2", 3, 0),
+    ("cuDevicePrimaryCtxReset", 3, 0),
+    ("cuDevicePrimaryCtxReset_v2", 3, 0),
+];
+
+cases! {
+    /// Every hooked entry point answers arguments that are all zero as the driver does, before cuInit and after.
+    zeros_get_the_drivers_answer {
+        defects: ["C1", "S6"], budget: "0=23552MiB",
+        entry_points: [
+            "cuMemPoolTrimTo", "cuMemPoolSetAttribute", "cuCtxSynchronize", "cuCtxSynchronize_v2", "cuStreamSynchronize",
+            "cuStreamSynchronize_ptsz", "cuEventSynchronize", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuCtxCreate_v2",
+            "cuCtxCreate_v3", "cuCtxCreate_v4", "cuCtxDestroy", "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease",
+            "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2",
+        ],
+    } (_session) {
+        let cuda = Cuda::open()?;
+        for (name, before, _) in ZEROS {
+            ensure_eq!(cuda.with_zeros(name), CUresult(before), "{name} with zeros before cuInit");
+        }
+        ensure_eq!(cuda.init(), OK, "cuInit");
+        for (name, _, after) in ZEROS {
+            context(&cuda, 0)?;
+            ensure_eq!(cuda.with_zeros(name), CUresult(after), "{name} with zeros");
+        }
+        Ok(())
+    }
+
+    /// Contexts made by any of the calls are charged, and given back by any of the calls that end them.
+    contexts_are_charged_by_whichever_call {
+        kind: Budget, defects: ["C10", "R7"], budget: "0=4GiB",
+        entry_points: [
+            "cuCtxCreate", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuCtxDestroy", "cuCtxDestroy_v2", "cuMemAlloc_v2",
+        ],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let (old, third, fourth) = (cuda.create_context_v1(0), cuda.create_context_v3(0), cuda.create_context_v4(0));
+        ensure_eq!((old.code, third.code, fourth.code), (OK, OK, OK), "cuCtxCreate, _v3 and _v4");
+        let budget = budget(session, 0)?;
+        let beside = fill(&cuda);
+        ensure!(beside.bytes + Bytes::mib(1200) <= budget, "{} were granted beside three contexts", beside.bytes);
+        ensure_eq!(cuda.destroy_context(fourth.out), OK, "cuCtxDestroy_v2");
+        ensure_eq!(cuda.destroy_context_v1(old.out), OK, "cuCtxDestroy");
+        ensure_eq!(cuda.set_current(third.out), OK, "cuCtxSetCurrent");
+        fills(fill(&cuda).bytes, budget, CONTEXT_ROOM)
+    }
+
+    /// The primary context is charged once however often it is retained, and given back with the last release or a reset,
+    /// by the older calls too.
+    the_primary_context_is_charged_once {
+        kind: Budget, defects: ["C10"], budget: "0=4GiB",
+        entry_points: [
+            "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2",
+            "cuDevicePrimaryCtxReset", "cuMemAlloc_v2",
+        ],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for round in 0..10 {
+            for _ in 0..3 {
+                context(&cuda, 0)?;
+            }
+            ensure_eq!(cuda.allocate(Bytes::gib(3).0).code, OK, "3 of 4 GiB in round {round}");
+            match round % 2 {
+                0 => ensure_eq!(cuda.reset_primary_v1(0), OK, "cuDevicePrimaryCtxReset"),
+                _ => ensure_eq!(cuda.release_primary_v1(0), OK, "cuDevicePrimaryCtxRelease"),
+            }
+            while cuda.release_primary(0) == OK {}
+        }
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+}
