@@ -58,15 +58,6 @@ fn wait(child: libc::pid_t, seconds: u32) -> std::io::Result<Ending> {
     }
 }
 
-/// Ends this process as SIGKILL does.
-pub fn kill_self() -> ! {
-    // SAFETY: signals the own process; SIGKILL does not return.
-    unsafe {
-        libc::raise(libc::SIGKILL);
-        libc::_exit(137)
-    }
-}
-
 /// Stops a process (which must be the caller's own child).
 pub fn stop(pid: u32) {
     // SAFETY: signals a child that its owner has not reaped.

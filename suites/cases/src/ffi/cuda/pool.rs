@@ -1,0 +1,105 @@
+//! Stream-ordered memory and its pools.
+
+use std::ptr::null_mut;
+
+use abi::cuda::{
+    CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, fns,
+};
+
+use super::{Address, Answer, Cuda, MISSING, Pool, Stream, UNTOUCHED};
+
+impl Cuda {
+    /// Lets a pool keep that much when its memory is freed.
+    pub fn keep_in_pool(&self, pool: Pool, mut bytes: u64) -> CUresult {
+        let threshold = abi::cuda::pool_attribute::RELEASE_THRESHOLD;
+        call!(self.cuMemPoolSetAttribute(pool.0, threshold, (&raw mut bytes).cast()))
+    }
+
+    pub fn trim_pool(&self, pool: Pool, keep: u64) -> CUresult {
+        call!(self.cuMemPoolTrimTo(pool.0, keep as usize))
+    }
+
+    /// cuMemAllocAsync by an address that some look-up gave.
+    pub fn allocate_async_by(&self, address: Address, bytes: u64) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        // SAFETY: cases hand in addresses that were looked up under the name cuMemAllocAsync, with or without _ptsz.
+        let function: fns::cuMemAllocAsync = unsafe { address.as_function() };
+        // SAFETY: the out-parameter is a local, the stream is the default one.
+        let code = unsafe { function(&mut out, bytes as usize, CUstream::NULL) };
+        Answer { code, out }
+    }
+
+    pub fn allocate_async(&self, stream: Stream, bytes: u64) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        let bytes = bytes as usize;
+        let code = match stream {
+            Stream::Legacy => call!(self.cuMemAllocAsync(&mut out, bytes, CUstream::NULL)),
+            Stream::PerThread => call!(self.cuMemAllocAsync_ptsz(&mut out, bytes, CUstream::NULL)),
+        };
+        Answer { code, out }
+    }
+
+    pub fn allocate_async_into_nothing(&self, stream: Stream, bytes: u64) -> CUresult {
+        let bytes = bytes as usize;
+        match stream {
+            Stream::Legacy => call!(self.cuMemAllocAsync(null_mut(), bytes, CUstream::NULL)),
+            Stream::PerThread => {
+                call!(self.cuMemAllocAsync_ptsz(null_mut(), bytes, CUstream::NULL))
+            }
+        }
+    }
+
+    pub fn free_async(&self, stream: Stream, pointer: CUdeviceptr) -> CUresult {
+        match stream {
+            Stream::Legacy => call!(self.cuMemFreeAsync(pointer, CUstream::NULL)),
+            Stream::PerThread => call!(self.cuMemFreeAsync_ptsz(pointer, CUstream::NULL)),
+        }
+    }
+
+    pub fn default_pool(&self, device: CUdevice) -> Answer<Pool> {
+        let mut out = CUmemoryPool::NULL;
+        let code = call!(self.cuDeviceGetDefaultMemPool(&mut out, device));
+        Answer {
+            code,
+            out: Pool(out),
+        }
+    }
+
+    pub fn create_pool(&self, device: CUdevice) -> Answer<Pool> {
+        let props = CUmemPoolProps {
+            allocType: 1,
+            handleTypes: 0,
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
+            win32SecurityAttributes: null_mut(),
+            maxSize: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        let mut out = CUmemoryPool::NULL;
+        let code = call!(self.cuMemPoolCreate(&mut out, &props));
+        Answer {
+            code,
+            out: Pool(out),
+        }
+    }
+
+    pub fn allocate_from_pool(
+        &self,
+        stream: Stream,
+        pool: Pool,
+        bytes: u64,
+    ) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        let (bytes, none) = (bytes as usize, CUstream::NULL);
+        let code = match stream {
+            Stream::Legacy => call!(self.cuMemAllocFromPoolAsync(&mut out, bytes, pool.0, none)),
+            Stream::PerThread => {
+                call!(self.cuMemAllocFromPoolAsync_ptsz(&mut out, bytes, pool.0, none))
+            }
+        };
+        Answer { code, out }
+    }
+}
