@@ -43,6 +43,8 @@ pub fn uuid(uuid: Out<CUuuid>, dev: CUdevice) -> Answer {
 pub fn total_mem(bytes: Out<usize>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let bytes = bytes.required()?;
+    // The card writes 0 for a device that there is not (seen on the H200).
+    bytes.set(0);
     bytes.set(driver.profile(driver.ordinal(dev)?).cuda_total.0 as usize);
     Ok(())
 }
