@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         libraries: Libraries::Both,
         absent: &[],
         env: &[],
-        trace: None,
+        traced: false,
+        validated: false,
     })
     .expect("an environment");
     let mut command = Command::new(std::env::current_exe().expect("this executable"));
