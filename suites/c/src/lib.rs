@@ -13,15 +13,24 @@ pub enum WitnessError {
     #[error("{0} is not there: run suites/setup first")]
     NoHeaders(PathBuf),
     #[error("the C compiler refused {source_file}: {message}")]
-    Compiler { source_file: PathBuf, message: String },
+    Compiler {
+        source_file: PathBuf,
+        message: String,
+    },
     #[error("{path}: {error}")]
-    Io { path: PathBuf, error: std::io::Error },
+    Io {
+        path: PathBuf,
+        error: std::io::Error,
+    },
 }
 
 /// The include directories of the CUDA and NVML headers.
 pub fn include_directories() -> Result<[PathBuf; 2], WitnessError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.clients/headers/nvidia");
-    let found = [root.join("cuda_runtime/include"), root.join("nvml_dev/include")];
+    let found = [
+        root.join("cuda_runtime/include"),
+        root.join("nvml_dev/include"),
+    ];
     match found.iter().find(|directory| !directory.is_dir()) {
         Some(absent) => Err(WitnessError::NoHeaders(absent.clone())),
         None => Ok(found),
@@ -42,10 +51,17 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<(), Witne
     for directory in include_directories()? {
         command.arg("-I").arg(directory);
     }
-    command.arg("-Wall").arg("-Werror").arg(source).arg("-o").arg(output).args(flags);
-    let done = command
-        .output()
-        .map_err(|error| WitnessError::Io { path: compiler.path().to_owned(), error })?;
+    command
+        .arg("-Wall")
+        .arg("-Werror")
+        .arg(source)
+        .arg("-o")
+        .arg(output)
+        .args(flags);
+    let done = command.output().map_err(|error| WitnessError::Io {
+        path: compiler.path().to_owned(),
+        error,
+    })?;
     if done.status.success() {
         return Ok(());
     }

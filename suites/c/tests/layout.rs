@@ -33,27 +33,69 @@ fn cuda_rows() -> Vec<Row> {
     structure!(rows, cuda::CUresult, "CUresult",);
     structure!(rows, cuda::CUuuid, "CUuuid", bytes = "bytes");
     structure!(rows, cuda::CUdeviceptr, "CUdeviceptr",);
-    structure!(rows, cuda::CUmemGenericAllocationHandle, "CUmemGenericAllocationHandle",);
-    structure!(rows, cuda::CUdevprop, "CUdevprop",
-        maxThreadsPerBlock = "maxThreadsPerBlock", maxThreadsDim = "maxThreadsDim",
-        maxGridSize = "maxGridSize", sharedMemPerBlock = "sharedMemPerBlock",
-        totalConstantMemory = "totalConstantMemory", SIMDWidth = "SIMDWidth",
-        memPitch = "memPitch", regsPerBlock = "regsPerBlock", clockRate = "clockRate",
-        textureAlign = "textureAlign");
-    structure!(rows, cuda::CUmemLocation, "CUmemLocation", type_ = "type", id = "id");
-    structure!(rows, cuda::CUmemPoolProps, "CUmemPoolProps",
-        allocType = "allocType", handleTypes = "handleTypes", location = "location",
-        win32SecurityAttributes = "win32SecurityAttributes", maxSize = "maxSize",
-        usage = "usage", reserved = "reserved");
-    structure!(rows, cuda::CUmemAllocationProp, "CUmemAllocationProp",
-        type_ = "type", requestedHandleTypes = "requestedHandleTypes", location = "location",
+    structure!(
+        rows,
+        cuda::CUmemGenericAllocationHandle,
+        "CUmemGenericAllocationHandle",
+    );
+    structure!(
+        rows,
+        cuda::CUdevprop,
+        "CUdevprop",
+        maxThreadsPerBlock = "maxThreadsPerBlock",
+        maxThreadsDim = "maxThreadsDim",
+        maxGridSize = "maxGridSize",
+        sharedMemPerBlock = "sharedMemPerBlock",
+        totalConstantMemory = "totalConstantMemory",
+        SIMDWidth = "SIMDWidth",
+        memPitch = "memPitch",
+        regsPerBlock = "regsPerBlock",
+        clockRate = "clockRate",
+        textureAlign = "textureAlign"
+    );
+    structure!(
+        rows,
+        cuda::CUmemLocation,
+        "CUmemLocation",
+        type_ = "type",
+        id = "id"
+    );
+    structure!(
+        rows,
+        cuda::CUmemPoolProps,
+        "CUmemPoolProps",
+        allocType = "allocType",
+        handleTypes = "handleTypes",
+        location = "location",
+        win32SecurityAttributes = "win32SecurityAttributes",
+        maxSize = "maxSize",
+        usage = "usage",
+        reserved = "reserved"
+    );
+    structure!(
+        rows,
+        cuda::CUmemAllocationProp,
+        "CUmemAllocationProp",
+        type_ = "type",
+        requestedHandleTypes = "requestedHandleTypes",
+        location = "location",
         win32HandleMetaData = "win32HandleMetaData",
         compressionType = "allocFlags.compressionType",
         gpuDirectRDMACapable = "allocFlags.gpuDirectRDMACapable",
-        usage = "allocFlags.usage", reserved = "allocFlags.reserved");
-    structure!(rows, cuda::CUDA_ARRAY_DESCRIPTOR, "CUDA_ARRAY_DESCRIPTOR",
-        Width = "Width", Height = "Height", Format = "Format", NumChannels = "NumChannels");
-    constants!(rows,
+        usage = "allocFlags.usage",
+        reserved = "allocFlags.reserved"
+    );
+    structure!(
+        rows,
+        cuda::CUDA_ARRAY_DESCRIPTOR,
+        "CUDA_ARRAY_DESCRIPTOR",
+        Width = "Width",
+        Height = "Height",
+        Format = "Format",
+        NumChannels = "NumChannels"
+    );
+    constants!(
+        rows,
         "CUDA_SUCCESS" = cuda::CUresult::SUCCESS.0,
         "CUDA_ERROR_INVALID_VALUE" = cuda::CUresult::ERROR_INVALID_VALUE.0,
         "CUDA_ERROR_OUT_OF_MEMORY" = cuda::CUresult::ERROR_OUT_OF_MEMORY.0,
@@ -82,19 +124,61 @@ fn nvml_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     structure!(rows, nvml::nvmlReturn_t, "nvmlReturn_t",);
     structure!(rows, nvml::nvmlDevice_t, "nvmlDevice_t",);
-    structure!(rows, nvml::nvmlMemory_t, "nvmlMemory_t", total = "total", free = "free", used = "used");
-    structure!(rows, nvml::nvmlMemory_v2_t, "nvmlMemory_v2_t",
-        version = "version", total = "total", reserved = "reserved", free = "free", used = "used");
-    structure!(rows, nvml::nvmlUtilization_t, "nvmlUtilization_t", gpu = "gpu", memory = "memory");
-    structure!(rows, nvml::nvmlPciInfo_t, "nvmlPciInfo_t",
-        busIdLegacy = "busIdLegacy", domain = "domain", bus = "bus", device = "device",
-        pciDeviceId = "pciDeviceId", pciSubSystemId = "pciSubSystemId", busId = "busId");
-    structure!(rows, nvml::nvmlProcessInfo_v1_t, "nvmlProcessInfo_v1_t",
-        pid = "pid", usedGpuMemory = "usedGpuMemory");
-    structure!(rows, nvml::nvmlProcessInfo_t, "nvmlProcessInfo_v2_t",
-        pid = "pid", usedGpuMemory = "usedGpuMemory", gpuInstanceId = "gpuInstanceId",
-        computeInstanceId = "computeInstanceId");
-    constants!(rows,
+    structure!(
+        rows,
+        nvml::nvmlMemory_t,
+        "nvmlMemory_t",
+        total = "total",
+        free = "free",
+        used = "used"
+    );
+    structure!(
+        rows,
+        nvml::nvmlMemory_v2_t,
+        "nvmlMemory_v2_t",
+        version = "version",
+        total = "total",
+        reserved = "reserved",
+        free = "free",
+        used = "used"
+    );
+    structure!(
+        rows,
+        nvml::nvmlUtilization_t,
+        "nvmlUtilization_t",
+        gpu = "gpu",
+        memory = "memory"
+    );
+    structure!(
+        rows,
+        nvml::nvmlPciInfo_t,
+        "nvmlPciInfo_t",
+        busIdLegacy = "busIdLegacy",
+        domain = "domain",
+        bus = "bus",
+        device = "device",
+        pciDeviceId = "pciDeviceId",
+        pciSubSystemId = "pciSubSystemId",
+        busId = "busId"
+    );
+    structure!(
+        rows,
+        nvml::nvmlProcessInfo_v1_t,
+        "nvmlProcessInfo_v1_t",
+        pid = "pid",
+        usedGpuMemory = "usedGpuMemory"
+    );
+    structure!(
+        rows,
+        nvml::nvmlProcessInfo_t,
+        "nvmlProcessInfo_v2_t",
+        pid = "pid",
+        usedGpuMemory = "usedGpuMemory",
+        gpuInstanceId = "gpuInstanceId",
+        computeInstanceId = "computeInstanceId"
+    );
+    constants!(
+        rows,
         "nvmlMemory_v2" = nvml::nvmlMemory_v2_t::VERSION,
         "NVML_SUCCESS" = nvml::nvmlReturn_t::SUCCESS.0,
         "NVML_ERROR_UNINITIALIZED" = nvml::nvmlReturn_t::ERROR_UNINITIALIZED.0,
@@ -106,7 +190,8 @@ fn nvml_rows() -> Vec<Row> {
         "NVML_ERROR_DRIVER_NOT_LOADED" = nvml::nvmlReturn_t::ERROR_DRIVER_NOT_LOADED.0,
         "NVML_ERROR_LIBRARY_NOT_FOUND" = nvml::nvmlReturn_t::ERROR_LIBRARY_NOT_FOUND.0,
         "NVML_ERROR_FUNCTION_NOT_FOUND" = nvml::nvmlReturn_t::ERROR_FUNCTION_NOT_FOUND.0,
-        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH" = nvml::nvmlReturn_t::ERROR_ARGUMENT_VERSION_MISMATCH.0,
+        "NVML_ERROR_ARGUMENT_VERSION_MISMATCH" =
+            nvml::nvmlReturn_t::ERROR_ARGUMENT_VERSION_MISMATCH.0,
         "NVML_ERROR_UNKNOWN" = nvml::nvmlReturn_t::ERROR_UNKNOWN.0,
     );
     rows
@@ -114,10 +199,16 @@ fn nvml_rows() -> Vec<Row> {
 
 /// Compiles a program that prints every expression and returns the rows where it disagrees with us.
 fn disagreements(header: &str, rows: &[Row]) -> Vec<String> {
-    let mut source = format!("#include <stddef.h>\n#include <stdio.h>\n#include <{header}>\nint main(void) {{\n");
+    let mut source = format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#include <{header}>\nint main(void) {{\n"
+    );
     for row in rows {
-        writeln!(source, "    printf(\"%llu\\n\", (unsigned long long)({}));", row.expression)
-            .expect("writing to a String cannot fail");
+        writeln!(
+            source,
+            "    printf(\"%llu\\n\", (unsigned long long)({}));",
+            row.expression
+        )
+        .expect("writing to a String cannot fail");
     }
     source.push_str("    return 0;\n}\n");
 
@@ -126,7 +217,9 @@ fn disagreements(header: &str, rows: &[Row]) -> Vec<String> {
     let program = scratch.path().join("layout");
     std::fs::write(&file, source).expect("writing the witness");
     c_witness::compile(&file, &program, &[]).unwrap_or_else(|error| panic!("{error}"));
-    let output = Command::new(&program).output().expect("running the witness");
+    let output = Command::new(&program)
+        .output()
+        .expect("running the witness");
     let theirs: Vec<u64> = String::from_utf8_lossy(&output.stdout)
         .lines()
         .map(|line| line.parse().expect("the witness prints numbers"))
@@ -136,7 +229,12 @@ fn disagreements(header: &str, rows: &[Row]) -> Vec<String> {
     rows.iter()
         .zip(theirs)
         .filter(|(row, theirs)| row.ours != *theirs)
-        .map(|(row, theirs)| format!("{}: ours {}, the header's {theirs}", row.expression, row.ours))
+        .map(|(row, theirs)| {
+            format!(
+                "{}: ours {}, the header's {theirs}",
+                row.expression, row.ours
+            )
+        })
         .collect()
 }
 
