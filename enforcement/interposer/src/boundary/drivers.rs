@@ -1,7 +1,7 @@
 //! The drivers behind us: found by DT_SONAME, bound once, kept for ever (FINDINGS 21).
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::entries::{ENTRIES, Entry, NAMES};
 use super::{elf, loader};
@@ -26,6 +26,16 @@ static DRIVERS: [Driver; 2] = [const {
     }
 }; 2];
 static NEXT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
+
+/// One bit per address class that a bound driver's entry point falls into: most answers of a look-up are none of ours, and one
+/// load says so.
+static ADDRESSES: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+/// Word and bit of an address. Functions lie 16 bytes apart or more.
+fn class(address: usize) -> (usize, u64) {
+    let class = (address >> 4) ^ (address >> 14);
+    ((class >> 6) & 15, 1 << (class & 63))
+}
 
 impl Library {
     pub const fn soname(self) -> &'static CStr {
@@ -96,6 +106,13 @@ impl Library {
         self.is_bound() && DRIVERS[self as usize].base.load(Ordering::Relaxed) == base
     }
 
+    /// Whether the address can be an entry point of the bound driver at all. What was looked up in a driver that is not bound
+    /// yet always can.
+    pub fn may_have(self, address: usize) -> bool {
+        let (word, bit) = class(address);
+        !self.is_bound() || ADDRESSES[word].load(Ordering::Relaxed) & bit != 0
+    }
+
     pub fn is_bound(self) -> bool {
         DRIVERS[self as usize].bound.load(Ordering::Acquire) != 0
     }
@@ -113,7 +130,10 @@ impl Library {
         }
         for (next, (name, library)) in NEXT.iter().zip(NAMES) {
             if library == self {
-                next.store(object.symbol(name).unwrap_or(0), Ordering::Release);
+                let address = object.symbol(name).unwrap_or(0);
+                let (word, bit) = class(address);
+                ADDRESSES[word].fetch_or(bit, Ordering::Relaxed);
+                next.store(address, Ordering::Release);
             }
         }
         driver.bound.store(1, Ordering::Release);

@@ -166,10 +166,41 @@ pub fn export_address(entry: Entry) -> usize {
         .map_or(0, |export| export.0 as usize)
 }
 
+/// One bit per class of names that a hook's name falls into: most names are none of ours, and one load says so.
+static CLASSES: [u64; 4] = {
+    let mut classes = [0; 4];
+    let mut hook = 0;
+    while hook < HOOKS {
+        let (word, bit) = class(NAMES[hook].0.to_bytes());
+        classes[word] |= bit;
+        hook += 1;
+    }
+    classes
+};
+
+/// Word and bit of a name: by its length and two letters that tell entry points apart.
+const fn class(name: &[u8]) -> (usize, u64) {
+    let length = name.len();
+    if length < 6 {
+        return (0, 1);
+    }
+    let class = length * 7
+        + name[length - 1] as usize * 3
+        + name[length / 2] as usize * 5
+        + name[5] as usize;
+    ((class >> 6) & 3, 1 << (class & 63))
+}
+
 /// The hook of exactly this name.
 pub fn exported(name: &CStr) -> Option<Entry> {
+    // The first letter is looked at before the length is known: a program looks up many names, few of them a driver's.
+    // SAFETY: a C string has at least its NUL.
+    if !matches!(unsafe { name.as_ptr().read() } as u8, b'c' | b'n') {
+        return None;
+    }
     let bytes = name.to_bytes();
-    if !matches!(bytes.first(), Some(b'c' | b'n')) {
+    let (word, bit) = class(bytes);
+    if CLASSES[word] & bit == 0 {
         return None;
     }
     HOOK_ENTRIES
@@ -179,6 +210,9 @@ pub fn exported(name: &CStr) -> Option<Entry> {
 
 /// Our export in place of the driver's function at `address`, if that is a hooked one.
 pub fn hook_of(library_: Library, address: usize) -> Option<usize> {
+    if !library_.may_have(address) {
+        return None;
+    }
     HOOK_ENTRIES
         .into_iter()
         .find(|entry| library(*entry) == library_ && library_.next(*entry) == address)
