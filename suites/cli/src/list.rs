@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use harness::{Case, Library, artifacts, symbols};
@@ -21,20 +22,18 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
     if listed.is_empty() {
         return Err(format!("{:?} match no case", arguments.filters).into());
     }
+    let mut text = String::new();
     for case in &listed {
-        println!(
-            "{}  [{:?}, {}{}]",
-            case.name,
-            case.kind,
-            case.area(),
-            list(", ", case.defects)
-        );
-        println!("    {}", case.promise_line());
+        let (name, kind, area) = (case.name, case.kind, case.area());
+        let defects = list(", ", case.defects);
+        writeln!(text, "{name}  [{kind:?}, {area}{defects}]")?;
+        writeln!(text, "    {}", case.promise_line())?;
         if !case.entry_points.is_empty() {
-            println!("    by{}", list(" ", case.entry_points));
+            writeln!(text, "    by{}", list(" ", case.entry_points))?;
         }
     }
-    println!("{} cases", listed.len());
+    writeln!(text, "{} cases", listed.len())?;
+    crate::say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,6 +8,7 @@ mod list;
 mod test;
 
 use std::error::Error;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,6 +37,14 @@ fn main() -> ExitCode {
         eprintln!("ringfence: {error}");
         ExitCode::from(TROUBLE)
     })
+}
+
+/// Prints what was asked for. A reader who has seen enough (`ringfence list | head`) is no trouble.
+fn say(text: &str) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
 }
 
 fn install_under(prefix: &Path) -> Result<ExitCode, Box<dyn Error>> {

@@ -47,9 +47,9 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
         took: started.elapsed(),
     };
     if arguments.verbose {
-        println!("{}", report.listing());
+        crate::say(&format!("{}\n", report.listing()))?;
     }
-    print!("{}", report.table());
+    crate::say(&report.table())?;
     for output in reports {
         output.write(&report)?;
     }
