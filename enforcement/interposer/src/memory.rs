@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use abi::cuda::{CUdeviceptr, CUresult};
+use abi::cuda::{CUdeviceptr, CUresult, CUstream};
 use budget::charge::{self, Blocks, Span};
 use budget::{Bytes, DeviceSet};
 
@@ -66,8 +66,8 @@ pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Now,
-    /// When the stream comes to it: charged until a synchronisation.
-    InStreamOrder,
+    /// When the stream comes to it.
+    InStreamOrder(CUstream),
 }
 
 /// The record leaves before the driver's call, because the address may come back to another thread at once, and returns if the driver refuses.
@@ -101,7 +101,7 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
                 let freed = Blocks::new(&tenant.memory.pages).give(span);
                 match when {
                     When::Now => tenant.release(devices_of(tenant, record.ordinal), freed),
-                    When::InStreamOrder => tenant.linger(record.ordinal, freed),
+                    When::InStreamOrder(stream) => tenant.linger(stream, record.ordinal, freed),
                 }
             }
         }
@@ -123,7 +123,7 @@ pub fn uncharged(
     Outcome::Refused(Refused::UnknownDevice)
 }
 
-fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
+pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
     tenant
         .devices()
         .and_then(|devices| devices.get(ordinal as i32))

@@ -16,9 +16,9 @@ use budget::charge::{POOL_STEP, SUBALLOCATION};
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::Device;
+use crate::devices::{Device, current_context};
 use crate::grant::Grant;
-use crate::memory::{IMPOSSIBLE, When, free_by, uncharged};
+use crate::memory::{IMPOSSIBLE, When, devices_of, free_by, uncharged};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 use crate::records::{Kind, Record};
@@ -36,8 +36,6 @@ pub struct Pool {
     charged: AtomicU64,
     /// Allocated since the driver was last asked.
     unread: AtomicU64,
-    /// Not of the pool, but freed in a stream's order too: charged until the next synchronisation.
-    lingering: AtomicU64,
     /// Requests that may make it grow and are not settled.
     growing: AtomicU32,
     lock: Lock,
@@ -79,15 +77,21 @@ pub fn alloc_ptsz(
 }
 
 pub fn free(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, When::InStreamOrder, || {
-        next::cuMemFreeAsync(address, stream)
-    }))
+    Outcome::Done(free_by(
+        tenant,
+        address,
+        When::InStreamOrder(stream),
+        || next::cuMemFreeAsync(address, stream),
+    ))
 }
 
 pub fn free_ptsz(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, When::InStreamOrder, || {
-        next::cuMemFreeAsync_ptsz(address, stream)
-    }))
+    Outcome::Done(free_by(
+        tenant,
+        address,
+        When::InStreamOrder(stream),
+        || next::cuMemFreeAsync_ptsz(address, stream),
+    ))
 }
 
 pub fn trim_to(tenant: Tenant, pool: CUmemoryPool, keep: usize) -> Outcome<CUresult> {
@@ -108,11 +112,39 @@ pub fn set_attribute(
 }
 
 pub fn synchronize(tenant: Tenant) -> Outcome<CUresult> {
-    Outcome::Done(tenant.after_synchronisation(next::cuCtxSynchronize()))
+    waited(tenant, CUcontext::NULL, next::cuCtxSynchronize)
 }
 
 pub fn synchronize_context(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
-    Outcome::Done(tenant.after_synchronisation(next::cuCtxSynchronize_v2(context)))
+    waited(tenant, context, || next::cuCtxSynchronize_v2(context))
+}
+
+/// A wait for all that a context has to do; NULL is the current one. What is freed while it lasts may not be waited for.
+#[inline]
+fn waited(
+    tenant: Tenant,
+    context: CUcontext,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    let contexts = &tenant.memory.contexts;
+    let context = || match context.0 as u64 {
+        0 => current_context(),
+        handle => handle,
+    };
+    if !contexts.linger_at_all() {
+        return Outcome::Done(tenant.after_synchronisation(call()));
+    }
+    let context = context();
+    let gone = contexts.take_lingering(context);
+    let code = call();
+    if let Some((ordinal, bytes)) = gone {
+        if code == CUresult::SUCCESS {
+            tenant.release(devices_of(tenant, ordinal), bytes);
+        } else if !contexts.linger(context, ordinal, bytes) {
+            // Its context is gone: it stays charged until the process ends.
+        }
+    }
+    Outcome::Done(tenant.after_synchronisation(code))
 }
 
 pub fn synchronize_stream(tenant: Tenant, stream: CUstream) -> Outcome<CUresult> {
@@ -234,10 +266,19 @@ fn finished(
         Ok(()) => Refused::TableFull,
         Err(refused) => refused,
     };
-    let _ = free_by(tenant, address, When::InStreamOrder, || {
+    let _ = free_by(tenant, address, When::InStreamOrder(calls.stream), || {
         (calls.free)(address, calls.stream)
     });
     calls.verdict(refused)
+}
+
+/// The context of a stream that is not one of the current context's own.
+fn context_of(stream: CUstream) -> Option<u64> {
+    const PER_THREAD: usize = 2;
+    let mut context = CUcontext::NULL;
+    (stream.0 as usize > PER_THREAD
+        && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS)
+        .then_some(context.0 as u64)
 }
 
 /// Records of a pool die with it; no context has so small a handle.
@@ -282,11 +323,8 @@ impl Tenant {
     }
 
     fn device_of(self, stream: CUstream) -> Option<&'static Device> {
-        const PER_THREAD: usize = 2;
-        let mut context = CUcontext::NULL;
-        if stream.0 as usize > PER_THREAD
-            && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS
-            && let Some(ordinal) = self.memory.contexts.ordinal_of(context.0 as u64)
+        if let Some(context) = context_of(stream)
+            && let Some(ordinal) = self.memory.contexts.ordinal_of(context)
         {
             return self.devices()?.get(ordinal as CUdevice);
         }
@@ -328,10 +366,6 @@ impl Tenant {
     /// Reads a pool and charges what it reserves.
     #[cold]
     fn read_pool(self, device: &Device, pool: &Pool) -> Result<(), Refused> {
-        self.release(
-            device.indices,
-            Bytes(pool.lingering.swap(0, Ordering::AcqRel)),
-        );
         let _held = pool.lock.hold();
         if pool.growing.load(Ordering::Acquire) != 0 {
             self.mark_pool(device.ordinal);
@@ -373,11 +407,13 @@ impl Tenant {
         }
     }
 
-    /// Blocks that the driver lets go of when their stream comes to it.
-    pub fn linger(self, ordinal: u32, bytes: Bytes) {
-        if let Some(pool) = self.memory.pools.get(ordinal as usize) {
-            pool.lingering.fetch_add(bytes.0, Ordering::AcqRel);
-            self.mark_pool(ordinal);
+    /// Blocks that the driver lets go of when their stream comes to it: charged until its whole context was waited for or is gone.
+    /// A wait for another stream says nothing of it, and handles of streams recur.
+    #[cold]
+    pub fn linger(self, stream: CUstream, ordinal: u32, bytes: Bytes) {
+        let context = context_of(stream).unwrap_or_else(current_context);
+        if bytes != Bytes::ZERO && !self.memory.contexts.linger(context, ordinal, bytes) {
+            // Another device's stream, or a context that was never charged: charged until the process ends.
         }
     }
 
@@ -432,15 +468,14 @@ impl Tenant {
         {
             let pool = &self.memory.pools[device.ordinal as usize];
             let charged = pool.charged.load(Ordering::SeqCst);
-            let lingering = pool.lingering.load(Ordering::Acquire);
-            if charged == 0 && lingering == 0 {
+            if charged == 0 {
                 continue;
             }
             for handle in pools_of(device.ordinal).into_iter().flatten() {
                 let _ = next::cuMemPoolTrimTo(handle, 0);
             }
             let _ = self.read_pool(device, pool);
-            freed |= lingering != 0 || pool.charged.load(Ordering::SeqCst) < charged;
+            freed |= pool.charged.load(Ordering::SeqCst) < charged;
         }
         freed
     }
@@ -448,10 +483,6 @@ impl Tenant {
     /// A device's last context is gone. If the pool is empty then, so are its records.
     pub fn forget_pool(self, device: &Device) {
         let pool = &self.memory.pools[device.ordinal as usize];
-        self.release(
-            device.indices,
-            Bytes(pool.lingering.swap(0, Ordering::AcqRel)),
-        );
         if pool.charged.load(Ordering::SeqCst) == 0 {
             return;
         }

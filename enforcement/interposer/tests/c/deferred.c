@@ -1,0 +1,25 @@
+/* A driver with one device, one context and streams that never get on by themselves: what is freed in stream order is held until the context is waited for. */
+#include <stddef.h>
+typedef unsigned long long CUdeviceptr;
+enum { CONTEXT = 0x5000 };
+static unsigned long long held, pending, most, sizes[16];
+static int count;
+int cuInit(unsigned flags) { (void)flags; return 0; }
+int cuDeviceGetCount(int *devices) { *devices = 1; return 0; }
+int cuCtxCreate_v2(void **context, unsigned flags, int device) { (void)flags; (void)device; *context = (void *)CONTEXT; return 0; }
+int cuCtxGetCurrent(void **context) { *context = (void *)CONTEXT; return 0; }
+int cuCtxGetDevice(int *device) { *device = 0; return 0; }
+int cuStreamGetCtx(void *stream, void **context) { (void)stream; *context = (void *)CONTEXT; return 0; }
+int cuMemAlloc_v2(CUdeviceptr *place, size_t size) {
+	if (size > 1ull << 40) { *place = 0; return 2; }
+	held += sizes[count] = size;
+	if (held > most) most = held;
+	*place = 0x7000000000 + ((CUdeviceptr)count++ << 36);
+	return 0;
+}
+int cuMemFree_v2(CUdeviceptr address) { held -= sizes[(address - 0x7000000000) >> 36]; return 0; }
+int cuMemFreeAsync(CUdeviceptr address, void *stream) { (void)stream; pending += sizes[(address - 0x7000000000) >> 36]; return 0; }
+int cuStreamSynchronize(void *stream) { (void)stream; return 0; }
+int cuEventSynchronize(void *event) { (void)event; return 0; }
+int cuCtxSynchronize(void) { held -= pending; pending = 0; return 0; }
+unsigned long long most_held(void) { return most; }

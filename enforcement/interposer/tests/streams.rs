@@ -1,0 +1,48 @@
+//! What is freed in stream order, with a driver whose streams never get on by themselves: charged until it is certainly gone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn compile(source: &str, output: &Path, arguments: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(source);
+    let status = Command::new("cc")
+        .arg("-o")
+        .arg(output)
+        .arg(source)
+        .args(arguments)
+        .status()
+        .expect("cc runs");
+    assert!(status.success());
+}
+
+fn ours() -> PathBuf {
+    let mut path = std::env::current_exe().expect("this executable has a path");
+    path.set_file_name("libvgpu.so");
+    path
+}
+
+/// 4 of 6 GiB are freed on a stream that does not get on: no wait for another stream, and no refusal, makes them free.
+#[test]
+fn memory_freed_in_a_streams_order_is_not_granted_again_before_its_context_was_waited_for() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| directory.path().join(name);
+    let soname = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+    compile("deferred.c", &at("libcuda.so.1"), &soname);
+    compile("waits.c", &at("waits"), &["-ldl"]);
+    let output = Command::new(at("waits"))
+        .env_clear()
+        .env("LD_LIBRARY_PATH", directory.path())
+        .env("LD_PRELOAD", ours())
+        .env("CUDA_DEVICE_MEMORY_LIMIT", "6g")
+        .env("RINGFENCE_LEDGER", at("ledger"))
+        .output()
+        .expect("the program runs");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "begun=0\nfreed=0\nat once=2\nstream=0,2\nevent=0,2\ncontext=0,0\nmost=4\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
