@@ -30,12 +30,18 @@ const KEPT_ON_REAL: [&str; 6] = [
     "VK_ICD_FILENAMES",
 ];
 /// What would tell a program about another enforcer or machine than the one it is put on.
-const FOREIGN: [&str; 5] = [
+const FOREIGN: [&str; 4] = [
     "LD_PRELOAD",
     "RINGFENCE_",
     "CUDA_DEVICE_",
     "HAMI_",
-    "LIBCUDA_LOG_LEVEL",
+];
+/// Of those, what a user sets to hear or choose how the enforcer decides: theirs to keep.
+const SETTINGS: [&str; 4] = [
+    "RINGFENCE_TRACE",
+    "RINGFENCE_CONTEXT_CHARGE",
+    "RINGFENCE_VK_BUDGET",
+    "HAMI_VK_TRACE",
 ];
 
 /// Where Debian's Khronos validation layer is. Explicit layers are looked for here alone, as no system directory is.
@@ -115,10 +121,10 @@ impl Plan {
     /// Gives a user's own program the runner's environment, with the machine and the enforcer put into it.
     pub fn apply_over_ours(&self, command: &mut Command) -> Result<(), TargetError> {
         for (name, _) in std::env::vars_os() {
-            if FOREIGN
+            let foreign = FOREIGN
                 .iter()
-                .any(|foreign| name.as_encoded_bytes().starts_with(foreign.as_bytes()))
-            {
+                .any(|foreign| name.as_encoded_bytes().starts_with(foreign.as_bytes()));
+            if foreign && !SETTINGS.iter().any(|setting| name == *setting) {
                 command.env_remove(name);
             }
         }
