@@ -98,19 +98,9 @@ impl Exports {
         })
     }
 
-    /// Whose object a descriptor is, if it was exported here.
-    pub fn find(&self, descriptor: Descriptor) -> Option<SharedId> {
-        self.with(|inner| {
-            inner
-                .open
-                .iter()
-                .find(|(known, _)| *known == descriptor)
-                .map(|(_, id)| *id)
-        })
-    }
-
-    /// A successful import took the descriptor over: its hold is the new object's.
-    pub fn imported(&self, descriptor: Descriptor) -> Option<(SharedId, Freed)> {
+    /// An import is about to take the descriptor over, if it was exported here: its hold is the new object's. Before the driver
+    /// is asked, which closes the descriptor: nobody may take it for given up then.
+    pub fn taken_over(&self, descriptor: Descriptor) -> Option<(SharedId, Freed)> {
         self.with(|inner| {
             let position = inner
                 .open
@@ -123,6 +113,11 @@ impl Exports {
                 .find(|shared| shared.id == id)
                 .map(|shared| (id, shared.freed))
         })
+    }
+
+    /// The import failed: the descriptor is its owner's again, and holds as before.
+    pub fn handed_back(&self, descriptor: Descriptor, id: SharedId) {
+        self.with(|inner| inner.open.push((descriptor, id)));
     }
 
     /// One holder is gone; the last one's answer is what to give back.
@@ -187,9 +182,10 @@ mod tests {
         let exports = Exports::new();
         let id = exports.share(FREED);
         assert_eq!(exports.opened(descriptor(5), id), None);
-        assert_eq!(exports.find(descriptor(5)), Some(id));
-        assert_eq!(exports.imported(descriptor(5)), Some((id, FREED)));
-        assert_eq!(exports.find(descriptor(5)), None);
+        assert_eq!(exports.taken_over(descriptor(5)), Some((id, FREED)));
+        assert_eq!(exports.taken_over(descriptor(5)), None);
+        exports.handed_back(descriptor(5), id);
+        assert_eq!(exports.taken_over(descriptor(5)), Some((id, FREED)));
         assert_eq!(exports.left(id), None);
         assert_eq!(exports.left(id), Some(FREED));
         assert_eq!(exports.left(id), None);
@@ -213,7 +209,7 @@ mod tests {
         assert_eq!(exports.left(first), None);
         assert_eq!(exports.opened(descriptor(5), second), Some(FREED));
         assert_eq!(
-            exports.find(Descriptor {
+            exports.taken_over(Descriptor {
                 inode: 99,
                 ..descriptor(5)
             }),

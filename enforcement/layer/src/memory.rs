@@ -8,7 +8,7 @@ use crate::attachment::{Attachment, Refused};
 use crate::boundary::os;
 use crate::candidates;
 use crate::device::{Device, Enforced, Found};
-use crate::exports::{Descriptor, Exports, Freed};
+use crate::exports::{Descriptor, Exports, Freed, SharedId};
 use crate::records::{Charge, Object, Records};
 use crate::targets::{Held, Targets};
 use crate::trace;
@@ -59,10 +59,12 @@ pub fn allocate(
     } else {
         candidates::everyone()
     };
+    if let Some(Import::Descriptor(Some(descriptor))) = request.import
+        && let Some(held) = EXPORTS.taken_over(descriptor)
+    {
+        return import(device, descriptor, held, request, call);
+    }
     match request.import {
-        Some(Import::Descriptor(Some(descriptor))) if EXPORTS.find(descriptor).is_some() => {
-            import(device, descriptor, request, call)
-        }
         Some(Import::Descriptor(None)) => {
             judged_by_driver(device, enforced, targets, request, call, free)
         }
@@ -155,29 +157,29 @@ fn judged_by_driver(
     refused(request)
 }
 
-/// Memory this process already pays for.
+/// Memory this process already pays for: the new object holds the charge in its descriptor's place.
 fn import(
     device: &Device,
     descriptor: Descriptor,
+    (id, Freed { targets, bytes, .. }): (SharedId, Freed),
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
 ) -> vk::Result {
     let (result, object) = call();
-    if let (true, Some(object)) = (succeeded(result), object)
-        && let Some((id, Freed { targets, bytes, .. })) = EXPORTS.imported(descriptor)
-    {
-        RECORDS.insert(
-            device.id,
-            object,
-            Charge {
-                targets,
-                bytes,
-                shared: Some(id),
-                callbacks: request.callbacks,
-            },
-        );
-        trace::line(format_args!("import charged=0 verdict=granted"));
+    let (true, Some(object)) = (succeeded(result), object) else {
+        EXPORTS.handed_back(descriptor, id);
+        return result;
+    };
+    let charge = Charge {
+        targets,
+        bytes,
+        shared: Some(id),
+        callbacks: request.callbacks,
+    };
+    if !RECORDS.insert(device.id, object, charge) {
+        // No room for hundreds of millions: the object stays charged until the process ends.
     }
+    trace::line(format_args!("import charged=0 verdict=granted"));
     result
 }
 

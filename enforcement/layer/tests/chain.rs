@@ -249,6 +249,49 @@ fn an_import_is_charged_once_and_a_strangers_like_new_memory() {
     assert_eq!(usage(&ledger, 0), 0);
 }
 
+/// The driver closes a descriptor before it answers: who looks for closed ones in between must not take it for given up.
+#[test]
+fn an_import_is_charged_whoever_looks_for_closed_descriptors_meanwhile() {
+    let ledger = under!(
+        an_import_is_charged_whoever_looks_for_closed_descriptors_meanwhile,
+        "CUDA_DEVICE_MEMORY_LIMIT" = "1g"
+    );
+    let client: &'static Client = Box::leak(Box::new(Client::new(one())));
+    let device = client.device(0);
+    let memory = client.allocate(device, 64 * MIB).expect("room");
+    let fd = client.layer.export(device, memory);
+    client.layer.free(device, memory);
+    let meanwhile = Box::new(move || {
+        assert_eq!(client.allocate(device, 1024 * MIB), OUT_OF_DEVICE_MEMORY);
+    });
+    assert!(
+        driver::AFTER_TAKING_A_DESCRIPTOR.set(meanwhile).is_ok(),
+        "set once"
+    );
+    let imported = import(client, device, fd).expect("ours");
+    assert_eq!(usage(&ledger, 0), DEVICE_OVERHEAD + 64 * MIB);
+    client.layer.free(device, imported);
+    assert_eq!(usage(&ledger, 0), DEVICE_OVERHEAD);
+
+    // An import that fails leaves the descriptor to its owner, and to the charge.
+    let memory = client.allocate(device, 64 * MIB).expect("room");
+    let fd = client.layer.export(device, memory);
+    client.layer.free(device, memory);
+    let chain = vk::ImportMemoryFdInfoKHR::default()
+        .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD)
+        .fd(fd);
+    let chain = ptr::from_ref(&chain).cast::<c_void>();
+    assert_eq!(
+        client.layer.allocate(device, LOCAL, 2 << 40, chain),
+        OUT_OF_DEVICE_MEMORY
+    );
+    assert_eq!(usage(&ledger, 0), DEVICE_OVERHEAD + 64 * MIB);
+    // SAFETY: nobody else has the descriptor.
+    unsafe { libc::close(fd) };
+    assert_eq!(client.allocate(device, 1024 * MIB), OUT_OF_DEVICE_MEMORY);
+    assert_eq!(usage(&ledger, 0), DEVICE_OVERHEAD);
+}
+
 #[test]
 fn all_that_tells_of_memory_tells_of_the_budget() {
     under!(

@@ -739,6 +739,9 @@ impl Memory {
     }
 }
 
+/// What happens elsewhere after an import closed its descriptor and before it answers.
+pub static AFTER_TAKING_A_DESCRIPTOR: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
 unsafe extern "system" fn allocate(
     device: vk::Device,
     info: *const vk::MemoryAllocateInfo<'_>,
@@ -763,6 +766,9 @@ unsafe extern "system" fn allocate(
         // SAFETY: the descriptor is the importer's from here on.
         if unsafe { libc::close(import.expect("just seen").fd) } != 0 {
             return vk::Result::ERROR_INVALID_EXTERNAL_HANDLE;
+        }
+        if let Some(meanwhile) = AFTER_TAKING_A_DESCRIPTOR.get() {
+            meanwhile();
         }
     }
     let (size, local) = (
