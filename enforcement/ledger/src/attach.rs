@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
-use crate::reap::Reaper;
+use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
 use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
 use crate::{MAX_DEVICES, SLOTS, Setup};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -223,11 +223,13 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
 /// Takes the byte of the first slot that is free: nobody holds it and nothing is charged there.
 fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
     for walk in 0..WALKS {
+        // Only a full ledger has a newcomer guess; else who needs the bytes asks the driver for them.
+        let patience = if walk == 0 { DRAIN_MOST_MS } else { DRAIN_MS };
         for slot in 0..SLOTS {
             if !region::lock(reaper.fd, slot)? {
                 continue;
             }
-            if reaper.is_free_locked(slot) {
+            if reaper.is_free_locked(slot, patience) {
                 return Ok(slot);
             }
             region::unlock(reaper.fd, slot);

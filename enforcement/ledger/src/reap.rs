@@ -189,8 +189,9 @@ impl Reaper<'_> {
         }
     }
 
-    /// Whether a newcomer who holds the slot's byte may have it: a dead owner's bytes must have drained.
-    pub fn is_free_locked(&self, slot: usize) -> bool {
+    /// Whether a newcomer who holds the slot's byte may have it: a dead owner's bytes must have drained. A newcomer asks no driver,
+    /// so it takes them for drained only after `patience`, in milliseconds.
+    pub fn is_free_locked(&self, slot: usize, patience: u64) -> bool {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
@@ -201,7 +202,7 @@ impl Reaper<'_> {
         if !self.layout.is_empty(slot) {
             self.bury_locked(slot);
             let since = record.dying.load(Ordering::Acquire);
-            if since != 0 && region::now_ms().abs_diff(since) >= DRAIN_MS {
+            if since != 0 && region::now_ms().abs_diff(since) >= patience {
                 for account in self.layout.accounts() {
                     account.clear(slot);
                 }

@@ -94,6 +94,9 @@ fn a_driver_that_never_lets_go_is_told_apart_from_a_full_budget() {
         budget: Bytes(BUDGET),
     });
     assert_eq!(reserve(&ledger, 20 * MIB, &Holds(true)), refused);
+    // A newcomer, which asks no driver, does not know better.
+    let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(reserve(&newcomer, 20 * MIB, &Holds(true)), refused);
     assert_eq!(reserve(&ledger, 20 * MIB, &Holds(false)), Ok(()));
 }
 
