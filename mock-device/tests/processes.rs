@@ -76,7 +76,10 @@ fn a_killed_process_memory_comes_back_after_the_teardown_lag_and_not_before() {
     );
     let listed = scene.world.processes(DEV0);
     assert_eq!(
-        (scene.world.used(DEV0), listed.iter().map(ProcessUsage::total).sum()),
+        (
+            scene.world.used(DEV0),
+            listed.iter().map(ProcessUsage::total).sum()
+        ),
         (HELD, HELD),
         "its row is there as long as its memory"
     );
