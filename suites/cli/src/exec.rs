@@ -53,7 +53,7 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
     })?;
 
     let mut command = Command::new(program);
-    environment.plan.apply_over_ours(&mut command.args(rest))?;
+    environment.plan.apply_over_ours(command.args(rest))?;
     let status = match command.status() {
         Ok(status) => status,
         Err(error) => {

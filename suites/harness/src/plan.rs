@@ -30,12 +30,7 @@ const KEPT_ON_REAL: [&str; 6] = [
     "VK_ICD_FILENAMES",
 ];
 /// What would tell a program about another enforcer or machine than the one it is put on.
-const FOREIGN: [&str; 4] = [
-    "LD_PRELOAD",
-    "RINGFENCE_",
-    "CUDA_DEVICE_",
-    "HAMI_",
-];
+const FOREIGN: [&str; 4] = ["LD_PRELOAD", "RINGFENCE_", "CUDA_DEVICE_", "HAMI_"];
 /// Of those, what a user sets to hear or choose how the enforcer decides: theirs to keep.
 const SETTINGS: [&str; 4] = [
     "RINGFENCE_TRACE",
