@@ -49,10 +49,7 @@ pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcom
     };
     match settle(tenant, device, address, bytes, bound, grant) {
         Ok(()) => Outcome::Done(code),
-        Err(refused) => {
-            let _ = next::cuMemFree_v2(address);
-            refuse(refused)
-        }
+        Err(refused) => refuse(refused),
     }
 }
 
@@ -130,7 +127,8 @@ pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
         .map_or(DeviceSet::EMPTY, |device| device.indices)
 }
 
-/// Charges the blocks that an allocation is the first to touch, and puts it on record.
+/// Charges the blocks that an allocation is the first to touch, and puts it on record. What cannot be charged is freed, and only then is what was reserved for it
+/// anybody's again.
 fn settle(
     tenant: Tenant,
     device: &Device,
@@ -139,34 +137,36 @@ fn settle(
     bound: Bytes,
     grant: Grant,
 ) -> Result<(), Refused> {
-    let span = Span::of(address, size).ok_or(Refused::TableFull)?;
     let blocks = Blocks::new(&tenant.memory.pages);
-    let fresh = blocks.take(span).map_err(|_| Refused::TableFull)?;
+    let span = Span::of(address, size);
+    let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {
+        let _ = next::cuMemFree_v2(address);
+        return Err(Refused::TableFull);
+    };
+    let record = Record {
+        address,
+        size,
+        kind: Kind::Blocks,
+        ordinal: device.ordinal,
+        owner: current_context(),
+    };
     // An allocation that straddles one block more than its size needs.
     let excess = fresh.saturating_sub(bound);
-    let settled = tenant.reserve(device.indices, excess).and_then(|more| {
-        let record = Record {
-            address,
-            size,
-            kind: Kind::Blocks,
-            ordinal: device.ordinal,
-            owner: current_context(),
-        };
-        if tenant.memory.records.insert(record) {
-            Ok(more)
-        } else {
-            Err(Refused::TableFull)
-        }
-    });
-    match settled {
-        Ok(more) => {
+    match tenant.reserve(device.indices, excess) {
+        Ok(more) if tenant.memory.records.insert(record) => {
             grant.commit_as(fresh.min(bound));
             more.commit_as(excess);
             Ok(())
         }
-        Err(refused) => {
-            blocks.give(span);
-            Err(refused)
+        refused => {
+            let _ = next::cuMemFree_v2(address);
+            // Blocks that others came to share meanwhile are theirs, at this charge.
+            let kept = fresh.saturating_sub(blocks.give(span));
+            grant.commit_as(kept.min(bound));
+            refused.and_then(|more| {
+                more.commit_as(kept.saturating_sub(bound));
+                Err(Refused::TableFull)
+            })
         }
     }
 }

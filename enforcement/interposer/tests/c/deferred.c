@@ -1,8 +1,10 @@
-/* A driver with one device, one context and streams that never get on by themselves: what is freed in stream order is held until the context is waited for. */
+/* A driver with one device, one context and streams that never get on by themselves: what is freed in stream order is held until the context is waited for.
+   What it gives for 3 MiB lies in three blocks of 2 MiB. */
 #include <stddef.h>
 typedef unsigned long long CUdeviceptr;
 enum { CONTEXT = 0x5000 };
 static unsigned long long held, pending, most, sizes[16];
+static size_t told;
 static int count;
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDeviceGetCount(int *devices) { *devices = 1; return 0; }
@@ -14,12 +16,20 @@ int cuMemAlloc_v2(CUdeviceptr *place, size_t size) {
 	if (size > 1ull << 40) { *place = 0; return 2; }
 	held += sizes[count] = size;
 	if (held > most) most = held;
-	*place = 0x7000000000 + ((CUdeviceptr)count++ << 36);
+	*place = 0x7000000000 + ((CUdeviceptr)count++ << 36) + (size == 3 << 20 ? 3 << 19 : 0);
 	return 0;
 }
-int cuMemFree_v2(CUdeviceptr address) { held -= sizes[(address - 0x7000000000) >> 36]; return 0; }
+int cuMemGetInfo_v2(size_t *left, size_t *total) { *left = *total = 1ull << 40; return 0; }
+int cuMemFree_v2(CUdeviceptr address) {
+	/* What a tenant is told while the memory is still held. */
+	size_t total;
+	cuMemGetInfo_v2(&told, &total);
+	held -= sizes[(address - 0x7000000000) >> 36];
+	return 0;
+}
 int cuMemFreeAsync(CUdeviceptr address, void *stream) { (void)stream; pending += sizes[(address - 0x7000000000) >> 36]; return 0; }
 int cuStreamSynchronize(void *stream) { (void)stream; return 0; }
 int cuEventSynchronize(void *event) { (void)event; return 0; }
 int cuCtxSynchronize(void) { held -= pending; pending = 0; return 0; }
 unsigned long long most_held(void) { return most; }
+size_t told_at_free(void) { return told; }
