@@ -103,7 +103,7 @@ pub fn reset_v2(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
 fn create_on(
     tenant: Tenant,
     context: Out<'_, CUcontext>,
-    flags: c_uint,
+    arguments: Arguments,
     ordinal: CUdevice,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
@@ -120,7 +120,7 @@ fn create_on(
         device,
         false,
         context,
-        are_known(flags),
+        arguments == Arguments::Sound,
         call,
         &|context| next::cuCtxDestroy_v2(context),
     )
@@ -132,7 +132,7 @@ pub fn create_v1(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
-    create_on(tenant, context, flags, ordinal, &|| {
+    create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
         next::cuCtxCreate(context, flags, ordinal)
     })
 }
@@ -143,7 +143,7 @@ pub fn create_v2(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
-    create_on(tenant, context, flags, ordinal, &|| {
+    create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
         next::cuCtxCreate_v2(context, flags, ordinal)
     })
 }
@@ -156,7 +156,9 @@ pub fn create_v3(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
-    create_on(tenant, context, flags, ordinal, &|| {
+    let listed = count == 0 || count > 0 && !params.is_null();
+    let arguments = Arguments::of(flags).and(listed);
+    create_on(tenant, context, arguments, ordinal, &|| {
         next::cuCtxCreate_v3(context, params, count, flags, ordinal)
     })
 }
@@ -168,7 +170,7 @@ pub fn create_v4(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
-    create_on(tenant, context, flags, ordinal, &|| {
+    create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
         next::cuCtxCreate_v4(context, params, flags, ordinal)
     })
 }
@@ -181,10 +183,27 @@ pub fn destroy_v2(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
     end(tenant, context, next::cuCtxDestroy_v2)
 }
 
-/// The flags that cuda.h names, with one way of scheduling at most. Others are the driver's to judge, even where we would refuse.
-fn are_known(flags: c_uint) -> bool {
-    const SCHEDULING: c_uint = 7;
-    flags & !0xff == 0 && matches!(flags & SCHEDULING, 0 | 1 | 2 | 4)
+/// Whether a driver can object to anything but the size. What it can is its own to judge, even where we would refuse.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arguments {
+    Sound,
+    Odd,
+}
+
+impl Arguments {
+    /// By the flags that cuda.h names, with one way of scheduling at most.
+    fn of(flags: c_uint) -> Arguments {
+        const SCHEDULING: c_uint = 7;
+        if flags & !0xff == 0 && matches!(flags & SCHEDULING, 0 | 1 | 2 | 4) {
+            Arguments::Sound
+        } else {
+            Arguments::Odd
+        }
+    }
+
+    fn and(self, sound: bool) -> Arguments {
+        if sound { self } else { Arguments::Odd }
+    }
 }
 
 fn is_active(ordinal: CUdevice) -> bool {

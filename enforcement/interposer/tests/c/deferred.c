@@ -9,6 +9,10 @@ static int count;
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDeviceGetCount(int *devices) { *devices = 1; return 0; }
 int cuCtxCreate_v2(void **context, unsigned flags, int device) { (void)flags; (void)device; *context = (void *)CONTEXT; return 0; }
+int cuCtxCreate_v3(void **context, void *params, int count, unsigned flags, int device) {
+	if (count < 0 || (count && !params)) return 1;
+	return cuCtxCreate_v2(context, flags, device);
+}
 int cuCtxGetCurrent(void **context) { *context = (void *)CONTEXT; return 0; }
 int cuCtxGetDevice(int *device) { *device = 0; return 0; }
 int cuStreamGetCtx(void *stream, void **context) { (void)stream; *context = (void *)CONTEXT; return 0; }

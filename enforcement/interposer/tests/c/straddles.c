@@ -1,4 +1,4 @@
-/* Fills all but less than 5 MiB, then asks for 3 MiB that lie in three blocks of 2 MiB. */
+/* Fills all but less than 5 MiB, then asks for 3 MiB that lie in three blocks of 2 MiB, and for contexts: one, and two whose parameters are wrong. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,5 +18,9 @@ int main(void) {
 	printf("while it was held=%zu\n", told() >> 20);
 	left(&size, &total);
 	printf("after=%zu\n", size >> 20);
+	int (*third)(void **, void *, int, unsigned, int) = dlsym(driver, "cuCtxCreate_v3");
+	printf("contexts=%d,", third(&context, NULL, 0, 0, 0));
+	printf("%d,", third(&context, NULL, 1, 0, 0));
+	printf("%d\n", third(&context, &total, -1, 0, 0));
 	return 0;
 }
