@@ -189,7 +189,8 @@ fn alloc_by(
         size,
         stream,
     };
-    if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) {
+    let unread = pool.unread.load(Ordering::Relaxed);
+    if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) || unread >= READ_EVERY {
         return grown(tenant, device, pool, rounded, &calls);
     }
     let code = alloc(place, size, stream);
@@ -383,7 +384,10 @@ impl Tenant {
         let charged = Bytes(pool.charged.load(Ordering::SeqCst));
         if reserved > charged {
             let excess = reserved.saturating_sub(charged);
-            self.reserve(device.indices, excess)?.commit_as(excess);
+            // Until it can be charged, requests reserve first: none is granted beside what nobody pays for.
+            self.reserve(device.indices, excess)
+                .inspect_err(|_| pool.unread.store(READ_EVERY, Ordering::Relaxed))?
+                .commit_as(excess);
             pool.charged.store(reserved.0, Ordering::SeqCst);
         } else if reserved < charged {
             self.memory.activity.fetch_add(1, Ordering::Relaxed);

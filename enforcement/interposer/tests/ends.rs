@@ -60,3 +60,16 @@ fn what_cannot_be_charged_is_freed_before_its_reservation_is_anybodys() {
         "begun=0\nstraddling=2\nwhile it was held=0\nafter=4\ncontexts=2,1,1\n"
     );
 }
+
+/// 5 of 6 GiB of a pool are freed on a stream that does not get on: what small requests of another stream take beside them ends with the budget,
+/// less the context and cuInit, and the pool's last steps.
+#[test]
+fn small_requests_beside_memory_that_is_still_to_be_freed_end_with_the_budget() {
+    const LEFT: u64 = 6 * 1024 - 672 - 4;
+    let said = said("pools");
+    let pool = said
+        .lines()
+        .find_map(|line| line.strip_prefix("pool=")?.parse::<u64>().ok())
+        .expect("a figure");
+    assert!((5 * 1024..=LEFT + 64).contains(&pool), "{said}");
+}
