@@ -1,4 +1,4 @@
-//! `kill_storm [KILLS] [WORKERS] [SEED]`: the world alone, without an enforcer, under random SIGKILLs. Prints its figures;
+//! `world_kill_storm [KILLS] [WORKERS] [SEED]`: the world alone, without an enforcer, under random SIGKILLs. Prints its figures;
 //! panics at the first inconsistency.
 
 #[path = "../tests/support/child.rs"]

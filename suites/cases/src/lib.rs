@@ -54,5 +54,6 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::missing::CASES,
     ],
     roles: &[tenant::ROLES, kill_storm::ROLES],
+    expectations: harness::expectations::SHIPPED,
     afterwards: ffi::vulkan::validated,
 };

@@ -156,6 +156,8 @@ pub struct Role {
 pub struct Suite {
     pub cases: &'static [&'static [Case]],
     pub roles: &'static [&'static [Role]],
+    /// Expectation files, name and text.
+    pub expectations: &'static [(&'static str, &'static str)],
     /// Judges each process of a case once its body has passed: what the body itself cannot see, as validation messages.
     pub afterwards: fn(&Case) -> Result<(), Failure>,
 }

@@ -101,8 +101,8 @@ impl Runner {
         if let Some(case) = suite.cases().find(|case| !names.insert(case.name)) {
             return Err(RunnerError::SameName(case.name));
         }
-        expectations::check_embedded(&suite)?;
-        let expectations = Expectations::embedded(&target, &driver)?;
+        expectations::check(&suite)?;
+        let expectations = Expectations::known(&suite, &target, &driver)?;
         Ok(Self {
             suite,
             target,

@@ -125,6 +125,7 @@ harness::roles! {
 const SUITE: Suite = Suite {
     cases: &[CASES],
     roles: &[ROLES],
+    expectations: &[],
     afterwards: |_| Ok(()),
 };
 
