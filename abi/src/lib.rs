@@ -8,5 +8,6 @@
 //! * [`nvml`]: NVML types and rows; `nvml_signature!(nvmlInit_v2 => callback!(context))`.
 
 pub mod cuda;
+pub mod layout;
 pub mod nvml;
 mod table;

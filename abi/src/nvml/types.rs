@@ -2,7 +2,7 @@
 
 #![allow(non_camel_case_types, non_snake_case, reason = "C names stay exact")]
 
-pub use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+pub use std::ffi::{c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void};
 
 /// A result code. Any value may come back from a driver newer than this table.
 #[repr(transparent)]
@@ -28,12 +28,32 @@ results! {
     ERROR_INVALID_ARGUMENT = 2;
     ERROR_NOT_SUPPORTED = 3;
     ERROR_NO_PERMISSION = 4;
+    ERROR_ALREADY_INITIALIZED = 5;
     ERROR_NOT_FOUND = 6;
     ERROR_INSUFFICIENT_SIZE = 7;
+    ERROR_INSUFFICIENT_POWER = 8;
     ERROR_DRIVER_NOT_LOADED = 9;
+    ERROR_TIMEOUT = 10;
+    ERROR_IRQ_ISSUE = 11;
     ERROR_LIBRARY_NOT_FOUND = 12;
     ERROR_FUNCTION_NOT_FOUND = 13;
+    ERROR_CORRUPTED_INFOROM = 14;
+    ERROR_GPU_IS_LOST = 15;
+    ERROR_RESET_REQUIRED = 16;
+    ERROR_OPERATING_SYSTEM = 17;
+    ERROR_LIB_RM_VERSION_MISMATCH = 18;
+    ERROR_IN_USE = 19;
+    ERROR_MEMORY = 20;
+    ERROR_NO_DATA = 21;
+    ERROR_VGPU_ECC_NOT_SUPPORTED = 22;
+    ERROR_INSUFFICIENT_RESOURCES = 23;
+    ERROR_FREQ_NOT_SUPPORTED = 24;
     ERROR_ARGUMENT_VERSION_MISMATCH = 25;
+    ERROR_DEPRECATED = 26;
+    ERROR_NOT_READY = 27;
+    ERROR_GPU_NOT_FOUND = 28;
+    ERROR_INVALID_STATE = 29;
+    ERROR_RESET_TYPE_NOT_SUPPORTED = 30;
     ERROR_UNKNOWN = 999;
 }
 
@@ -129,3 +149,29 @@ pub struct nvmlProcessInfo_t {
     /// `u32::MAX` without MIG.
     pub computeInstanceId: c_uint,
 }
+
+macro_rules! handles {
+    ($( $name:ident; )*) => { $(
+        #[repr(transparent)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(pub *mut c_void);
+    )* };
+}
+handles! {
+    nvmlGpuInstance_t;
+    nvmlUnit_t;
+    nvmlEventSet_t;
+    nvmlSystemEventSet_t;
+    nvmlComputeInstance_t;
+    nvmlGpmSample_t;
+}
+
+pub type nvmlDeviceArchitecture_t = c_uint;
+pub type nvmlBusType_t = c_uint;
+pub type nvmlFanControlPolicy_t = c_uint;
+pub type nvmlPowerSource_t = c_uint;
+pub type nvmlPowerScopeType_t = u8;
+pub type nvmlVgpuTypeId_t = c_uint;
+pub type nvmlVgpuInstance_t = c_uint;
+pub type nvmlGpuFabricState_t = u8;
+pub type nvmlAffinityScope_t = c_uint;
