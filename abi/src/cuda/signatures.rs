@@ -235,8 +235,8 @@ signatures! { $ cuda_signature;
     cuModuleUnload(hmod: CUmodule) -> CUresult;
     cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode) -> CUresult;
     cuModuleGetFunction(hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) -> CUresult;
-    cuModuleGetFunctionCount(count: *mut c_uint, mod: CUmodule) -> CUresult;
-    cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod: CUmodule) -> CUresult;
+    cuModuleGetFunctionCount(count: *mut c_uint, module: CUmodule) -> CUresult;
+    cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, module: CUmodule) -> CUresult;
     cuModuleGetGlobal_v2(dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char) -> CUresult;
     cuLinkCreate_v2(num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void, state_out: *mut CUlinkState) -> CUresult;
     cuLinkAddData_v2(state: CUlinkState, type_: CUjitInputType, data: *mut c_void, size: usize, name: *const c_char, num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void) -> CUresult;
@@ -364,7 +364,7 @@ signatures! { $ cuda_signature;
     cuLaunchKernelEx(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void) -> CUresult;
     cuLaunchCooperativeKernel(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void) -> CUresult;
     cuLaunchCooperativeKernelMultiDevice(launch_params_list: *mut CUDA_LAUNCH_PARAMS, num_devices: c_uint, flags: c_uint) -> CUresult;
-    cuLaunchHostFunc(h_stream: CUstream, fn: CUhostFn, user_data: *mut c_void) -> CUresult;
+    cuLaunchHostFunc(h_stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> CUresult;
     cuFuncSetBlockShape(hfunc: CUfunction, x: c_int, y: c_int, z: c_int) -> CUresult;
     cuFuncSetSharedSize(hfunc: CUfunction, bytes: c_uint) -> CUresult;
     cuParamSetSize(hfunc: CUfunction, numbytes: c_uint) -> CUresult;
@@ -574,6 +574,11 @@ signatures! { $ cuda_signature;
     cuMemcpy3DPeer_ptds(p_copy: *const CUDA_MEMCPY3D_PEER) -> CUresult;
     cuGLMapBufferObject_v2_ptds(dptr: *mut CUdeviceptr, size: *mut usize, buffer: c_uint) -> CUresult;
 
+    // cudaProfiler.h, as NVIDIA documents it
+    cuProfilerInitialize(config_file: *const c_char, output_file: *const c_char, output_mode: c_int) -> CUresult;
+    cuProfilerStart() -> CUresult;
+    cuProfilerStop() -> CUresult;
+
     // Names that the headers keep for programs built before
     cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint) -> CUresult;
     cuGraphicsResourceSetMapFlags(resource: CUgraphicsResource, flags: c_uint) -> CUresult;
@@ -683,7 +688,7 @@ signatures! { $ cuda_signature;
     cuLaunchKernel_ptsz(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void, extra: *mut *mut c_void) -> CUresult;
     cuLaunchKernelEx_ptsz(config: *const CUlaunchConfig, f: CUfunction, kernel_params: *mut *mut c_void, extra: *mut *mut c_void) -> CUresult;
     cuLaunchCooperativeKernel_ptsz(f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint, block_dim_y: c_uint, block_dim_z: c_uint, shared_mem_bytes: c_uint, h_stream: CUstream, kernel_params: *mut *mut c_void) -> CUresult;
-    cuLaunchHostFunc_ptsz(h_stream: CUstream, fn: CUhostFn, user_data: *mut c_void) -> CUresult;
+    cuLaunchHostFunc_ptsz(h_stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> CUresult;
     cuGraphInstantiateWithParams_ptsz(ph_graph_exec: *mut CUgraphExec, h_graph: CUgraph, instantiate_params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS) -> CUresult;
     cuGraphUpload_ptsz(h_graph_exec: CUgraphExec, h_stream: CUstream) -> CUresult;
     cuGraphLaunch_ptsz(h_graph_exec: CUgraphExec, h_stream: CUstream) -> CUresult;
