@@ -10,7 +10,7 @@
 //! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`] and [`fault::kill_self`] |
 //! | know the devices | [`World::devices`], [`World::identity`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
-//! | record a call | [`World::tracing`], [`World::trace`], [`trace::Names`] |
+//! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
 //! it judges. FINDINGS 32 asks it to be more crash-safe than that: see [`mod@world`], and `region.rs` for how.
@@ -27,7 +27,6 @@ mod process;
 pub mod profile;
 mod region;
 mod settings;
-pub mod trace;
 pub mod units;
 pub mod world;
 

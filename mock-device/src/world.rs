@@ -18,8 +18,8 @@ use crate::process::Place;
 use crate::profile::{self, DeviceProfile, MachineProfile, ProfileError};
 use crate::region::Region;
 use crate::settings::settings;
-use crate::trace::{TraceFile, TraceRecord};
 use crate::units::{Api, Bytes, DeviceIndex};
+use trace::{TraceFile, TraceRecord};
 
 /// What a world is made from. It is kept in the world's file, so that whoever opens that needs nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ fn record(entry: &str, size: u64) -> impl Fn(&World) + '_ {
     move |world| {
         let args = [("bytesize", size.into()), ("dptr", "mem#1".into())];
         world.trace(&TraceRecord {
-            api: Api::Cuda,
+            api: Api::Cuda.name(),
             entry,
             args: &args,
             answer: 0.into(),

@@ -154,7 +154,7 @@ fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answ
     if let Some(line) = line {
         let shown = answer.show();
         world.trace(&TraceRecord {
-            api: Api::Vulkan,
+            api: Api::Vulkan.name(),
             entry,
             args: &line.values(),
             answer: shown.value(),

@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ::trace::Names;
 use ash::vk::{self, Handle};
 use mock_device::Value;
-use mock_device::trace::Names;
 
 use crate::boundary::{Allocator, In, List, New, Out, OutList, Raw, Text};
 use crate::state::STATE;

@@ -7,9 +7,9 @@ mod backing;
 mod canary;
 mod trace;
 
+pub use self::trace::Arguments;
 pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
-pub use trace::{Arguments, Traced};
 
 use std::ffi::CStr;
 
@@ -193,7 +193,7 @@ pub fn enter(
         Consultation::Result(code) => CUresult(code as u32),
     };
     if world.tracing() {
-        trace::write(world, entry, answer, arguments);
+        self::trace::write(world, entry, answer, arguments);
     }
     answer
 }
@@ -226,7 +226,7 @@ macro_rules! export {
             $crate::boundary::enter(
                 $crate::entry::Entry::$name,
                 || $handler($($crate::boundary::FromC::from_c($arg)),*),
-                |_arguments| { $( $crate::boundary::Traced::trace($arg, stringify!($arg), _arguments); )* },
+                |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }
     };

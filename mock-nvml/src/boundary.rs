@@ -5,7 +5,7 @@
 
 mod trace;
 
-pub use trace::{Arguments, Traced};
+pub use self::trace::Arguments;
 
 use std::ffi::CStr;
 
@@ -177,7 +177,7 @@ pub fn enter<R: Returned>(
         Consultation::Result(code) => R::of_code(nvmlReturn_t(code as u32)),
     };
     if world.tracing() {
-        trace::write(world, entry, answer.code(), arguments);
+        self::trace::write(world, entry, answer.code(), arguments);
     }
     answer
 }
@@ -210,7 +210,7 @@ macro_rules! export {
             $crate::boundary::enter(
                 $crate::entry::Entry::$name,
                 || $crate::boundary::IntoReturned::returned($handler($($crate::boundary::FromC::from_c($arg)),*)),
-                |_arguments| { $( $crate::boundary::Traced::trace($arg, stringify!($arg), _arguments); )* },
+                |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }
     };
