@@ -150,7 +150,7 @@ impl FromC<*const c_void> for Host {
 macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
-as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray }
+as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;

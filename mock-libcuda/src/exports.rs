@@ -6,8 +6,8 @@ use abi::cuda::*;
 
 use crate::boundary::export;
 use crate::{
-    array, context, copy, device, error, event, fill, host, init, limits, lookup, memory, pointer,
-    pool, stream, vmm,
+    array, context, copy, device, error, event, fill, host, init, launch, limits, lookup, memory,
+    pointer, pool, stream, vmm,
 };
 
 macro_rules! entry_points {

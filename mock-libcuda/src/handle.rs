@@ -8,6 +8,7 @@ pub enum Kind {
     Pool,
     Array,
     Physical,
+    Function = 17,
 }
 
 /// Above what an x86-64 or aarch64 process can map, so that no handle is ever a valid address.

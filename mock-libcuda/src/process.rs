@@ -13,6 +13,7 @@ use crate::contents::Contents;
 use crate::driver::{Driver, Ordinal};
 use crate::event::Event;
 use crate::host::HostAllocation;
+use crate::module::Modules;
 use crate::pool::Pool;
 use crate::stream::Stream;
 use crate::vmm::Physical;
@@ -86,6 +87,7 @@ pub struct Process {
     pub arrays: HashMap<u32, Array>,
     pub physical: HashMap<u32, Physical>,
     pub host: BTreeMap<u64, HostAllocation>,
+    pub modules: Modules,
     arenas: Vec<Option<Arena>>,
     next_handle: u32,
     next_buffer: u64,
@@ -122,6 +124,7 @@ impl Process {
             arrays: HashMap::new(),
             physical: HashMap::new(),
             host: BTreeMap::new(),
+            modules: Modules::default(),
             arenas: (0..devices).map(|_| None).collect(),
             next_handle: 0,
             next_buffer: 0,

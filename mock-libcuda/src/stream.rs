@@ -4,9 +4,10 @@ use abi::cuda::*;
 
 use crate::boundary::{Answer, Host, Out};
 use crate::context;
-use crate::driver;
+use crate::driver::{self, Driver};
 use crate::event;
 use crate::handle;
+use crate::launch::KernelCost;
 use crate::process::{ContextId, Process};
 
 #[derive(Clone, Copy)]
@@ -177,4 +178,14 @@ pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
     let process = driver::get()?.lock();
     process.stream_context(to)?;
     process.stream_context(from).map(|_| ())
+}
+
+/// Puts a kernel that passed every check on a stream. Kernels take no time yet.
+pub fn enqueue_kernel(
+    process: &mut Process,
+    _driver: &Driver,
+    stream: CUstream,
+    _kernel: &KernelCost,
+) -> Answer {
+    process.stream_context(stream).map(|_| ())
 }

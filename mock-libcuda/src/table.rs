@@ -207,5 +207,8 @@ entry_points! {
         cuStreamCopyAttributes_ptsz => stream::copy_attributes;
         cuEventRecordWithFlags => event::record_with_flags;
         cuEventRecordWithFlags_ptsz => event::record_with_flags;
+    }    launch {
+        cuLaunchKernel => launch::kernel;
+        cuLaunchKernel_ptsz => launch::kernel;
     }
 }
