@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mock_device::{Api, Bytes, DeviceIndex, FaultPlan, Kind, World, WorldSpec, profile};
+use mock_device::{
+    Api, Bytes, DeviceIndex, Engine, FaultPlan, Kind, Nanos, World, WorldSpec, profile,
+};
 
 fn best(rounds: u32, mut call: impl FnMut()) -> f64 {
     let run = |call: &mut dyn FnMut()| {
@@ -36,13 +38,19 @@ fn main() {
             world.give_back(device, Kind::Memory, Bytes::mib(2));
         });
         let used = best(200_000, || _ = black_box(world.used(device)));
+        let submit = best(500_000, || {
+            _ = black_box(world.submit(device, Engine::Compute, Nanos::ZERO, Nanos(1)))
+        });
+        let queued = best(500_000, || {
+            _ = black_box(world.submit(device, Engine::Copy, Nanos::ZERO, Nanos(1_000_000)))
+        });
         let open = best(200, || drop(World::open(&path).expect("the world")));
         let first = best(200, || {
             let world = World::open(&path).expect("the world");
             world.take(device, Kind::Init, Bytes(1)).expect("room");
         });
         println!(
-            "{name}: consult {consult:.1}, take + give_back {pair:.1}, used {used:.1}, open {open:.0}, open + first take + close {first:.0}"
+            "{name}: consult {consult:.1}, take + give_back {pair:.1}, used {used:.1}, submit when idle {submit:.1}, behind others {queued:.1}, open {open:.0}, open + first take + close {first:.0}"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::engine::{self, Turn};
 use crate::memory::{Audit, DeviceAudit, Kind, ProcessUsage};
 use crate::os::{self, ForkWord};
 use crate::process::{Image, Place, Prober};
@@ -193,11 +194,17 @@ impl Accounts {
     }
 
     #[inline]
-    fn own_row(&self) -> Option<&Row> {
+    pub(crate) fn own_row(&self) -> Option<&Row> {
         match self.own_row.get() {
             0 => self.register(),
             row => self.region.all_rows().get(usize::try_from(row).ok()? - 1),
         }
+    }
+
+    /// Threads of this process one at a time.
+    #[inline]
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn::take(self.own_row.turn(), self.own_row.pid())
     }
 
     #[inline]
@@ -314,6 +321,7 @@ impl Accounts {
             total.used.store(total.used.load(Relaxed) - held, Relaxed);
         }
         if !left {
+            engine::bury(&self.region, row, row.died_ns.load(Relaxed).min(now));
             self.region
                 .header()
                 .free_from
@@ -336,6 +344,7 @@ impl Drop for Accounts {
         row.pinned.store(0, Release);
         drop(self.own_row.kept());
         let _guard = self.region.lock();
+        engine::bury(&self.region, row, os::now_ns());
         // A teardown without lag: the row's own time of death is now, its age endless.
         row.died_ns.store(0, Relaxed);
         row.state.store(state::DYING, Release);

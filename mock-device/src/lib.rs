@@ -10,6 +10,7 @@
 //! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`] and [`fault::kill_self`] |
 //! | know the devices | [`World::devices`], [`World::identity`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
+//! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
@@ -18,6 +19,8 @@
 //! unsafe is in `os.rs` (system calls) and `region.rs` (shared memory).
 
 mod accounts;
+pub mod cost;
+pub mod engine;
 pub mod fault;
 pub mod identity;
 pub mod memory;
@@ -30,6 +33,8 @@ mod settings;
 pub mod units;
 pub mod world;
 
+pub use cost::{Cost, Direction};
+pub use engine::{Engine, Interval, Nanos};
 pub use fault::{Consultation, Effect, Fault, FaultError, FaultPlan, IdentityFault, When};
 pub use identity::{Identity, PciAddress, Uuid};
 pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};

@@ -203,9 +203,21 @@ impl ForkWord {
         (!start.is_null()).then_some(Mapping { start, size: PAGE })
     }
 
+    /// A word for [`crate::engine::Turn`].
+    #[inline]
+    pub(crate) fn turn(&self) -> &AtomicU64 {
+        self.word(3)
+    }
+
+    /// The process that [`ForkWord::set`] the word.
+    #[inline]
+    pub(crate) fn pid(&self) -> u64 {
+        self.word(1).load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as `self`, aligned, and holds only atomic words; index is 0 to 2.
+        // SAFETY: the page is mapped as long as `self`, aligned, and holds only atomic words; index is 0 to 3.
         unsafe { &*self.page.start.cast::<AtomicU64>().add(index) }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cost::Cost;
 use crate::identity::{PciAddress, Uuid};
 use crate::units::Bytes;
 
@@ -90,6 +91,8 @@ pub struct DeviceProfile {
     pub sm_count: u32,
     /// Major, minor.
     pub compute_capability: [u32; 2],
+    /// What work costs in time.
+    pub cost: Cost,
     /// How long a dead process's memory stays taken after the world saw the death.
     pub teardown_lag_ms: u64,
     /// CUdevice_attribute values that no other field gives; ask [`DeviceProfile::attribute`].
@@ -333,6 +336,8 @@ fn contradiction(device: &DeviceProfile, before: &[DeviceProfile]) -> Option<Str
         Some("a granularity is not a power of two".to_owned())
     } else if !device.heaps.iter().any(|heap| heap.device_local()) {
         Some("no device-local heap".to_owned())
+    } else if let Some(name) = device.cost.zero() {
+        Some(format!("cost.{name} is 0 bytes per second"))
     } else {
         let bad = device
             .memory_types

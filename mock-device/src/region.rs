@@ -12,6 +12,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::engine::Engine;
 use crate::fault::MAX_FAULTS;
 use crate::os::Mapping;
 use crate::profile::MAX_DEVICES;
@@ -19,9 +20,15 @@ use crate::profile::MAX_DEVICES;
 pub(crate) const MAX_ROWS: usize = 4096;
 /// Room for kinds to come.
 pub(crate) const KIND_SLOTS: usize = 16;
+/// One per process, device and engine that it uses.
+pub(crate) const MAX_METERS: usize = 16384;
+/// Spans of time that a meter remembers: 2.1 s.
+pub(crate) const GRAINS: usize = 128;
+/// Stretches of work that a meter keeps apart until they are over.
+pub(crate) const RUNS: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const SPEC_SIZE: usize = 2 << 20;
 
 #[repr(C)]
@@ -46,6 +53,12 @@ pub(crate) struct Header {
     pub(crate) deaths: AtomicU64,
     pub(crate) counters: [AtomicU64; MAX_FAULTS],
     pub(crate) totals: [Total; MAX_DEVICES],
+    /// Meters at and above this were never used.
+    meter_bound: AtomicU32,
+    /// How many processes share an engine: the count, below the time (in 4,096 ns) at which it was made.
+    pub(crate) users: [[AtomicU64; Engine::COUNT]; MAX_DEVICES],
+    /// What the dead did, as in [`Meter::grains`].
+    pub(crate) departed: [[[AtomicU64; GRAINS]; Engine::COUNT]; MAX_DEVICES],
 }
 
 #[repr(C, align(64))]
@@ -69,7 +82,31 @@ pub(crate) struct Row {
     pub(crate) image: AtomicU64,
     pub(crate) generation: AtomicU64,
     pub(crate) died_ns: AtomicU64,
+    /// The index of each engine's meter + 1.
+    pub(crate) meters: [[AtomicU32; Engine::COUNT]; MAX_DEVICES],
     pub(crate) bytes: [[AtomicU64; KIND_SLOTS]; MAX_DEVICES],
+}
+
+/// One process's work on one engine: see `engine.rs`. It belongs to `row` while `tag` is not 0.
+#[repr(C, align(64))]
+pub(crate) struct Meter {
+    /// Which engine of which device; 0: the meter is free.
+    pub(crate) tag: AtomicU32,
+    pub(crate) row: AtomicU32,
+    /// Odd while it is being written.
+    pub(crate) sequence: AtomicU32,
+    /// When its last work ends.
+    pub(crate) until: AtomicU64,
+    /// Stretches of time with work that were not over when last looked at, ascending, unused ones last.
+    pub(crate) runs: [Run; RUNS],
+    /// Of what is over: a grain's number (its low 32 bits) over the nanoseconds of it that had work.
+    pub(crate) grains: [AtomicU64; GRAINS],
+}
+
+#[repr(C)]
+pub(crate) struct Run {
+    pub(crate) start: AtomicU64,
+    pub(crate) end: AtomicU64,
 }
 
 /// Values of [`Row::state`].
@@ -82,7 +119,8 @@ pub(crate) mod state {
 
 const SPEC_AT: usize = size_of::<Header>().next_multiple_of(4096);
 const ROWS_AT: usize = SPEC_AT + SPEC_SIZE;
-const SIZE: usize = ROWS_AT + MAX_ROWS * size_of::<Row>();
+const METERS_AT: usize = ROWS_AT + MAX_ROWS * size_of::<Row>();
+const SIZE: usize = METERS_AT + MAX_METERS * size_of::<Meter>();
 /// Changes whenever a size or a place does: a world of another build is refused, not misread.
 const LAYOUT: u64 = (SIZE as u64) << 24
     | (offset_of!(Row, bytes) as u64) << 12
@@ -197,6 +235,40 @@ impl Region {
         unsafe {
             std::slice::from_raw_parts(self.mapping.start.add(ROWS_AT).cast::<Row>(), MAX_ROWS)
         }
+    }
+
+    /// Every meter that may be in use.
+    #[inline]
+    pub(crate) fn meters(&self) -> &[Meter] {
+        let bound = self.header().meter_bound.load(Acquire) as usize;
+        &self.all_meters()[..bound.min(MAX_METERS)]
+    }
+
+    #[inline]
+    pub(crate) fn all_meters(&self) -> &[Meter] {
+        // SAFETY: MAX_METERS meters of atomics lie at METERS_AT inside the mapping, aligned to 64.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.mapping.start.add(METERS_AT).cast::<Meter>(),
+                MAX_METERS,
+            )
+        }
+    }
+
+    /// The first free meter, with the mutex held.
+    pub(crate) fn free_meter(&self) -> Option<(u32, &Meter)> {
+        let mut meters = (0u32..).zip(self.all_meters());
+        let (index, meter) = meters.find(|(_, meter)| meter.tag.load(Relaxed) == 0)?;
+        self.header().meter_bound.fetch_max(index + 1, Release);
+        Some((index, meter))
+    }
+
+    pub(crate) fn owner(&self, meter: &Meter) -> Option<&Row> {
+        self.all_rows().get(meter.row.load(Relaxed) as usize)
+    }
+
+    pub(crate) fn index_of(&self, row: &Row) -> usize {
+        (std::ptr::from_ref(row) as usize - self.all_rows().as_ptr() as usize) / size_of::<Row>()
     }
 
     /// Takes the world's mutex. From a dead holder it comes with totals recomputed.

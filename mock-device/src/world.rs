@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::Accounts;
+use crate::engine::{self, Engine, Interval, Nanos};
 use crate::fault::{Consultation, FaultError, FaultPlan};
 use crate::identity::Identity;
 use crate::memory::{Audit, Kind, OutOfDeviceMemory, ProcessUsage};
@@ -249,6 +250,60 @@ impl World {
     /// Every device's peak is what is used now.
     pub fn reset_peak(&self) {
         self.accounts.reset_peaks();
+    }
+
+    /// The clock of all engines: CLOCK_MONOTONIC.
+    #[must_use]
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        Nanos(os::now_ns())
+    }
+
+    /// Puts work of this process on an engine, not before `ready`; from when to when it is there. Nothing waits: who asks
+    /// whether it is done compares [`World::now`] with the interval's end. See [`mod@crate::engine`] for how processes
+    /// share an engine. Work of a process that dies is dropped.
+    pub fn submit(&self, dev: DeviceIndex, engine: Engine, ready: Nanos, cost: Nanos) -> Interval {
+        let at = engine::Spot {
+            device: dev.as_usize(),
+            engine,
+        };
+        self.accounts.submit(at, os::now_ns(), ready.0, cost.0)
+    }
+
+    /// For how long between two times (2.1 s ago at most) the engine had work, of whichever process; not after now.
+    #[must_use]
+    pub fn busy(&self, dev: DeviceIndex, engine: Engine, from: Nanos, to: Nanos) -> Nanos {
+        self.measured(dev, engine, None, from, to)
+    }
+
+    /// The process's part of [`World::busy`]. The parts of all processes add up to it.
+    #[must_use]
+    pub fn busy_by(
+        &self,
+        dev: DeviceIndex,
+        pid: u32,
+        engine: Engine,
+        from: Nanos,
+        to: Nanos,
+    ) -> Nanos {
+        self.measured(dev, engine, Some(pid), from, to)
+    }
+
+    fn measured(
+        &self,
+        dev: DeviceIndex,
+        engine: Engine,
+        pid: Option<u32>,
+        from: Nanos,
+        to: Nanos,
+    ) -> Nanos {
+        let at = engine::Spot {
+            device: dev.as_usize(),
+            engine,
+        };
+        self.accounts.sweep(false);
+        let now = os::now_ns();
+        Nanos(self.accounts.busy(at, pid, from.0, to.0.min(now)))
     }
 
     /// Counters against rows, after looking for dead processes.

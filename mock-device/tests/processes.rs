@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use child::{Child, End, fork};
-use mock_device::{Bytes, DeviceIndex, Kind, ProcessUsage, World, WorldSpec, profile};
+use mock_device::{
+    Bytes, DeviceIndex, Engine, Kind, Nanos, ProcessUsage, World, WorldSpec, profile,
+};
 
 const DEV0: DeviceIndex = DeviceIndex(0);
 const HELD: Bytes = Bytes::mib(700);
@@ -322,4 +324,41 @@ fn overlay(folder: &Path) -> Option<PathBuf> {
             ) == 0
     };
     mounted.then_some(merged)
+}
+
+#[test]
+fn a_killed_process_unfinished_work_leaves_the_engine_to_others() {
+    let scene = scene(0);
+    let ms = |count: u64| Nanos(count * 1_000_000);
+    let far = ms(3_600_000);
+    let submit = |world: &World, cost| world.submit(DEV0, Engine::Compute, Nanos::ZERO, cost);
+    let victim = holder(&scene.path, |world, line| {
+        submit(world, far);
+        line.say(b's');
+        wait(world, line)
+    });
+    let mut victim = victim;
+    assert_eq!(victim.line.hear(), b's');
+    let shared = submit(&scene.world, ms(1));
+    assert_eq!(
+        shared.end.saturating_sub(shared.start),
+        ms(2),
+        "half of the engine"
+    );
+    let began = scene.world.now();
+    let pid = u32::try_from(victim.pid).unwrap();
+    assert_eq!(victim.kill(), End::Signal(libc::SIGKILL));
+    until_empty(&scene.world);
+    std::thread::sleep(Duration::from_millis(5));
+    let alone = submit(&scene.world, ms(1));
+    assert_eq!(alone.end.saturating_sub(alone.start), ms(1));
+    let long_after = began + ms(10_000);
+    let busy = scene.world.busy(DEV0, Engine::Compute, began, long_after);
+    assert!(busy < ms(5_000), "the dead one's hour is not counted");
+    assert_eq!(
+        scene
+            .world
+            .busy_by(DEV0, pid, Engine::Compute, began, long_after),
+        Nanos::ZERO
+    );
 }
