@@ -10,6 +10,8 @@ pub struct Layout {
     pub size: usize,
     /// Field, its offset in bytes. A field that is a Rust keyword ends in `_`; `anon` has no name in C.
     pub fields: &'static [(&'static str, usize)],
+    /// Each field's type as the table spells it, and its size in bytes.
+    pub types: &'static [(&'static str, usize)],
 }
 
 macro_rules! structures {
@@ -37,6 +39,7 @@ macro_rules! structures {
                 c: $c,
                 size: size_of::<$name>(),
                 fields: &[$( (stringify!($field), std::mem::offset_of!($name, $field)), )*],
+                types: &[$( (stringify!($ty), size_of::<$ty>()), )*],
             },
         )*];
     };

@@ -24,6 +24,7 @@ pub mod engine;
 pub mod fault;
 pub mod identity;
 pub mod memory;
+pub mod nvml;
 mod os;
 mod plan;
 mod process;
@@ -39,7 +40,8 @@ pub use fault::{Consultation, Effect, Fault, FaultError, FaultPlan, IdentityFaul
 pub use identity::{Identity, PciAddress, Uuid};
 pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
 pub use profile::{
-    DeviceProfile, DriverProfile, Heap, MachineProfile, MemoryType, ProfileError, QueueFamily,
+    ComputeInstance, DeviceProfile, DriverProfile, GpuInstance, Heap, MachineProfile, MemoryType,
+    ProfileError, QueueFamily,
 };
 pub use trace::{TraceRecord, Value};
 pub use units::{Api, Bytes, DeviceIndex};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cost::Cost;
 use crate::identity::{PciAddress, Uuid};
+use crate::nvml::AnswerText;
 use crate::units::Bytes;
 
 /// The world's bound; above the ledger's 32, so that the latter can be exceeded.
@@ -36,6 +37,9 @@ pub struct MachineProfile {
     pub driver: DriverProfile,
     #[serde(rename = "device")]
     pub devices: Vec<DeviceProfile>,
+    /// NVML tables of this machine's own, by the name that devices call them.
+    #[serde(default)]
+    pub nvml: BTreeMap<String, AnswerText>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +102,46 @@ pub struct DeviceProfile {
     /// CUdevice_attribute values that no other field gives; ask [`DeviceProfile::attribute`].
     #[serde(default, with = "numbered")]
     pub attributes: BTreeMap<i32, i32>,
+    /// The NVML table that says the rest of what NVML answers: see [`crate::nvml`].
+    #[serde(default)]
+    pub nvml: Option<String>,
+    /// The instances that a device in MIG mode is cut into; none where the mode is off.
+    #[serde(default)]
+    pub mig: Vec<GpuInstance>,
+}
+
+/// A GPU instance of a device in MIG mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuInstance {
+    pub id: u32,
+    /// As NVIDIA names it: `1g.18gb`.
+    pub name: String,
+    /// Its profile's number, as nvmlGpuInstanceInfo_t gives it.
+    pub profile: u32,
+    /// First memory slice and how many.
+    pub placement: [u32; 2],
+    pub memory: Bytes,
+    pub sm_count: u32,
+    pub slices: u32,
+    pub copy_engines: u32,
+    pub decoders: u32,
+    pub encoders: u32,
+    pub jpeg_engines: u32,
+    pub ofa_engines: u32,
+    pub compute: Vec<ComputeInstance>,
+}
+
+/// A compute instance: what a MIG device handle stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputeInstance {
+    pub id: u32,
+    /// Printed with `MIG-` before it.
+    pub uuid: Uuid,
+    pub profile: u32,
+    pub sm_count: u32,
+    pub slices: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,6 +310,9 @@ fn multiply(
                     uuid.nth_copy(step)
                 }
             });
+            for compute in device.mig.iter_mut().flat_map(|gpu| &mut gpu.compute) {
+                compute.uuid = compute.uuid.nth_copy(step);
+            }
             device.pci.bus += step * (highest_bus + 1);
             device.pci.domain += device.pci.bus >> 8;
             device.pci.bus &= 0xff;
@@ -276,6 +323,7 @@ fn multiply(
         name: asked.to_owned(),
         driver: machine.driver.clone(),
         devices,
+        nvml: machine.nvml.clone(),
     };
     check(asked, &machine)?;
     Ok(machine)

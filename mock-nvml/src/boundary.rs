@@ -12,7 +12,7 @@ use std::ffi::CStr;
 use abi::nvml::*;
 use mock_device::{Api, Consultation, fault};
 
-use crate::entry::{Entry, Recorded};
+use crate::entry::Entry;
 use crate::library;
 
 /// A pointer that the caller gave for an answer.
@@ -98,7 +98,7 @@ impl<T> FromC<*const T> for In<T> {
 macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
-as_it_is! { u32 nvmlReturn_t nvmlDevice_t }
+as_it_is! { u32 i32 u64 nvmlReturn_t nvmlDevice_t nvmlEventSet_t nvmlGpuInstance_t nvmlComputeInstance_t nvmlGpmSample_t }
 
 /// What a handler gives back.
 pub type Answer = Result<(), nvmlReturn_t>;
@@ -182,34 +182,148 @@ pub fn enter<R: Returned>(
     answer
 }
 
-/// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one (NULL
-/// for the device or for what follows it), else NOT_SUPPORTED. Never success.
-fn unsimulated(entry: Entry, first: usize, second: usize) -> Answer {
-    let answers = entry.recorded();
-    let recorded = match (library::initialised(), first, second) {
-        (false, ..) => answers.before_init,
-        (true, 0, _) => answers.all_null,
-        (true, _, 0) => answers.with_device,
-        _ => Recorded::NotCalled,
-    };
-    match recorded {
-        Recorded::Crash => crash(),
-        Recorded::Code(code) if code != 0 => Err(nvmlReturn_t(code)),
-        _ if !library::initialised() => Err(nvmlReturn_t::ERROR_UNINITIALIZED),
-        _ => Err(nvmlReturn_t::ERROR_NOT_SUPPORTED),
+/// Memory that the caller gave, with the size of what its C type points to.
+pub struct Memory {
+    at: *mut u8,
+    size: usize,
+}
+
+impl Memory {
+    pub fn is_null(&self) -> bool {
+        self.at.is_null()
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Writes `bytes` at `offset`. The caller of the library said how much room there is: the size of the C type, or a
+    /// length or count among the arguments.
+    pub fn put(&self, offset: usize, bytes: &[u8]) {
+        debug_assert!(!self.is_null());
+        // SAFETY: the C contract of every entry point is that a non-NULL out-pointer may be written as far as its type, or
+        // the length that goes with it, says; callers of `put` stay within that.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.add(offset), bytes.len()) }
+    }
+
+    /// The 32-bit number that it begins with: a count, or a structure's version.
+    pub fn number(&self) -> u32 {
+        // SAFETY: as for `put`; in-out arguments are read before they are written.
+        unsafe { self.at.cast::<u32>().read_unaligned() }
+    }
+
+    /// The `at`-th element of the array that begins here.
+    pub fn nth(&self, at: usize) -> Memory {
+        Memory {
+            // SAFETY: handlers stay below the length that the client gave.
+            at: unsafe { self.at.add(at * self.size) },
+            size: self.size,
+        }
     }
 }
 
-/// Expands a row of the table into an export.
+/// One argument as C passed it, for entry points that are answered by data.
+pub struct Word {
+    pub name: &'static str,
+    /// The C type, as `abi` spells it (macros put blanks between its tokens).
+    pub kind: &'static str,
+    pub value: WordValue,
+}
+
+impl Word {
+    /// What a pointer points to.
+    pub fn pointee(&self) -> &'static str {
+        self.kind.rsplit(' ').next().unwrap_or(self.kind)
+    }
+
+    /// Whether it is an out-pointer to that.
+    pub fn is_out(&self, pointee: &str) -> bool {
+        matches!(self.value, WordValue::Out(_)) && self.pointee() == pointee
+    }
+}
+
+pub enum WordValue {
+    Number(i64),
+    /// A device, an instance, an event set: an opaque number that is not NULL unless 0.
+    Handle(u64),
+    Out(Memory),
+    In {
+        null: bool,
+    },
+}
+
+/// How an argument becomes a [`WordValue`].
+pub trait AsWord {
+    fn word(self) -> WordValue;
+}
+
+impl<T> AsWord for *mut T {
+    fn word(self) -> WordValue {
+        WordValue::Out(Memory {
+            at: self.cast(),
+            size: size_of::<T>(),
+        })
+    }
+}
+impl<T> AsWord for *const T {
+    fn word(self) -> WordValue {
+        WordValue::In {
+            null: self.is_null(),
+        }
+    }
+}
+macro_rules! words {
+    (numbers: $($number:ty)*; handles: $($handle:ty)*) => {
+        $( impl AsWord for $number {
+            fn word(self) -> WordValue {
+                WordValue::Number(self as i64)
+            }
+        } )*
+        $( impl AsWord for $handle {
+            fn word(self) -> WordValue {
+                WordValue::Handle(self.0 as u64)
+            }
+        } )*
+    };
+}
+impl AsWord for nvmlReturn_t {
+    fn word(self) -> WordValue {
+        WordValue::Number(self.0.into())
+    }
+}
+words! {
+    numbers: u32 i32 u64;
+    handles: nvmlDevice_t nvmlUnit_t nvmlGpuInstance_t nvmlComputeInstance_t nvmlEventSet_t nvmlGpmSample_t
+}
+
+/// Expands a row of the table into an export. `recorded::…` handlers take the entry and its arguments as [`Word`]s.
 macro_rules! export {
-    (($handler:path) $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty) => {
+    ((recorded::$how:ident) $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty) => {
+        $crate::boundary::export!{@ $name ($($arg: $kind),*) -> $answer;
+            $crate::recorded::$how($crate::entry::Entry::$name, &[$( $crate::boundary::Word {
+                name: stringify!($arg),
+                kind: stringify!($kind),
+                value: $crate::boundary::AsWord::word($arg),
+            } ),*])
+        }
+    };
+    (($($handler:ident)::+) $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty) => {
+        $crate::boundary::export!{@ $name ($($arg: $kind),*) -> $answer; {
+            $crate::recorded::survive(
+                $crate::entry::Entry::$name,
+                [$( $crate::boundary::AsWord::word($arg) ),*].first(),
+            );
+            $($handler)::+($($crate::boundary::FromC::from_c($arg)),*)
+        } }
+    };
+    (@ $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty; $act:expr) => {
         /// # Safety
         /// As the public `nvml.h` demands of this entry point.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
             $crate::boundary::enter(
                 $crate::entry::Entry::$name,
-                || $crate::boundary::IntoReturned::returned($handler($($crate::boundary::FromC::from_c($arg)),*)),
+                || $crate::boundary::IntoReturned::returned($act),
                 |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }
@@ -217,22 +331,18 @@ macro_rules! export {
 }
 pub(crate) use export;
 
+/// What is not simulated: the card's own answers, from the profile's NVML table.
 mod stubs {
-    use super::*;
+    #![allow(non_snake_case, reason = "C names stay exact")]
+
+    use abi::nvml::enumerations::*;
+    use abi::nvml::*;
 
     macro_rules! entries {
         ($($name:ident { $device:expr, $null:expr, $before:expr })*) => {};
     }
     macro_rules! stubs {
-        ($($name:ident)*) => { $(
-            /// # Safety
-            /// None: it reads nothing through its arguments.
-            #[allow(non_snake_case, reason = "C names stay exact")]
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C" fn $name(first: usize, second: usize) -> nvmlReturn_t {
-                enter(Entry::$name, || unsimulated(Entry::$name, first, second).returned(), |_| {})
-            }
-        )* };
+        ($($name:ident)*) => { $( abi::nvml_signature!($name => export!(recorded::answer)); )* };
     }
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }

@@ -8,8 +8,8 @@ use crate::boundary::export;
 use crate::{device, error, memory, process, system};
 
 macro_rules! entry_points {
-    ($($noun:ident { $($name:ident => $handler:path;)* })*) => {
-        $($( abi::nvml_signature!($name => export!($handler)); )*)*
+    ($($noun:ident { $($name:ident => $($handler:ident)::+;)* })*) => {
+        $($( abi::nvml_signature!($name => export!($($handler)::+)); )*)*
     };
 }
 include!("table.rs");

@@ -410,4 +410,12 @@ signatures! { $ nvml_signature;
     nvmlDeviceGetGpuInstancePossiblePlacements(device: nvmlDevice_t, profile_id: c_uint, placements: *mut nvmlGpuInstancePlacement_t, count: *mut c_uint) -> nvmlReturn_t;
     nvmlVgpuInstanceGetLicenseInfo(vgpu_instance: nvmlVgpuInstance_t, license_info: *mut nvmlVgpuLicenseInfo_t) -> nvmlReturn_t;
     nvmlDeviceGetDriverModel(device: nvmlDevice_t, current: *mut nvmlDriverModel_t, pending: *mut nvmlDriverModel_t) -> nvmlReturn_t;
+
+    // Exported by 580, declared by a later header or by none
+    nvmlDeviceGetRemappedRows_v2(device: nvmlDevice_t, info: *mut nvmlRemappedRowsInfo_v2_t) -> nvmlReturn_t;
+    nvmlDeviceGetUnrepairableMemoryFlag_v1(device: nvmlDevice_t, unrepairable_memory_status: *mut nvmlUnrepairableMemoryStatus_v1_t) -> nvmlReturn_t;
+    nvmlDeviceReadPRMCounters_v1(device: nvmlDevice_t, counter_list: *mut nvmlPRMCounterList_v1_t) -> nvmlReturn_t;
+    nvmlGetBlacklistDeviceCount(device_count: *mut c_uint) -> nvmlReturn_t;
+    nvmlGetBlacklistDeviceInfoByIndex(index: c_uint, info: *mut nvmlExcludedDeviceInfo_t) -> nvmlReturn_t;
+    nvmlInternalGetExportTable(table: *mut *const c_void, id: *const c_void) -> nvmlReturn_t;
 }

@@ -938,172 +938,32 @@ structures! {
         version: c_uint,
         state: nvmlEnableState_t,
     }
+    struct nvmlRemappedRowsInfo_v2_t "nvmlRemappedRowsInfo_v2_t" {
+        corrActiveRemaps: c_uint,
+        corrInactiveRemaps: c_uint,
+        uncActiveRemaps: c_uint,
+        uncInactiveRemaps: c_uint,
+        bPending: c_uint,
+        bFailureOccurred: c_uint,
+    }
+    struct nvmlUnrepairableMemoryStatus_v1_t "nvmlUnrepairableMemoryStatus_v1_t" {
+        bUnrepairableMemory: c_uint,
+    }
+    struct nvmlPRMCounterInput_v1_t "nvmlPRMCounterInput_v1_t" {
+        localPort: c_uint,
+    }
+    struct nvmlPRMCounterValue_v1_t "nvmlPRMCounterValue_v1_t" {
+        status: nvmlReturn_t,
+        outputType: nvmlValueType_t,
+        outputValue: nvmlValue_t,
+    }
+    struct nvmlPRMCounter_v1_t "nvmlPRMCounter_v1_t" {
+        counterId: c_uint,
+        inData: nvmlPRMCounterInput_v1_t,
+        counterValue: nvmlPRMCounterValue_v1_t,
+    }
+    struct nvmlPRMCounterList_v1_t "nvmlPRMCounterList_v1_t" {
+        numCounters: c_uint,
+        counters: *mut nvmlPRMCounter_v1_t,
+    }
 }
-
-// The name without a version stands for the newest one that the headers know.
-pub type nvmlPciInfoExt_t = nvmlPciInfoExt_v1_t;
-pub type nvmlProcessDetailList_t = nvmlProcessDetailList_v1_t;
-pub type nvmlDeviceAddressingMode_t = nvmlDeviceAddressingMode_v1_t;
-pub type nvmlRepairStatus_t = nvmlRepairStatus_v1_t;
-pub type nvmlCoolerInfo_t = nvmlCoolerInfo_v1_t;
-pub type nvmlUUID_t = nvmlUUID_v1_t;
-pub type nvmlPdi_t = nvmlPdi_v1_t;
-pub type nvmlDramEncryptionInfo_t = nvmlDramEncryptionInfo_v1_t;
-pub type nvmlMarginTemperature_t = nvmlMarginTemperature_v1_t;
-pub type nvmlClockOffset_t = nvmlClockOffset_v1_t;
-pub type nvmlFanSpeedInfo_t = nvmlFanSpeedInfo_v1_t;
-pub type nvmlDevicePerfModes_t = nvmlDevicePerfModes_v1_t;
-pub type nvmlDeviceCurrentClockFreqs_t = nvmlDeviceCurrentClockFreqs_v1_t;
-pub type nvmlProcessesUtilizationInfo_t = nvmlProcessesUtilizationInfo_v1_t;
-pub type nvmlEccSramErrorStatus_t = nvmlEccSramErrorStatus_v1_t;
-pub type nvmlPlatformInfo_t = nvmlPlatformInfo_v2_t;
-pub type nvmlEccSramUniqueUncorrectedErrorCounts_t = nvmlEccSramUniqueUncorrectedErrorCounts_v1_t;
-pub type nvmlVgpuHeterogeneousMode_t = nvmlVgpuHeterogeneousMode_v1_t;
-pub type nvmlVgpuPlacementId_t = nvmlVgpuPlacementId_v1_t;
-pub type nvmlVgpuPlacementList_t = nvmlVgpuPlacementList_v2_t;
-pub type nvmlVgpuTypeBar1Info_t = nvmlVgpuTypeBar1Info_v1_t;
-pub type nvmlVgpuInstancesUtilizationInfo_t = nvmlVgpuInstancesUtilizationInfo_v1_t;
-pub type nvmlVgpuProcessesUtilizationInfo_t = nvmlVgpuProcessesUtilizationInfo_v1_t;
-pub type nvmlVgpuRuntimeState_t = nvmlVgpuRuntimeState_v1_t;
-pub type nvmlVgpuTypeIdInfo_t = nvmlVgpuTypeIdInfo_v1_t;
-pub type nvmlVgpuTypeMaxInstance_t = nvmlVgpuTypeMaxInstance_v1_t;
-pub type nvmlActiveVgpuInstanceInfo_t = nvmlActiveVgpuInstanceInfo_v1_t;
-pub type nvmlVgpuSchedulerState_t = nvmlVgpuSchedulerState_v1_t;
-pub type nvmlVgpuSchedulerStateInfo_t = nvmlVgpuSchedulerStateInfo_v1_t;
-pub type nvmlVgpuSchedulerLogInfo_t = nvmlVgpuSchedulerLogInfo_v1_t;
-pub type nvmlVgpuCreatablePlacementInfo_t = nvmlVgpuCreatablePlacementInfo_v1_t;
-pub type nvmlSystemEventSetCreateRequest_t = nvmlSystemEventSetCreateRequest_v1_t;
-pub type nvmlSystemEventSetFreeRequest_t = nvmlSystemEventSetFreeRequest_v1_t;
-pub type nvmlSystemRegisterEventRequest_t = nvmlSystemRegisterEventRequest_v1_t;
-pub type nvmlSystemEventSetWaitRequest_t = nvmlSystemEventSetWaitRequest_v1_t;
-pub type nvmlSystemConfComputeSettings_t = nvmlSystemConfComputeSettings_v1_t;
-pub type nvmlConfComputeSetKeyRotationThresholdInfo_t =
-    nvmlConfComputeSetKeyRotationThresholdInfo_v1_t;
-pub type nvmlConfComputeGetKeyRotationThresholdInfo_t =
-    nvmlConfComputeGetKeyRotationThresholdInfo_v1_t;
-pub type nvmlGpuFabricInfoV_t = nvmlGpuFabricInfo_v3_t;
-pub type nvmlSystemDriverBranchInfo_t = nvmlSystemDriverBranchInfo_v1_t;
-pub type nvmlTemperature_t = nvmlTemperature_v1_t;
-pub type nvmlNvlinkSupportedBwModes_t = nvmlNvlinkSupportedBwModes_v1_t;
-pub type nvmlNvlinkGetBwMode_t = nvmlNvlinkGetBwMode_v1_t;
-pub type nvmlNvlinkSetBwMode_t = nvmlNvlinkSetBwMode_v1_t;
-pub type nvmlNvLinkInfo_t = nvmlNvLinkInfo_v2_t;
-pub type nvmlDeviceCapabilities_t = nvmlDeviceCapabilities_v1_t;
-pub type nvmlWorkloadPowerProfileInfo_t = nvmlWorkloadPowerProfileInfo_v1_t;
-pub type nvmlWorkloadPowerProfileProfilesInfo_t = nvmlWorkloadPowerProfileProfilesInfo_v1_t;
-pub type nvmlWorkloadPowerProfileCurrentProfiles_t = nvmlWorkloadPowerProfileCurrentProfiles_v1_t;
-pub type nvmlWorkloadPowerProfileRequestedProfiles_t =
-    nvmlWorkloadPowerProfileRequestedProfiles_v1_t;
-pub type nvmlPowerSmoothingProfile_t = nvmlPowerSmoothingProfile_v1_t;
-pub type nvmlPowerSmoothingState_t = nvmlPowerSmoothingState_v1_t;
-
-// NVML_STRUCT_VERSION(data, version): the size, and the version in the top byte.
-pub const nvmlPciInfoExt_v1: c_uint = size_of::<nvmlPciInfoExt_v1_t>() as c_uint | (1 << 24);
-pub const nvmlMemory_v2: c_uint = size_of::<nvmlMemory_v2_t>() as c_uint | (2 << 24);
-pub const nvmlProcessDetailList_v1: c_uint =
-    size_of::<nvmlProcessDetailList_v1_t>() as c_uint | (1 << 24);
-pub const nvmlC2cModeInfo_v1: c_uint = size_of::<nvmlC2cModeInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlDeviceAddressingMode_v1: c_uint =
-    size_of::<nvmlDeviceAddressingMode_v1_t>() as c_uint | (1 << 24);
-pub const nvmlRepairStatus_v1: c_uint = size_of::<nvmlRepairStatus_v1_t>() as c_uint | (1 << 24);
-pub const nvmlCoolerInfo_v1: c_uint = size_of::<nvmlCoolerInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlUUID_v1: c_uint = size_of::<nvmlUUID_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPdi_v1: c_uint = size_of::<nvmlPdi_v1_t>() as c_uint | (1 << 24);
-pub const nvmlDramEncryptionInfo_v1: c_uint =
-    size_of::<nvmlDramEncryptionInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlMarginTemperature_v1: c_uint =
-    size_of::<nvmlMarginTemperature_v1_t>() as c_uint | (1 << 24);
-pub const nvmlClockOffset_v1: c_uint = size_of::<nvmlClockOffset_v1_t>() as c_uint | (1 << 24);
-pub const nvmlFanSpeedInfo_v1: c_uint = size_of::<nvmlFanSpeedInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlDevicePerfModes_v1: c_uint =
-    size_of::<nvmlDevicePerfModes_v1_t>() as c_uint | (1 << 24);
-pub const nvmlDeviceCurrentClockFreqs_v1: c_uint =
-    size_of::<nvmlDeviceCurrentClockFreqs_v1_t>() as c_uint | (1 << 24);
-pub const nvmlProcessesUtilizationInfo_v1: c_uint =
-    size_of::<nvmlProcessesUtilizationInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlEccSramErrorStatus_v1: c_uint =
-    size_of::<nvmlEccSramErrorStatus_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPlatformInfo_v1: c_uint = size_of::<nvmlPlatformInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPlatformInfo_v2: c_uint = size_of::<nvmlPlatformInfo_v2_t>() as c_uint | (2 << 24);
-pub const nvmlEccSramUniqueUncorrectedErrorCounts_v1: c_uint =
-    size_of::<nvmlEccSramUniqueUncorrectedErrorCounts_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPowerValue_v2: c_uint = size_of::<nvmlPowerValue_v2_t>() as c_uint | (2 << 24);
-pub const nvmlVgpuHeterogeneousMode_v1: c_uint =
-    size_of::<nvmlVgpuHeterogeneousMode_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuPlacementId_v1: c_uint =
-    size_of::<nvmlVgpuPlacementId_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuPlacementList_v1: c_uint =
-    size_of::<nvmlVgpuPlacementList_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuPlacementList_v2: c_uint =
-    size_of::<nvmlVgpuPlacementList_v2_t>() as c_uint | (2 << 24);
-pub const nvmlVgpuTypeBar1Info_v1: c_uint =
-    size_of::<nvmlVgpuTypeBar1Info_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuInstancesUtilizationInfo_v1: c_uint =
-    size_of::<nvmlVgpuInstancesUtilizationInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuProcessesUtilizationInfo_v1: c_uint =
-    size_of::<nvmlVgpuProcessesUtilizationInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuRuntimeState_v1: c_uint =
-    size_of::<nvmlVgpuRuntimeState_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuTypeIdInfo_v1: c_uint =
-    size_of::<nvmlVgpuTypeIdInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuTypeMaxInstance_v1: c_uint =
-    size_of::<nvmlVgpuTypeMaxInstance_v1_t>() as c_uint | (1 << 24);
-pub const nvmlActiveVgpuInstanceInfo_v1: c_uint =
-    size_of::<nvmlActiveVgpuInstanceInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuSchedulerState_v1: c_uint =
-    size_of::<nvmlVgpuSchedulerState_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuSchedulerStateInfo_v1: c_uint =
-    size_of::<nvmlVgpuSchedulerStateInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuSchedulerLogInfo_v1: c_uint =
-    size_of::<nvmlVgpuSchedulerLogInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlVgpuCreatablePlacementInfo_v1: c_uint =
-    size_of::<nvmlVgpuCreatablePlacementInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlSystemEventSetCreateRequest_v1: c_uint =
-    size_of::<nvmlSystemEventSetCreateRequest_v1_t>() as c_uint | (1 << 24);
-pub const nvmlSystemEventSetFreeRequest_v1: c_uint =
-    size_of::<nvmlSystemEventSetFreeRequest_v1_t>() as c_uint | (1 << 24);
-pub const nvmlSystemRegisterEventRequest_v1: c_uint =
-    size_of::<nvmlSystemRegisterEventRequest_v1_t>() as c_uint | (1 << 24);
-pub const nvmlSystemEventSetWaitRequest_v1: c_uint =
-    size_of::<nvmlSystemEventSetWaitRequest_v1_t>() as c_uint | (1 << 24);
-pub const nvmlSystemConfComputeSettings_v1: c_uint =
-    size_of::<nvmlSystemConfComputeSettings_v1_t>() as c_uint | (1 << 24);
-pub const nvmlConfComputeSetKeyRotationThresholdInfo_v1: c_uint =
-    size_of::<nvmlConfComputeSetKeyRotationThresholdInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlConfComputeGetKeyRotationThresholdInfo_v1: c_uint =
-    size_of::<nvmlConfComputeGetKeyRotationThresholdInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlGpuFabricInfo_v2: c_uint = size_of::<nvmlGpuFabricInfo_v2_t>() as c_uint | (2 << 24);
-pub const nvmlGpuFabricInfo_v3: c_uint = size_of::<nvmlGpuFabricInfo_v3_t>() as c_uint | (3 << 24);
-pub const nvmlSystemDriverBranchInfo_v1: c_uint =
-    size_of::<nvmlSystemDriverBranchInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlTemperature_v1: c_uint = size_of::<nvmlTemperature_v1_t>() as c_uint | (1 << 24);
-pub const nvmlNvlinkSupportedBwModes_v1: c_uint =
-    size_of::<nvmlNvlinkSupportedBwModes_v1_t>() as c_uint | (1 << 24);
-pub const nvmlNvlinkGetBwMode_v1: c_uint =
-    size_of::<nvmlNvlinkGetBwMode_v1_t>() as c_uint | (1 << 24);
-pub const nvmlNvlinkSetBwMode_v1: c_uint =
-    size_of::<nvmlNvlinkSetBwMode_v1_t>() as c_uint | (1 << 24);
-pub const nvmlNvLinkInfo_v1: c_uint = size_of::<nvmlNvLinkInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlNvLinkInfo_v2: c_uint = size_of::<nvmlNvLinkInfo_v2_t>() as c_uint | (2 << 24);
-pub const nvmlGpuInstanceProfileInfo_v2: c_uint =
-    size_of::<nvmlGpuInstanceProfileInfo_v2_t>() as c_uint | (2 << 24);
-pub const nvmlGpuInstanceProfileInfo_v3: c_uint =
-    size_of::<nvmlGpuInstanceProfileInfo_v3_t>() as c_uint | (3 << 24);
-pub const nvmlComputeInstanceProfileInfo_v2: c_uint =
-    size_of::<nvmlComputeInstanceProfileInfo_v2_t>() as c_uint | (2 << 24);
-pub const nvmlComputeInstanceProfileInfo_v3: c_uint =
-    size_of::<nvmlComputeInstanceProfileInfo_v3_t>() as c_uint | (3 << 24);
-pub const nvmlDeviceCapabilities_v1: c_uint =
-    size_of::<nvmlDeviceCapabilities_v1_t>() as c_uint | (1 << 24);
-pub const nvmlWorkloadPowerProfileInfo_v1: c_uint =
-    size_of::<nvmlWorkloadPowerProfileInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlWorkloadPowerProfileProfilesInfo_v1: c_uint =
-    size_of::<nvmlWorkloadPowerProfileProfilesInfo_v1_t>() as c_uint | (1 << 24);
-pub const nvmlWorkloadPowerProfileCurrentProfiles_v1: c_uint =
-    size_of::<nvmlWorkloadPowerProfileCurrentProfiles_v1_t>() as c_uint | (1 << 24);
-pub const nvmlWorkloadPowerProfileRequestedProfiles_v1: c_uint =
-    size_of::<nvmlWorkloadPowerProfileRequestedProfiles_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPowerSmoothingProfile_v1: c_uint =
-    size_of::<nvmlPowerSmoothingProfile_v1_t>() as c_uint | (1 << 24);
-pub const nvmlPowerSmoothingState_v1: c_uint =
-    size_of::<nvmlPowerSmoothingState_v1_t>() as c_uint | (1 << 24);
