@@ -2,11 +2,12 @@
 //!
 //! The generated macro hands one named signature to a callback macro that is in scope at the call:
 //! `cuda_signature!(cuInit => row!(tokens))` expands to `row!{ (tokens) cuInit(flags: c_uint) -> CUresult }`.
+//! `cuda_signatures!(table)` hands over all rows at once.
 //! Types are spelled as this crate spells them, so a caller glob-imports the module that they come from.
 
 macro_rules! signatures {
     // `$d` is a literal dollar sign: the generated macro needs its own.
-    ($d:tt $lookup:ident; $( $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) -> $ret:ty; )*) => {
+    ($d:tt $lookup:ident $each:ident; $( $name:ident ( $($arg:ident : $ty:ty),* $(,)? ) -> $ret:ty; )*) => {
         /// The C function-pointer type of each entry point, by its exported name.
         #[allow(non_camel_case_types, reason = "C names stay exact")]
         pub mod fns {
@@ -23,6 +24,12 @@ macro_rules! signatures {
             $( ($name => $d callback:ident ! ( $d($d context:tt)* )) => {
                 $d callback! { ($d($d context)*) $name ( $($arg : $ty),* ) -> $ret }
             }; )*
+        }
+
+        /// Hands the signatures of all entry points to a callback macro.
+        #[macro_export]
+        macro_rules! $each {
+            ($d callback:ident) => { $d callback! { $( $name ( $($arg : $ty),* ) -> $ret; )* } };
         }
     };
 }

@@ -1,5 +1,6 @@
 //! How an argument is shown: numbers as they are, handles by name, pointers as given or not, never an address.
 
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::boundary;
@@ -37,7 +38,33 @@ pub struct Arguments<'n> {
     ends: bool,
 }
 
-static NAMES: Mutex<Option<Names>> = Mutex::new(None);
+/// The names of one process. A fork's child begins anew: another thread may have held its parent's lock, and no driver's
+/// handle outlives a fork.
+struct Store {
+    process: u32,
+    names: Mutex<Names>,
+}
+
+static STORE: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
+
+fn names() -> &'static Mutex<Names> {
+    let process = std::process::id();
+    let known = STORE.load(Ordering::Acquire);
+    if let Some(store) = boundary::leaked(known)
+        && store.process == process
+    {
+        return &store.names;
+    }
+    let fresh = Box::leak(Box::new(Store {
+        process,
+        names: Mutex::default(),
+    }));
+    match STORE.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => &fresh.names,
+        // Another thread was first.
+        Err(other) => boundary::leaked(other).map_or(&fresh.names, |store| &store.names),
+    }
+}
 
 /// The record of one finished call, handed to `write`. `ends` says that a success ended the handle that was given.
 pub fn finished(
@@ -48,10 +75,10 @@ pub fn finished(
     arguments: impl FnOnce(&mut Arguments),
     write: impl FnOnce(&TraceRecord<'_>),
 ) {
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = names().lock().unwrap_or_else(PoisonError::into_inner);
     let mut list = Arguments {
         shown: Vec::new(),
-        names: names.get_or_insert_default(),
+        names: &mut names,
         ok: answer == 0,
         ends,
     };
@@ -221,10 +248,12 @@ impl Traced for *mut usize {
 /// What a 64-bit number is, by the name that the signature gives it.
 fn number_kind(name: &str) -> Option<&'static str> {
     match name {
-        "dptr" | "dst" | "src" | "ptr" | "pbase" | "dst_device" | "src_device" | "dev_ptr" => {
-            Some("mem")
-        }
+        "dptr" | "dst" | "src" | "ptr" | "pbase" | "dst_device" | "src_device" | "dev_ptr"
+        | "pdptr" | "p_dev_ptr" | "ptr_out" | "dptr_out" | "memptr" | "addr" | "dptrs" | "dsts"
+        | "srcs" => Some("mem"),
         "handle" => Some("vmm"),
+        "p_tex_object" | "tex_object" => Some("texture"),
+        "p_surf_object" | "surf_object" => Some("surface"),
         _ => None,
     }
 }

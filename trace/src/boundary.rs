@@ -36,3 +36,9 @@ pub(crate) fn number<T: Copy>(value: T) -> Option<u64> {
         })
     }
 }
+
+/// What was leaked for the life of the process.
+pub(crate) fn leaked<T>(at: *mut T) -> Option<&'static T> {
+    // SAFETY: NULL, or from Box::leak: never freed and never written again.
+    unsafe { at.as_ref() }
+}

@@ -39,4 +39,12 @@ impl Traced for *mut CUstream {
     }
 }
 
-handles! { CUcontext => "ctx", CUevent => "event", CUmemoryPool => "pool", CUarray => "array" }
+handles! {
+    CUcontext => "ctx", CUevent => "event", CUmemoryPool => "pool", CUarray => "array", CUmodule => "module",
+    CUfunction => "function", CUlibrary => "library", CUkernel => "kernel", CUmipmappedArray => "mipmap",
+    CUtexref => "texref", CUsurfref => "surfref", CUgraphicsResource => "resource", CUexternalMemory => "extmem",
+    CUexternalSemaphore => "extsem", CUgraph => "graph", CUgraphNode => "node", CUgraphExec => "exec",
+    CUuserObject => "object", CUgraphDeviceNode => "devnode", CUasyncCallbackHandle => "callback",
+    CUgreenCtx => "green", CUlinkState => "link", CUdevResourceDesc => "desc", CUlogsCallbackHandle => "logs",
+    CUeglStreamConnection => "egl",
+}

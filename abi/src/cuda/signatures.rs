@@ -8,7 +8,7 @@ use super::structures::*;
 use super::types::*;
 use crate::table::signatures;
 
-signatures! { $ cuda_signature;
+signatures! { $ cuda_signature cuda_signatures;
     // Initialisation, errors, look-ups
     cuInit(flags: c_uint) -> CUresult;
     cuDriverGetVersion(driver_version: *mut c_int) -> CUresult;

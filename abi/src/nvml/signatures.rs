@@ -5,7 +5,7 @@ use super::structures::*;
 use super::types::*;
 use crate::table::signatures;
 
-signatures! { $ nvml_signature;
+signatures! { $ nvml_signature nvml_signatures;
     // Initialisation, errors, the system
     nvmlInit() -> nvmlReturn_t;
     nvmlInit_v2() -> nvmlReturn_t;

@@ -17,7 +17,7 @@ pub fn write(
         ::trace::nvml::API,
         entry.name(),
         answer.0.into(),
-        false,
+        ::trace::nvml::ends(entry.name()),
         arguments,
         |record| world.trace(record),
     );

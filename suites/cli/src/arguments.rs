@@ -51,6 +51,9 @@ pub struct TestArguments {
     /// Write junit=FILE or json=FILE
     #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
     pub report: Vec<String>,
+    /// Put a trace of each case into this directory, taken by recorders in the drivers' places
+    #[arg(long, value_name = "DIRECTORY")]
+    pub trace: Option<PathBuf>,
     /// Entries at a time; 2 over mocks, 1 over a real driver
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
@@ -85,7 +88,7 @@ pub struct ExecArguments {
     /// ours, passthrough, none, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
-    /// Write what the mock drivers were asked, as JSON lines
+    /// Write what the drivers were asked, as JSON lines: the mocks by themselves, a real one through recorders
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The program and its arguments

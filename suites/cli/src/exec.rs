@@ -27,8 +27,8 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
     };
     let machine = match &driver {
         Driver::Mock { profile, .. } => profile.clone(),
-        Driver::Real if arguments.fault.is_some() || arguments.trace.is_some() => {
-            return Err("--fault and --trace need a mock driver".into());
+        Driver::Real if arguments.fault.is_some() => {
+            return Err("--fault needs a mock driver".into());
         }
         Driver::Real => String::new(),
     };
@@ -37,7 +37,7 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
             .map_err(|error| format!("--fault {}: {error}", path.display()))?,
         None => String::new(),
     };
-    let environment = Environment::create(&Request {
+    let mut environment = Environment::create(&Request {
         name: "exec",
         target: &Target::named(&arguments.target)?,
         driver: &driver,
@@ -52,6 +52,10 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         validated: false,
     })?;
 
+    let written = match arguments.trace {
+        Some(_) if driver.is_real() => environment.record()?,
+        _ => environment.plan.root.join("trace.jsonl"),
+    };
     let mut command = Command::new(program);
     environment.plan.apply_over_ours(command.args(rest))?;
     let status = match command.status() {
@@ -62,7 +66,6 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         }
     };
     if let Some(path) = &arguments.trace {
-        let written = environment.plan.root.join("trace.jsonl");
         let text = if written.exists() {
             std::fs::read(&written)?
         } else {

@@ -22,11 +22,16 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
         .iter()
         .map(|text| Output::read(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let runner = Runner::new(
+    let mut runner = Runner::new(
         cases::SUITE,
         Target::named(&arguments.target)?,
         arguments.driver.clone(),
     )?;
+    if let Some(directory) = &arguments.trace {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("--trace {}: {error}", directory.display()))?;
+        runner.traces = Some(directory.clone());
+    }
     let entries = chosen(runner.entries(), &arguments.filters)?;
     if !runner.driver.is_real() && !harness::plan::has_validation_layer() {
         eprintln!("the Khronos validation layer is not installed: Vulkan cases run without it");

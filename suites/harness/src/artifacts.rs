@@ -17,15 +17,19 @@ pub enum Library {
     MockIcd,
     Interposer,
     Layer,
+    RecorderLibcuda,
+    RecorderLibnvml,
 }
 
 impl Library {
-    pub const ALL: [Library; 5] = [
+    pub const ALL: [Library; 7] = [
         Self::MockLibcuda,
         Self::MockNvml,
         Self::MockIcd,
         Self::Interposer,
         Self::Layer,
+        Self::RecorderLibcuda,
+        Self::RecorderLibnvml,
     ];
 
     pub fn file_name(self) -> &'static str {
@@ -35,6 +39,8 @@ impl Library {
             Self::MockIcd => "libmock_icd.so",
             Self::Interposer => "libvgpu.so",
             Self::Layer => "libvgpu_vk.so",
+            Self::RecorderLibcuda => "librecorder_libcuda.so",
+            Self::RecorderLibnvml => "librecorder_libnvml.so",
         }
     }
 }

@@ -26,6 +26,7 @@ pub fn child_main(suite: &Suite) -> Option<ExitCode> {
             &PathBuf::from(args.next()?),
             args.collect(),
         ),
+        "__where" => return Some(crate::recording::print_path(&args.next()?)),
         "__nvml" => return Some(crate::nvml::print_figures()),
         _ => return None,
     };

@@ -140,6 +140,7 @@ impl Environment {
                 && crate::plan::has_validation_layer(),
             world: world.is_some().then(|| path.join("world")),
             ledger,
+            recording: Default::default(),
             env: request
                 .env
                 .iter()

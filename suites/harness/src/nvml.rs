@@ -49,6 +49,8 @@ pub fn figures_of(plan: &Plan) -> Result<Vec<DeviceFigures>, NvmlError> {
     };
     none.apply(&mut command, Libraries::Neither)
         .map_err(std::io::Error::other)?;
+    // The checkers' questions are none of the case's.
+    command.env_remove(crate::recording::FILE_VARIABLE);
     ask(command.env("RINGFENCE_ROLE", "nvml-checker"))
 }
 
@@ -116,6 +118,14 @@ const PROCESS_QUERIES: [&str; 2] = [
 ];
 /// nvmlProcessInfo's "not available" for the memory of a process.
 const NOT_AVAILABLE: u64 = u64::MAX;
+
+/// Loads a driver's library for the rest of this process's life, and calls nothing in it.
+pub(crate) fn load(soname: &str) -> bool {
+    // SAFETY: as for `figures`.
+    unsafe { Library::new(soname) }
+        .map(std::mem::forget)
+        .is_ok()
+}
 
 fn figures() -> Result<Vec<DeviceFigures>, NvmlError> {
     // SAFETY: NVML's initialisers are those of a driver library that this process loads for nothing else.

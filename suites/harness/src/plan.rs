@@ -69,6 +69,9 @@ pub struct Plan {
     pub ledger: PathBuf,
     /// The Khronos validation layer watches.
     pub validated: bool,
+    /// What recorders before the drivers need, where there are any.
+    #[serde(default)]
+    pub recording: BTreeMap<String, String>,
     /// The case's further variables.
     pub env: Vec<(String, String)>,
 }
@@ -151,6 +154,7 @@ impl Plan {
             put("XDG_DATA_DIRS", &self.root.join("bare"));
             put("XDG_CONFIG_DIRS", &self.root.join("bare"));
         }
+        set.extend(self.recording.clone());
         set.extend(self.target.environment.clone());
         if libraries.preloads() && !self.target.preload.is_empty() {
             set.insert("LD_PRELOAD".to_owned(), self.target.preload.join(":"));

@@ -1,6 +1,7 @@
 //! Runs the entries of a suite against a target over a driver, a few at a time, and judges each.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ use crate::traces;
 
 /// What the entry that compares a case's traces is called: the case's name with this.
 pub const UNCHANGED: &str = "::unchanged";
+
+/// Where, in a directory of traces, those lie that the mocks wrote themselves in the same run.
+pub const OWN_TRACES: &str = "own";
 
 /// One thing to run.
 #[derive(Clone, Copy)]
@@ -86,6 +90,8 @@ pub struct Runner {
     pub driver: Driver,
     expectations: Expectations,
     real_devices: Vec<Bytes>,
+    /// Where a trace of each case is put, taken by recorders in the drivers' places.
+    pub traces: Option<PathBuf>,
 }
 
 impl Runner {
@@ -109,6 +115,7 @@ impl Runner {
             driver,
             expectations,
             real_devices,
+            traces: None,
         })
     }
 
@@ -255,8 +262,28 @@ impl Runner {
     }
 
     fn run_case(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
-        let environment = Environment::create(&self.request(case, &self.target))?;
-        execute(case, &environment, true)
+        let mut environment = Environment::create(&Request {
+            // It asks the driver for itself.
+            validated: self.traces.is_none(),
+            traced: self.traces.is_some(),
+            ..self.request(case, &self.target)
+        })?;
+        let Some(traces) = &self.traces else {
+            return execute(case, &environment, true);
+        };
+        let recorded = environment.record()?;
+        let ending = execute(case, &environment, true)?;
+        let own = environment.plan.root.join("trace.jsonl");
+        for (written, directory) in [(recorded, traces.clone()), (own, traces.join(OWN_TRACES))] {
+            // A case that asked for nothing has none, a real driver writes none itself.
+            if written.exists() {
+                let kept = directory.join(traces::file_name(case.name));
+                std::fs::create_dir_all(&directory)
+                    .and_then(|()| std::fs::copy(&written, &kept))
+                    .map_err(|source| EnvironmentError::File { path: kept, source })?;
+            }
+        }
+        Ok(ending)
     }
 
     fn request<'a>(&'a self, case: &'a Case, target: &'a Target) -> Request<'a> {

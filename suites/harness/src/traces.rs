@@ -30,6 +30,12 @@ impl fmt::Display for Difference {
     }
 }
 
+/// What the trace of a case is called in a directory of traces.
+#[must_use]
+pub fn file_name(case: &str) -> String {
+    format!("{}.jsonl", case.replace("::", "."))
+}
+
 /// Reads a trace file; none is a trace of nothing.
 pub fn read(path: &Path) -> Traces {
     let text = std::fs::read_to_string(path).unwrap_or_default();

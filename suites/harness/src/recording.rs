@@ -1,0 +1,147 @@
+//! Recorders put into the drivers' places: the mocks' or the machine's own libraries lie behind them, and what those are
+//! asked and answer goes to `record.jsonl`, the same way for both.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::artifacts::{self, ArtifactError, Library};
+use crate::environment::{Environment, EnvironmentError};
+use crate::symbols;
+
+/// A driver library: the recorder for it, the names that clients ask for, and how the recorder is told of the driver.
+const PLACES: [(Library, [&str; 2], &str); 2] = [
+    (
+        Library::RecorderLibcuda,
+        ["libcuda.so.1", "libcuda.so"],
+        "RINGFENCE_RECORDED_LIBCUDA",
+    ),
+    (
+        Library::RecorderLibnvml,
+        ["libnvidia-ml.so.1", "libnvidia-ml.so"],
+        "RINGFENCE_RECORDED_LIBNVML",
+    ),
+];
+
+/// Names the file that recorders write to.
+pub const FILE_VARIABLE: &str = "RINGFENCE_RECORD";
+
+impl Environment {
+    /// Has the drivers recorded from here on, beneath whatever target is before them. Answers the file.
+    pub fn record(&mut self) -> Result<PathBuf, EnvironmentError> {
+        let root = self.plan.root.clone();
+        let (lib, file) = (root.join("lib"), root.join("record.jsonl"));
+        let mut variables = BTreeMap::new();
+        for (library, names, variable) in PLACES {
+            let place = lib.join(names[0]);
+            let driver = match self.plan.world {
+                Some(_) => place.canonicalize().ok(),
+                None => path_of(names[0])?,
+            };
+            let Some(driver) = driver else {
+                continue;
+            };
+            let recorder = without_absent(library, &driver, &root)?;
+            for name in names {
+                let link = lib.join(name);
+                let failed = |source| EnvironmentError::File {
+                    path: link.clone(),
+                    source,
+                };
+                if link.symlink_metadata().is_ok() {
+                    std::fs::remove_file(&link).map_err(failed)?;
+                }
+                symlink(&recorder, &link).map_err(failed)?;
+            }
+            variables.insert(variable.to_owned(), driver.display().to_string());
+        }
+        let inherited = match self.plan.world {
+            Some(_) => None,
+            None => std::env::var("LD_LIBRARY_PATH").ok(),
+        };
+        let search = match inherited {
+            Some(inherited) => format!("{}:{inherited}", lib.display()),
+            None => lib.display().to_string(),
+        };
+        variables.insert("LD_LIBRARY_PATH".to_owned(), search);
+        variables.insert(FILE_VARIABLE.to_owned(), file.display().to_string());
+        self.plan.recording = variables;
+        let path = self.plan.path();
+        self.plan
+            .store()
+            .map_err(|source| EnvironmentError::File { path, source })?;
+        Ok(file)
+    }
+}
+
+/// The recorder as this driver's twin: a copy without the names that the driver lacks, if there are any.
+fn without_absent(
+    library: Library,
+    driver: &Path,
+    root: &Path,
+) -> Result<PathBuf, EnvironmentError> {
+    let built = artifacts::find(library)?;
+    let exports = |path: &Path| {
+        let bytes = std::fs::read(path).map_err(|source| EnvironmentError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        symbols::exports(&bytes).map_err(|source| {
+            EnvironmentError::Symbol(symbols::SymbolError::NotElf {
+                path: path.to_owned(),
+                source,
+            })
+        })
+    };
+    let has: std::collections::BTreeSet<String> =
+        exports(driver)?.into_iter().map(|(name, _)| name).collect();
+    let missing: Vec<String> = exports(&built)?
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| !has.contains(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(built);
+    }
+    let copy = root.join(library.file_name());
+    symbols::copy_without(&built, &copy, &missing)?;
+    Ok(copy)
+}
+
+/// Where the machine's own library of this name lies; none where it has none. Another process looks, so that this one
+/// stays without drivers.
+fn path_of(soname: &str) -> Result<Option<PathBuf>, EnvironmentError> {
+    let executable = std::env::current_exe().map_err(ArtifactError::NoExecutable)?;
+    let output = Command::new(&executable)
+        .args(["__where", soname])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| EnvironmentError::File {
+            path: executable,
+            source,
+        })?;
+    let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok((output.status.success() && !path.is_empty()).then(|| PathBuf::from(path)))
+}
+
+/// The `__where` process.
+pub(crate) fn print_path(soname: &str) -> ExitCode {
+    let mapped = |line: &str| {
+        let path = line.split_once('/').map(|(_, path)| format!("/{path}"))?;
+        let stem = soname.split(".so").next().unwrap_or(soname);
+        let file = path.rsplit('/').next().unwrap_or_default();
+        file.starts_with(&format!("{stem}.so")).then_some(path)
+    };
+    if !crate::nvml::load(soname) {
+        return ExitCode::FAILURE;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    match maps.lines().find_map(mapped) {
+        Some(path) => {
+            println!("{path}");
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}

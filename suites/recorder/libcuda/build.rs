@@ -1,0 +1,8 @@
+//! Link arguments: the driver's own DT_SONAME, so that whoever asks for the driver by name finds the recorder.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for argument in ["-soname,libcuda.so.1", "-Bsymbolic", "-znodelete"] {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
+    }
+}

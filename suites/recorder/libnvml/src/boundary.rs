@@ -1,0 +1,31 @@
+//! The table, expanded.
+
+use abi::nvml::enumerations::*;
+use abi::nvml::*;
+use recorder::boundary::Driver;
+
+macro_rules! table {
+    ($($rows:tt)*) => {
+        recorder::stand_in! {
+            (
+                Driver {
+                    api: trace::nvml::API,
+                    variable: "RINGFENCE_RECORDED_LIBNVML",
+                    ends: trace::nvml::ends,
+                    names: NAMES,
+                    next: &NEXT,
+                    exports: &EXPORTS,
+                    by_address: std::sync::OnceLock::new(),
+                },
+                // What the generations export beside the public headers.
+                [
+                    nvmlDeviceCcuGetStreamState nvmlDeviceCcuSetStreamState nvmlDeviceGetRemappedRows_v2
+                    nvmlDeviceGetUnrepairableMemoryFlag_v1 nvmlDeviceReadPRMCounters_v1 nvmlGetBlacklistDeviceCount
+                    nvmlGetBlacklistDeviceInfoByIndex nvmlInternalGetExportTable nvmlRetry_NvRmControl
+                ]
+            )
+            $($rows)*
+        }
+    };
+}
+abi::nvml_signatures!(table);
