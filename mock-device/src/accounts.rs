@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::engine::{self, Turn};
+use crate::holds::{self, Holder};
 use crate::memory::{Audit, DeviceAudit, Kind, ProcessUsage};
 use crate::os::{self, ForkWord};
 use crate::process::{Image, Place, Prober};
@@ -16,7 +17,7 @@ const PROBE_EVERY_NS: u64 = 1_000_000;
 pub(crate) struct Accounts {
     pub(crate) region: Region,
     /// `None` for a private world, which no other program can open.
-    place: Option<Place>,
+    pub(crate) place: Option<Place>,
     /// This process's row + 1.
     own_row: ForkWord,
 }
@@ -109,6 +110,15 @@ impl Accounts {
                     .for_each(|(sum, more)| *sum += more),
             }
         }
+        for (owner, kind, bytes) in holds::attributed(&self.region, device) {
+            let at = found.iter().position(|(image, _)| *image == owner);
+            let at = at.unwrap_or_else(|| {
+                let (pid, by_kind) = (owner.pid, [Bytes::ZERO; Kind::COUNT]);
+                found.push((owner, ProcessUsage { pid, by_kind }));
+                found.len() - 1
+            });
+            found[at].1.by_kind[kind] += bytes;
+        }
         drop(guard);
         let mut usages: Vec<ProcessUsage> = found.into_iter().map(|(_, usage)| usage).collect();
         usages.sort_by_key(|usage| usage.pid);
@@ -131,7 +141,7 @@ impl Accounts {
             .rows()
             .iter()
             .any(|row| row.state.load(Relaxed) == state::DYING);
-        if gone.is_empty() && !dying {
+        if gone.is_empty() && !dying && !(due && holds::any_unheld(&self.region)) {
             return;
         }
         let _guard = self.region.lock();
@@ -149,6 +159,7 @@ impl Accounts {
                 self.tear_down(index, row, now);
             }
         }
+        holds::bury_unheld(&self.region, self.place.as_ref());
     }
 
     /// Counters against rows, with the mutex held.
@@ -191,6 +202,22 @@ impl Accounts {
             overreturns: header.overreturns.load(Relaxed),
             rows_exhausted: header.rows_exhausted.load(Relaxed),
         }
+    }
+
+    /// The number of this process's row, and the generation that tells this life of it.
+    pub(crate) fn own_place(&self) -> Option<Holder> {
+        self.own_row()?;
+        self.known_place()
+    }
+
+    /// The same, if the process has a row already.
+    pub(crate) fn known_place(&self) -> Option<Holder> {
+        let index = usize::try_from(self.own_row.get()).ok()?.checked_sub(1)?;
+        let row = self.region.all_rows().get(index)?;
+        Some(Holder {
+            row: index,
+            generation: row.generation.load(Relaxed),
+        })
     }
 
     #[inline]
@@ -320,6 +347,7 @@ impl Accounts {
                 .for_each(|bytes| bytes.store(0, Relaxed));
             total.used.store(total.used.load(Relaxed) - held, Relaxed);
         }
+        left |= holds::end_row(&self.region, index, row, age);
         if !left {
             engine::bury(&self.region, row, row.died_ns.load(Relaxed).min(now));
             self.region
@@ -349,6 +377,7 @@ impl Drop for Accounts {
         row.died_ns.store(0, Relaxed);
         row.state.store(state::DYING, Release);
         self.tear_down(index, row, u64::MAX);
+        holds::bury_unheld(&self.region, self.place.as_ref());
     }
 }
 

@@ -11,6 +11,7 @@
 //! | know the devices | [`World::devices`], [`World::identity`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
+//! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
@@ -22,9 +23,11 @@ mod accounts;
 pub mod cost;
 pub mod engine;
 pub mod fault;
+mod holds;
 pub mod identity;
 pub mod memory;
 pub mod nvml;
+pub mod object;
 mod os;
 mod plan;
 mod process;
@@ -39,6 +42,7 @@ pub use engine::{Engine, Interval, Nanos};
 pub use fault::{Consultation, Effect, Fault, FaultError, FaultPlan, IdentityFault, When};
 pub use identity::{Identity, PciAddress, Uuid};
 pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
+pub use object::{Object, ObjectError, ObjectId};
 pub use profile::{
     ComputeInstance, DeviceProfile, DriverProfile, GpuInstance, Heap, MachineProfile, MemoryType,
     ProfileError, QueueFamily,

@@ -54,15 +54,29 @@ pub(crate) fn image() -> u64 {
 
 /// An anonymous file that ends with its last user.
 pub(crate) fn memfd() -> io::Result<File> {
+    named_memfd(c"ringfence-world")
+}
+
+pub(crate) fn named_memfd(name: &std::ffi::CStr) -> io::Result<File> {
     // SAFETY: the name is a C string; the returned descriptor is owned by nobody else.
     unsafe {
-        let fd = libc::memfd_create(c"ringfence-world".as_ptr(), libc::MFD_CLOEXEC);
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
         if fd < 0 {
             Err(io::Error::last_os_error())
         } else {
             Ok(File::from_raw_fd(fd))
         }
     }
+}
+
+/// A new file; an existing one is an error.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(path)
 }
 
 pub(crate) fn open(path: &Path) -> io::Result<File> {
@@ -81,6 +95,13 @@ fn byte(kind: i32, offset: u64) -> libc::flock {
     lock.l_start = offset.cast_signed();
     lock.l_len = 1;
     lock
+}
+
+/// Locks one byte, beside others who share it, for the open file description of `file`.
+pub(crate) fn share_byte(file: &File, offset: u64) -> bool {
+    let mut lock = byte(libc::F_RDLCK, offset);
+    // SAFETY: fcntl reads and writes `lock` only.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
 }
 
 /// Locks one byte for the open file description of `file`.

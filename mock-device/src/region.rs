@@ -28,7 +28,7 @@ pub(crate) const GRAINS: usize = 128;
 pub(crate) const RUNS: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const SPEC_SIZE: usize = 2 << 20;
 
 #[repr(C)]
@@ -51,6 +51,11 @@ pub(crate) struct Header {
     pub(crate) rows_exhausted: AtomicU64,
     pub(crate) last_probe_ns: AtomicU64,
     pub(crate) deaths: AtomicU64,
+    /// Objects ever made; the next one's identity.
+    pub(crate) objects_made: AtomicU64,
+    /// Entries at and above these were never used.
+    pub(crate) object_bound: AtomicU32,
+    pub(crate) hold_bound: AtomicU32,
     pub(crate) counters: [AtomicU64; MAX_FAULTS],
     pub(crate) totals: [Total; MAX_DEVICES],
     /// Meters at and above this were never used.
@@ -117,10 +122,38 @@ pub(crate) mod state {
     pub const DYING: u32 = 2;
 }
 
+/// Device memory that several processes may hold (`object.rs`). It counts itself, in no row: who dies takes nothing of it
+/// along. `live` is written last on birth and first on burial.
+#[repr(C, align(64))]
+pub(crate) struct ObjectEntry {
+    pub(crate) live: AtomicU32,
+    pub(crate) device: AtomicU32,
+    pub(crate) kind: AtomicU32,
+    pub(crate) id: AtomicU64,
+    pub(crate) size: AtomicU64,
+    /// The file of its contents, by which an importer of a descriptor knows it.
+    pub(crate) file_device: AtomicU64,
+    pub(crate) file_inode: AtomicU64,
+}
+
+/// One row's hold on an object. `object`, an identity or 0, is written last.
+#[repr(C)]
+pub(crate) struct Hold {
+    pub(crate) object: AtomicU64,
+    pub(crate) row_generation: AtomicU64,
+    pub(crate) row: AtomicU32,
+    pub(crate) count: AtomicU32,
+}
+
+pub(crate) const MAX_OBJECTS: usize = 4096;
+pub(crate) const MAX_HOLDS: usize = 8192;
+
 const SPEC_AT: usize = size_of::<Header>().next_multiple_of(4096);
 const ROWS_AT: usize = SPEC_AT + SPEC_SIZE;
 const METERS_AT: usize = ROWS_AT + MAX_ROWS * size_of::<Row>();
-const SIZE: usize = METERS_AT + MAX_METERS * size_of::<Meter>();
+const OBJECTS_AT: usize = METERS_AT + MAX_METERS * size_of::<Meter>();
+const HOLDS_AT: usize = OBJECTS_AT + MAX_OBJECTS * size_of::<ObjectEntry>();
+const SIZE: usize = HOLDS_AT + MAX_HOLDS * size_of::<Hold>();
 /// Changes whenever a size or a place does: a world of another build is refused, not misread.
 const LAYOUT: u64 = (SIZE as u64) << 24
     | (offset_of!(Row, bytes) as u64) << 12
@@ -271,6 +304,35 @@ impl Region {
         (std::ptr::from_ref(row) as usize - self.all_rows().as_ptr() as usize) / size_of::<Row>()
     }
 
+    /// Every object that there may be.
+    #[inline]
+    pub(crate) fn objects(&self) -> &[ObjectEntry] {
+        &self.all_objects()[..(self.header().object_bound.load(Acquire) as usize).min(MAX_OBJECTS)]
+    }
+
+    pub(crate) fn all_objects(&self) -> &[ObjectEntry] {
+        // SAFETY: MAX_OBJECTS entries of atomics lie at OBJECTS_AT inside the mapping, aligned to 64.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.mapping.start.add(OBJECTS_AT).cast::<ObjectEntry>(),
+                MAX_OBJECTS,
+            )
+        }
+    }
+
+    /// Every hold that there may be.
+    #[inline]
+    pub(crate) fn holds(&self) -> &[Hold] {
+        &self.all_holds()[..(self.header().hold_bound.load(Acquire) as usize).min(MAX_HOLDS)]
+    }
+
+    pub(crate) fn all_holds(&self) -> &[Hold] {
+        // SAFETY: MAX_HOLDS entries of atomics lie at HOLDS_AT inside the mapping, aligned to 8.
+        unsafe {
+            std::slice::from_raw_parts(self.mapping.start.add(HOLDS_AT).cast::<Hold>(), MAX_HOLDS)
+        }
+    }
+
     /// Takes the world's mutex. From a dead holder it comes with totals recomputed.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
@@ -300,13 +362,20 @@ impl Region {
         unsafe { libc::pthread_mutex_consistent(self.header().mutex.get()) };
     }
 
-    /// What the rows say: the truth that totals cache. Call it with the mutex held.
+    /// What rows and objects say: the truth that totals cache. Call it with the mutex held.
     pub(crate) fn sum_of_rows(&self, device: usize) -> u64 {
-        self.rows()
-            .iter()
+        let rows = self.rows().iter();
+        let in_rows: u64 = rows
             .filter(|row| row.state.load(Relaxed) != state::FREE)
             .map(|row| row.held(device))
-            .sum()
+            .sum();
+        let in_objects: u64 = self
+            .objects()
+            .iter()
+            .filter(|object| object.is_live() && object.device.load(Relaxed) as usize == device)
+            .map(|object| object.size.load(Relaxed))
+            .sum();
+        in_rows + in_objects
     }
 }
 
@@ -316,6 +385,22 @@ impl Row {
             .iter()
             .map(|bytes| bytes.load(Relaxed))
             .sum()
+    }
+}
+
+impl ObjectEntry {
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Acquire) == 1
+    }
+}
+
+impl Hold {
+    /// Whether this row, in this life of it, has the hold.
+    pub(crate) fn is_of(&self, row: usize, generation: u64) -> bool {
+        self.object.load(Acquire) != 0
+            && self.row.load(Relaxed) as usize == row
+            && self.row_generation.load(Relaxed) == generation
     }
 }
 

@@ -88,7 +88,7 @@ pub struct World {
     spec: WorldSpec,
     devices: Vec<DeviceProfile>,
     plan: Plan,
-    accounts: Accounts,
+    pub(crate) accounts: Accounts,
     trace: Option<TraceFile>,
 }
 
