@@ -5,11 +5,13 @@
 
 mod backing;
 mod canary;
+mod client_call;
 mod trace;
 
 pub use self::trace::Arguments;
 pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
+pub use client_call::{ClientCall, Kept, batch_fields};
 
 use std::ffi::CStr;
 
@@ -46,6 +48,15 @@ impl<T> Out<T> {
             crash();
         }
         Slot(self.0)
+    }
+
+    /// As the caller gave it, to be given back to him.
+    pub fn raw(&self) -> *mut T {
+        self.0
+    }
+
+    pub fn as_in(&self) -> In<T> {
+        In(self.0)
     }
 
     pub fn cast<U>(self) -> Out<U> {
@@ -98,7 +109,26 @@ impl Slot<c_char> {
 /// A pointer to something the caller lets us read.
 pub struct In<T>(*const T);
 
+impl<T> In<T> {
+    pub fn null() -> In<T> {
+        In(std::ptr::null())
+    }
+
+    pub fn at(address: u64) -> In<T> {
+        In(address as *const T)
+    }
+}
+
 impl<T: Copy> In<T> {
+    /// The `at`-th element of the array that begins here, whose length the caller gave; `None` for NULL.
+    pub fn nth(&self, at: usize) -> Option<T> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, and handlers stay below the length that the client gave.
+        Some(unsafe { self.0.add(at).read_unaligned() })
+    }
+
     pub fn required(self) -> Result<T, CUresult> {
         if self.0.is_null() {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -150,7 +180,7 @@ impl FromC<*const c_void> for Host {
 macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
-as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction }
+as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;
@@ -182,7 +212,7 @@ pub fn enter(
             let answer = if entry.refuses_before_init() && driver::get().is_err() {
                 Err(CUresult::ERROR_NOT_INITIALIZED)
             } else {
-                act()
+                crate::admission::check(entry).and_then(|()| act())
             };
             if consultation == Consultation::KillAfter {
                 fault::kill_self();
@@ -225,7 +255,9 @@ macro_rules! export {
         pub unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
             $crate::boundary::enter(
                 $crate::entry::Entry::$name,
-                || $handler($($crate::boundary::FromC::from_c($arg)),*),
+                || $crate::stream::as_called(stringify!($name), || {
+                    $handler($($crate::boundary::FromC::from_c($arg)),*)
+                }),
                 |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }

@@ -22,7 +22,7 @@ impl Process {
         }
     }
 
-    fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
+    pub fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
         match (self.place(to, len)?, self.place(from, len)?) {
             (Place::Host, Place::Host) => copy_host(to, from, len),
             (Place::Device(device), Place::Host) => {

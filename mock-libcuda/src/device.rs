@@ -185,11 +185,6 @@ pub fn p2p_attribute(
     Ok(())
 }
 
-/// No graph holds memory yet, so that there is nothing to trim.
-pub fn graph_mem_trim(dev: CUdevice) -> Answer {
-    driver::get()?.ordinal(dev).map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use mock_device::{DeviceIndex, DeviceProfile, World};
 
 use crate::boundary::Canary;
 use crate::process::Process;
+use crate::timeline::Attendant;
 
 /// A device as this process numbers it, after CUDA_VISIBLE_DEVICES.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,7 @@ pub struct Driver {
     pub world: &'static World,
     devices: Vec<DeviceIndex>,
     process: Mutex<Process>,
+    pub attendant: Attendant,
     canary: Canary,
 }
 
@@ -55,6 +57,7 @@ pub fn install(world: &'static World, devices: Vec<DeviceIndex>) {
         world,
         devices,
         process,
+        attendant: Attendant::new(),
         canary: Canary::new(),
     });
 }

@@ -2,12 +2,14 @@
 
 #![allow(non_snake_case, reason = "C names stay exact")]
 
+use abi::cuda::enumerations::*;
 use abi::cuda::*;
 
 use crate::boundary::export;
 use crate::{
-    array, context, copy, device, error, event, fill, host, init, launch, limits, lookup, memory,
-    pointer, pool, stream, vmm,
+    array, capture, context, copy, device, error, event, exec, fill, graph, graph_memory, host,
+    host_function, init, launch, limits, lookup, memop, memory, pointer, pool, stream, user_object,
+    vmm,
 };
 
 macro_rules! entry_points {

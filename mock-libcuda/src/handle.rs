@@ -9,6 +9,10 @@ pub enum Kind {
     Array,
     Physical,
     Function = 17,
+    Graph = 33,
+    GraphNode,
+    GraphExec,
+    UserObject,
 }
 
 /// Above what an x86-64 or aarch64 process can map, so that no handle is ever a valid address.

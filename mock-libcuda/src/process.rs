@@ -9,17 +9,20 @@ use mock_device::{Bytes, Kind};
 use crate::arena::{Blocks, Holes};
 use crate::array::Array;
 use crate::boundary::Backing;
+use crate::capture::Captures;
 use crate::contents::Contents;
 use crate::driver::{Driver, Ordinal};
 use crate::event::Event;
+use crate::graph::Graphs;
 use crate::host::HostAllocation;
 use crate::module::Modules;
 use crate::pool::Pool;
 use crate::stream::Stream;
+use crate::timeline::Timeline;
 use crate::vmm::Physical;
 
 /// Index into [`Process::contexts`]; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub u32);
 
 /// Index into [`Process::pools`]; the devices' default pools come first.
@@ -84,6 +87,9 @@ pub struct Process {
     pub current_pools: Vec<PoolId>,
     pub streams: HashMap<u32, Stream>,
     pub events: HashMap<u32, Event>,
+    pub timeline: Timeline,
+    pub captures: Captures,
+    pub graphs: Graphs,
     pub arrays: HashMap<u32, Array>,
     pub physical: HashMap<u32, Physical>,
     pub host: BTreeMap<u64, HostAllocation>,
@@ -121,6 +127,9 @@ impl Process {
             current_pools: (0..devices as u32).map(PoolId).collect(),
             streams: HashMap::new(),
             events: HashMap::new(),
+            timeline: Timeline::default(),
+            captures: Captures::default(),
+            graphs: Graphs::default(),
             arrays: HashMap::new(),
             physical: HashMap::new(),
             host: BTreeMap::new(),
@@ -281,7 +290,7 @@ impl Process {
         for address in gone {
             self.free(driver, address).expect("it is in the books");
         }
-        self.streams.retain(|_, stream| stream.context != id);
+        self.drop_streams(driver, id);
         self.events.retain(|_, event| event.context != id);
         let arrays: Vec<u32> = self
             .arrays

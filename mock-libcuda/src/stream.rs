@@ -1,43 +1,272 @@
-//! Streams. Work is done when the call that asks for it returns, so that a stream is always idle.
+//! Streams: their handles, their properties, waiting for them. When their work is done is the [timeline](crate::timeline)'s.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+
+use abi::cuda::enumerations::*;
 use abi::cuda::*;
+use mock_device::{Bytes, Direction, Engine, Kind, Nanos};
 
-use crate::boundary::{Answer, Host, Out};
+use crate::boundary::{Answer, In, Kept, Out};
+use crate::capture;
 use crate::context;
 use crate::driver::{self, Driver};
 use crate::event;
 use crate::handle;
 use crate::launch::KernelCost;
 use crate::process::{ContextId, Process};
+use crate::timeline::{self, LineId, Moment, Op};
 
-#[derive(Clone, Copy)]
 pub struct Stream {
     pub context: ContextId,
     pub flags: u32,
     pub priority: i32,
+    /// Device memory that it took.
+    pub taken: u64,
+    pub attributes: HashMap<CUlaunchAttributeID, Kept<CUkernelNodeAttrValue_v1>>,
 }
 
-/// NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: the current context's own.
-const OWN: std::ops::RangeInclusive<u64> = 0..=2;
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
 /// Greatest priority; the least is 0.
 const GREATEST: i32 = -5;
 const NON_BLOCKING: u32 = 1;
 
+thread_local! {
+    static NULL_IS_PER_THREAD: Cell<bool> = const { Cell::new(false) };
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs an entry point's handler. In those that end in `_ptsz` and `_ptds` the NULL stream is the thread's own.
+pub fn as_called<R>(name: &str, act: impl FnOnce() -> R) -> R {
+    if !(name.ends_with("_ptsz") || name.ends_with("_ptds")) {
+        return act();
+    }
+    let before = NULL_IS_PER_THREAD.try_with(|flag| flag.replace(true));
+    let done = act();
+    let _ = NULL_IS_PER_THREAD.try_with(|flag| flag.set(before.unwrap_or(false)));
+    done
+}
+
+fn null_is_per_thread() -> bool {
+    NULL_IS_PER_THREAD.try_with(Cell::get).unwrap_or(false)
+}
+
+/// A number for the calling thread that no other thread of the process has had.
+pub fn this_thread() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let numbered = THREAD.try_with(|thread| {
+        if thread.get() == 0 {
+            thread.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        thread.get()
+    });
+    numbered.unwrap_or(0)
+}
+
+/// What a handle says.
+enum Named {
+    Legacy,
+    PerThread,
+    Created(u32),
+}
+
+fn named(stream: CUstream) -> Result<Named, CUresult> {
+    match stream.0 as u64 {
+        0 if null_is_per_thread() => Ok(Named::PerThread),
+        0 | LEGACY => Ok(Named::Legacy),
+        PER_THREAD => Ok(Named::PerThread),
+        other => handle::decode(handle::Kind::Stream, other)
+            .map(Named::Created)
+            .ok_or(CUresult::ERROR_INVALID_HANDLE),
+    }
+}
+
+/// What is put on a stream: what it costs and where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    Copy {
+        bytes: Bytes,
+        direction: Direction,
+        /// Host memory that is not page-locked: the call returns when it has been read or written.
+        pageable: bool,
+    },
+    /// A memset.
+    Fill {
+        bytes: Bytes,
+    },
+    Kernel(KernelCost),
+    /// Acts in order and takes no time.
+    Nothing,
+}
+
+impl Work {
+    pub fn cost(
+        &self,
+        driver: &Driver,
+        process: &Process,
+        context: ContextId,
+    ) -> (Option<Engine>, Nanos) {
+        let profile = driver.profile(process.context(context).device);
+        match self {
+            Work::Copy {
+                bytes, direction, ..
+            } => {
+                let engine = match direction {
+                    Direction::DeviceToHost => Engine::CopyOut,
+                    _ => Engine::Copy,
+                };
+                (Some(engine), profile.cost.copy(*direction, *bytes))
+            }
+            Work::Fill { bytes } => (Some(Engine::Compute), profile.cost.memset(*bytes)),
+            Work::Kernel(kernel) => {
+                let at_once = u64::from(profile.sm_count) * u64::from(kernel.blocks_per_sm.max(1));
+                let waves = kernel.blocks.div_ceil(at_once.max(1));
+                let cost = profile.cost.kernel(waves, kernel.instructions.into());
+                (Some(Engine::Compute), cost)
+            }
+            Work::Nothing => (None, Nanos::ZERO),
+        }
+    }
+}
+
 impl Process {
     /// The context that a stream belongs to; INVALID_HANDLE for a number that is none.
     pub fn stream_context(&self, stream: CUstream) -> Result<ContextId, CUresult> {
-        if OWN.contains(&(stream.0 as u64)) {
-            return self.current();
+        match named(stream)? {
+            Named::Legacy | Named::PerThread => self.current(),
+            Named::Created(id) => {
+                self.current()?;
+                self.created(id).map(|stream| stream.context)
+            }
         }
-        self.current()?;
-        self.stream_of(stream).map(|stream| stream.context)
     }
 
-    fn stream_of(&self, stream: CUstream) -> Result<Stream, CUresult> {
-        handle::decode(handle::Kind::Stream, stream.0 as u64)
-            .and_then(|id| self.streams.get(&id).copied())
-            .ok_or(CUresult::ERROR_INVALID_HANDLE)
+    fn created(&self, id: u32) -> Result<&Stream, CUresult> {
+        self.streams.get(&id).ok_or(CUresult::ERROR_INVALID_HANDLE)
     }
+
+    /// A created stream; `None` for the default ones.
+    fn stream_of(&self, stream: CUstream) -> Result<Option<&Stream>, CUresult> {
+        match named(stream)? {
+            Named::Created(id) => self.created(id).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The line that a stream's work stands in.
+    pub fn line_of(&mut self, stream: CUstream) -> Result<LineId, CUresult> {
+        let context = self.stream_context(stream)?;
+        Ok(match named(stream)? {
+            Named::Legacy => self.legacy_line(context),
+            Named::PerThread => self.per_thread_line(context, this_thread()),
+            Named::Created(id) => LineId(id),
+        })
+    }
+
+    /// Whether a handle names the legacy stream.
+    pub fn is_legacy(stream: CUstream) -> bool {
+        matches!(named(stream), Ok(Named::Legacy))
+    }
+
+    /// All streams of a context that ends.
+    pub fn drop_streams(&mut self, driver: &Driver, context: ContextId) {
+        let gone: Vec<u32> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.context == context)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            if let Some(stream) = self.streams.remove(&id) {
+                self.return_stream_memory(driver, &stream);
+            }
+        }
+        self.drop_lines(context);
+    }
+
+    fn return_stream_memory(&mut self, driver: &Driver, stream: &Stream) {
+        if stream.taken > 0 {
+            let device = self.context(stream.context).device;
+            driver
+                .world
+                .give_back(driver.index(device), Kind::Context, Bytes(stream.taken));
+        }
+    }
+}
+
+/// Puts work on a stream. `act` moves its bytes: now, unless something on the stream is deferred, and again with each
+/// launch of a graph that the call is captured into. What can be refused is refused before this is called.
+///
+/// # Errors
+/// INVALID_HANDLE or INVALID_CONTEXT, or what a capture forbids.
+pub fn enqueue(
+    process: &mut Process,
+    driver: &Driver,
+    stream: CUstream,
+    work: Work,
+    act: impl Fn(&mut Process, &Driver) + Send + Sync + 'static,
+) -> Answer {
+    enqueue_as(process, driver, stream, work, capture::Shape::Plain, act)
+}
+
+/// As [`enqueue`], with the shape that a node of a captured graph shows.
+pub fn enqueue_as(
+    process: &mut Process,
+    driver: &Driver,
+    stream: CUstream,
+    work: Work,
+    shape: capture::Shape,
+    act: impl Fn(&mut Process, &Driver) + Send + Sync + 'static,
+) -> Answer {
+    let context = process.stream_context(stream)?;
+    let line = process.line_of(stream)?;
+    if capture::takes(process, stream, line)? {
+        return capture::add_work(process, line, context, work, shape, Arc::new(act));
+    }
+    let (engine, cost) = work.cost(driver, process, context);
+    let act = (!matches!(work, Work::Kernel(_))).then(|| Arc::new(act) as timeline::Act);
+    process.put(driver, line, Op::Work { engine, cost, act });
+    Ok(())
+}
+
+/// Puts work on the default stream and waits until it is done, as cuMemcpy does; the process is locked by the caller.
+///
+/// # Errors
+/// As [`enqueue`].
+pub fn enqueue_and_wait(
+    driver: &Driver,
+    mut process: MutexGuard<'_, Process>,
+    work: Work,
+    act: impl Fn(&mut Process, &Driver) + Send + Sync + 'static,
+) -> Answer {
+    let line = process.line_of(CUstream::NULL)?;
+    enqueue(&mut process, driver, CUstream::NULL, work, act)?;
+    let end = process.end_of(line);
+    drop(timeline::wait(driver, process, &end));
+    Ok(())
+}
+
+/// Puts a kernel that passed every check on a stream.
+pub fn enqueue_kernel(
+    process: &mut Process,
+    driver: &Driver,
+    stream: CUstream,
+    kernel: &KernelCost,
+) -> Answer {
+    enqueue(process, driver, stream, Work::Kernel(*kernel), |_, _| {})
+}
+
+/// Waits until all work of a device's contexts is done, as cuMemFree does.
+pub fn wait_for_context<'a>(
+    driver: &'a Driver,
+    mut process: MutexGuard<'a, Process>,
+    context: ContextId,
+) -> MutexGuard<'a, Process> {
+    let end = process.end_of_context(context);
+    timeline::wait(driver, process, &end)
 }
 
 pub fn create(stream: Out<CUstream>, flags: c_uint) -> Answer {
@@ -49,61 +278,98 @@ pub fn create_with_priority(stream: Out<CUstream>, flags: c_uint, priority: c_in
     if flags & !NON_BLOCKING != 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let mut process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     let context = process.current()?;
-    let id = process.next_handle();
+    let line = process.open_line(context, flags & NON_BLOCKING == 0);
     process.streams.insert(
-        id,
+        line.0,
         Stream {
             context,
             flags,
             priority: priority.clamp(GREATEST, 0),
+            taken: 0,
+            attributes: HashMap::new(),
         },
     );
     stream.set(CUstream(
-        handle::encode(handle::Kind::Stream, id) as *mut c_void
+        handle::encode(handle::Kind::Stream, line.0) as *mut c_void
     ));
     Ok(())
 }
 
+/// What is still to do is done; the handle is gone at once.
 pub fn destroy(stream: CUstream) -> Answer {
     let Some(id) = handle::decode(handle::Kind::Stream, stream.0 as u64) else {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     };
-    let mut process = driver::get()?.lock();
-    process
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let stream = process
         .streams
         .remove(&id)
-        .map(|_| ())
-        .ok_or(CUresult::ERROR_INVALID_HANDLE)
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    process.return_stream_memory(driver, &stream);
+    capture::stream_destroyed(&mut process, LineId(id));
+    process.timeline.close(LineId(id));
+    Ok(())
 }
 
 pub fn synchronize(stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.stream_context(stream)?;
-    process.settle_pools(driver);
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
+    let end = process.end_of(line);
+    timeline::wait(driver, process, &end).settle_pools(driver);
     Ok(())
 }
 
 pub fn synchronize_context() -> Answer {
     let driver = driver::get()?;
-    let mut process = driver.lock();
-    process.current()?;
-    process.settle_pools(driver);
+    let process = driver.lock();
+    let context = process.current()?;
+    finish(driver, process, context)
+}
+
+pub fn synchronize_of_context(context: CUcontext) -> Answer {
+    let driver = driver::get()?;
+    let process = driver.lock();
+    let context = process.context_or_current(context)?;
+    finish(driver, process, context)
+}
+
+fn finish(driver: &Driver, mut process: MutexGuard<'_, Process>, context: ContextId) -> Answer {
+    capture::forbids_context(&mut process, context)?;
+    wait_for_context(driver, process, context).settle_pools(driver);
     Ok(())
 }
 
 pub fn query(stream: CUstream) -> Answer {
-    driver::get()?.lock().stream_context(stream).map(|_| ())
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
+    if process.is_idle(line, driver.world.now()) {
+        Ok(())
+    } else {
+        Err(CUresult::ERROR_NOT_READY)
+    }
 }
 
 pub fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
-    let process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     process.event_of(event)?;
-    process.stream_context(stream)?;
-    if flags > event::WAIT_EXTERNAL {
+    let line = process.line_of(stream)?;
+    if flags > event::EXTERNAL {
         return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if capture::event_waited(&mut process, stream, line, event, flags == event::EXTERNAL)? {
+        return Ok(());
+    }
+    if let Some(moment) = process.event_moment(event)? {
+        process.put(driver, line, Op::Wait(moment));
     }
     Ok(())
 }
@@ -116,13 +382,44 @@ pub fn context(stream: CUstream, pctx: Out<CUcontext>) -> Answer {
     Ok(())
 }
 
+/// No stream belongs to a green context.
+pub fn context_and_green(stream: CUstream, pctx: Out<CUcontext>, green: Out<CUgreenCtx>) -> Answer {
+    let (pctx, green) = (pctx.required()?, green.required()?);
+    let context = driver::get()?.lock().stream_context(stream)?;
+    pctx.set(context::handle_of(context));
+    green.set(CUgreenCtx::NULL);
+    Ok(())
+}
+
+pub fn green_context(stream: CUstream, green: Out<CUgreenCtx>) -> Answer {
+    let green = green.required()?;
+    driver::get()?.lock().stream_context(stream)?;
+    green.set(CUgreenCtx::NULL);
+    Ok(())
+}
+
+pub fn device(stream: CUstream, device: Out<CUdevice>) -> Answer {
+    let device = device.required()?;
+    let process = driver::get()?.lock();
+    let context = process.stream_context(stream)?;
+    device.set(process.context(context).device.0 as CUdevice);
+    Ok(())
+}
+
+pub fn id(stream: CUstream, id: Out<c_ulonglong>) -> Answer {
+    let id = id.required()?;
+    let line = driver::get()?.lock().line_of(stream)?;
+    id.set(line.0.into());
+    Ok(())
+}
+
 pub fn priority(stream: CUstream, priority: Out<c_int>) -> Answer {
     let priority = priority.required()?;
     let process = driver::get()?.lock();
     process.stream_context(stream)?;
     priority.set(
         process
-            .stream_of(stream)
+            .stream_of(stream)?
             .map_or(0, |stream| stream.priority),
     );
     Ok(())
@@ -132,15 +429,7 @@ pub fn flags(stream: CUstream, flags: Out<c_uint>) -> Answer {
     let flags = flags.required()?;
     let process = driver::get()?.lock();
     process.stream_context(stream)?;
-    flags.set(process.stream_of(stream).map_or(0, |stream| stream.flags));
-    Ok(())
-}
-
-pub fn is_capturing(stream: CUstream, status: Out<CUstreamCaptureStatus>) -> Answer {
-    const NOT_CAPTURING: CUstreamCaptureStatus = 0;
-    let status = status.required()?;
-    driver::get()?.lock().stream_context(stream)?;
-    status.set(NOT_CAPTURING);
+    flags.set(process.stream_of(stream)?.map_or(0, |stream| stream.flags));
     Ok(())
 }
 
@@ -155,37 +444,98 @@ pub fn priority_range(least: Out<c_int>, greatest: Out<c_int>) -> Answer {
     Ok(())
 }
 
-pub fn synchronize_of_context(context: CUcontext) -> Answer {
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    process.context_or_current(context)?;
-    process.settle_pools(driver);
+/// CU_LAUNCH_ATTRIBUTE_…: what a stream has of them.
+mod attribute {
+    pub const ACCESS_POLICY_WINDOW: i32 = 1;
+    pub const SYNCHRONIZATION_POLICY: i32 = 3;
+    pub const PRIORITY: i32 = 8;
+    pub const MEM_SYNC_DOMAIN_MAP: i32 = 9;
+    pub const MEM_SYNC_DOMAIN: i32 = 10;
+}
+
+pub fn get_attribute(
+    stream: CUstream,
+    attr: CUlaunchAttributeID,
+    value: Out<CUkernelNodeAttrValue_v1>,
+) -> Answer {
+    let value = value.required()?;
+    let process = driver::get()?.lock();
+    process.stream_context(stream)?;
+    let of = process.stream_of(stream)?;
+    let mut answer = CUkernelNodeAttrValue_v1::zeroed();
+    match (attr, of.and_then(|of| of.attributes.get(&attr))) {
+        (_, Some(kept)) => answer = kept.0,
+        (attribute::ACCESS_POLICY_WINDOW | attribute::MEM_SYNC_DOMAIN, _) => {}
+        (attribute::SYNCHRONIZATION_POLICY, _) => answer.syncPolicy = 1,
+        (attribute::PRIORITY, _) => answer.priority = of.map_or(0, |of| of.priority),
+        (attribute::MEM_SYNC_DOMAIN_MAP, _) => {
+            answer.memSyncDomainMap.remote = 1;
+        }
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+    }
+    value.set(answer);
     Ok(())
 }
 
-/// An empty batch is done; waiting and writing are not simulated.
-pub fn batch_mem_op(stream: CUstream, count: c_uint, _ops: Host, flags: c_uint) -> Answer {
-    driver::get()?.lock().stream_context(stream)?;
-    match (count, flags) {
-        (0, 0) => Ok(()),
-        (_, 0) => Err(CUresult::ERROR_NOT_SUPPORTED),
-        _ => Err(CUresult::ERROR_INVALID_VALUE),
-    }
-}
-
-/// No attribute of a stream can be set yet, so that all streams agree in them.
-pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
-    let process = driver::get()?.lock();
-    process.stream_context(to)?;
-    process.stream_context(from).map(|_| ())
-}
-
-/// Puts a kernel that passed every check on a stream. Kernels take no time yet.
-pub fn enqueue_kernel(
-    process: &mut Process,
-    _driver: &Driver,
+pub fn set_attribute(
     stream: CUstream,
-    _kernel: &KernelCost,
+    attr: CUlaunchAttributeID,
+    value: In<CUkernelNodeAttrValue_v1>,
 ) -> Answer {
-    process.stream_context(stream).map(|_| ())
+    let value = value.required()?;
+    let mut process = driver::get()?.lock();
+    process.stream_context(stream)?;
+    let known = [
+        attribute::ACCESS_POLICY_WINDOW,
+        attribute::SYNCHRONIZATION_POLICY,
+        attribute::PRIORITY,
+        attribute::MEM_SYNC_DOMAIN_MAP,
+        attribute::MEM_SYNC_DOMAIN,
+    ];
+    if !known.contains(&attr) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if let Named::Created(id) = named(stream)?
+        && let Some(stream) = process.streams.get_mut(&id)
+    {
+        stream.attributes.insert(attr, Kept(value));
+    }
+    Ok(())
+}
+
+pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
+    let mut process = driver::get()?.lock();
+    process.stream_context(to)?;
+    process.stream_context(from)?;
+    let attributes = process.stream_of(from)?.map(|from| from.attributes.clone());
+    if let (Named::Created(id), Some(attributes)) = (named(to)?, attributes)
+        && let Some(to) = process.streams.get_mut(&id)
+    {
+        to.attributes = attributes;
+    }
+    Ok(())
+}
+
+/// Managed memory of one context needs no attaching here: it is checked and forgotten.
+pub fn attach(stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) -> Answer {
+    const HOW: std::ops::RangeInclusive<u32> = 1..=2;
+    const SINGLE: u32 = 4;
+    let process = driver::get()?.lock();
+    process.stream_context(stream)?;
+    let (base, allocation) = process
+        .holding(dptr, 1)
+        .filter(|(_, allocation)| allocation.owner == crate::process::Owner::Managed)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let whole = base == dptr && (length == 0 || length as u64 == allocation.size);
+    if !whole || !(HOW.contains(&flags) || flags == SINGLE) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    Ok(())
+}
+
+/// The moment at which everything on a stream is done.
+pub fn stamp(process: &mut Process, driver: &Driver, line: LineId) -> Moment {
+    let moment = Moment::unknown();
+    process.put(driver, line, Op::Stamp(moment.clone()));
+    moment
 }

@@ -3,8 +3,8 @@
 use crate::boundary::{Ended, in_child, recorded, report, rows};
 use crate::{ANSWERS, CUDA, start};
 
-/// Answers NOT_SUPPORTED where the card succeeded: captures are not simulated yet.
-const NOT_SIMULATED: &[&str] = &["cuStreamBeginCapture_ptsz", "cuStreamBeginCapture_v2_ptsz"];
+/// Answers NOT_SUPPORTED where the card succeeded.
+const NOT_SIMULATED: &[&str] = &[];
 
 fn compare(what: &str, column: usize, prepare: fn()) {
     let mut wrong = Vec::new();
@@ -52,7 +52,7 @@ fn zeros_with_a_context_are_answered_as_recorded() {
 fn what_is_not_simulated_never_succeeds() {
     for row in rows(ANSWERS)
         .iter()
-        .filter(|row| row[0].starts_with("cuGraph") || row[0].starts_with("cuModule"))
+        .filter(|row| row[0].starts_with("cuGraphics"))
     {
         let mut room = [0u64; 64];
         let words = [room.as_mut_ptr() as u64; 6];

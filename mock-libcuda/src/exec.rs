@@ -1,0 +1,549 @@
+//! Executable graphs: instantiated, changed, launched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abi::cuda::enumerations::*;
+use abi::cuda::*;
+use mock_device::Nanos;
+
+use crate::boundary::{Answer, In, Out};
+use crate::capture::{self, Shape};
+use crate::driver::{self, Driver};
+use crate::graph::{GraphId, Graphs, NodeId, Payload, node_handle};
+use crate::handle;
+use crate::memop;
+use crate::process::{ContextId, Process};
+use crate::stream::Work;
+use crate::timeline::{LineId, Moment, Op};
+
+/// A node as it will run.
+#[derive(Clone)]
+pub struct ExecNode {
+    pub origin: NodeId,
+    pub payload: Payload,
+    /// Positions of the nodes that it waits for.
+    pub before: Vec<usize>,
+    pub enabled: bool,
+    /// What a child graph runs.
+    pub child: Body,
+}
+
+pub type Body = Vec<ExecNode>;
+
+pub struct Exec {
+    pub context: ContextId,
+    pub flags: u64,
+    pub body: Body,
+    pub objects: BTreeMap<u32, u32>,
+    /// Its last launch is done; the next one does not begin before.
+    last: Moment,
+    /// Allocations that a launch left to the client.
+    pub left: Vec<u64>,
+}
+
+/// CUDA_GRAPH_INSTANTIATE_FLAG_…
+pub const AUTO_FREE: u64 = 1;
+const UPLOAD: u64 = 2;
+const DEVICE_LAUNCH: u64 = 4;
+const NODE_PRIORITY: u64 = 8;
+
+fn handle_of(id: u32) -> CUgraphExec {
+    CUgraphExec(handle::encode(handle::Kind::GraphExec, id) as *mut c_void)
+}
+
+impl Graphs {
+    pub fn exec_id(&self, exec: CUgraphExec) -> Result<u32, CUresult> {
+        handle::decode(handle::Kind::GraphExec, exec.0 as u64)
+            .filter(|id| self.execs.contains_key(id))
+            .ok_or(CUresult::ERROR_INVALID_VALUE)
+    }
+
+    /// The body of a graph; `None` if it has a cycle.
+    pub fn body(&self, graph: GraphId) -> Option<Body> {
+        let order = self.sorted(graph)?;
+        let at: BTreeMap<NodeId, usize> =
+            order.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+        let mut body = Vec::with_capacity(order.len());
+        for id in &order {
+            let payload = self.node(*id).payload.clone();
+            let child = match payload {
+                Payload::Child(child) => self.body(child)?,
+                _ => Vec::new(),
+            };
+            body.push(ExecNode {
+                origin: *id,
+                payload,
+                before: self
+                    .before(*id)
+                    .iter()
+                    .map(|(before, _)| at[before])
+                    .collect(),
+                enabled: true,
+                child,
+            });
+        }
+        Some(body)
+    }
+
+    /// A graph again from what was made of it.
+    fn graph_of(&mut self, body: &Body) -> GraphId {
+        let graph = self.create();
+        let mut nodes = Vec::new();
+        for node in body {
+            let payload = match &node.payload {
+                Payload::Child(_) => Payload::Child(self.graph_of(&node.child)),
+                other => other.clone(),
+            };
+            let before: Vec<NodeId> = node.before.iter().map(|at| nodes[*at]).collect();
+            nodes.push(self.add(graph, payload, &before));
+        }
+        graph
+    }
+}
+
+/// The nodes of a body and of its children.
+pub fn walk<'a>(body: &'a Body, visit: &mut dyn FnMut(&'a ExecNode)) {
+    for node in body {
+        visit(node);
+        walk(&node.child, visit);
+    }
+}
+
+fn find(body: &mut Body, origin: NodeId) -> Option<&mut ExecNode> {
+    for node in body {
+        if node.origin == origin {
+            return Some(node);
+        }
+        if let Some(found) = find(&mut node.child, origin) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresult> {
+    let context = process.current()?;
+    let body = process
+        .graphs
+        .body(graph)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    if flags & DEVICE_LAUNCH != 0 {
+        device_launchable(&body)?;
+    }
+    crate::graph_memory::one_instance(process, &body)?;
+    let objects = process.graphs.graph(graph).objects.clone();
+    process.keep_objects(&objects);
+    let id = process.graphs.next();
+    process.graphs.execs.insert(
+        id,
+        Exec {
+            context,
+            flags,
+            body,
+            objects,
+            last: Moment::at(Nanos::ZERO),
+            left: Vec::new(),
+        },
+    );
+    Ok(id)
+}
+
+/// What the device can launch itself: kernels, copies, memsets and graphs of these, and something of them.
+fn device_launchable(body: &Body) -> Answer {
+    let mut fits = !body.is_empty();
+    walk(body, &mut |node| {
+        fits &= matches!(
+            node.payload,
+            Payload::Kernel(_) | Payload::Copy { .. } | Payload::Fill { .. } | Payload::Child(_)
+        );
+    });
+    match fits {
+        true => Ok(()),
+        false => Err(CUresult::ERROR_NOT_SUPPORTED),
+    }
+}
+
+pub fn instantiate(exec: Out<CUgraphExec>, graph: CUgraph, flags: c_ulonglong) -> Answer {
+    let exec = exec.required()?;
+    let mut process = driver::get()?.lock();
+    let graph = process.graphs.graph_id(graph)?;
+    let conflict = AUTO_FREE | DEVICE_LAUNCH;
+    if flags & !(AUTO_FREE | DEVICE_LAUNCH | NODE_PRIORITY) != 0 || flags & conflict == conflict {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    exec.set(handle_of(make(&mut process, graph, flags)?));
+    Ok(())
+}
+
+pub fn instantiate_v1(
+    exec: Out<CUgraphExec>,
+    graph: CUgraph,
+    error_node: Out<CUgraphNode>,
+    log: Out<c_char>,
+    len: usize,
+) -> Answer {
+    instantiate(exec, graph, 0)?;
+    if let Some(node) = error_node.optional() {
+        node.set(CUgraphNode::NULL);
+    }
+    if let Some(log) = log.optional().filter(|_| len > 0) {
+        log.set(0);
+    }
+    Ok(())
+}
+
+pub fn instantiate_with(
+    exec: Out<CUgraphExec>,
+    graph: CUgraph,
+    params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> Answer {
+    let (exec, params) = (exec.required()?, params.required()?);
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let graph = process.graphs.graph_id(graph)?;
+    let mut told = params.get();
+    if told.flags & !(AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY) != 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let made = make(&mut process, graph, told.flags);
+    told.hErrNode_out = CUgraphNode::NULL;
+    told.result_out = match made {
+        Ok(_) => 0,
+        Err(CUresult::ERROR_NOT_SUPPORTED) => 3,
+        Err(CUresult::ERROR_INVALID_VALUE) => 2,
+        Err(_) => 1,
+    };
+    params.set(told);
+    let id = made?;
+    if told.flags & UPLOAD != 0 {
+        let line = process.line_of(told.hUploadStream)?;
+        upload_on(&mut process, driver, id, line)?;
+    }
+    exec.set(handle_of(id));
+    Ok(())
+}
+
+pub fn flags(exec: CUgraphExec, flags: Out<cuuint64_t>) -> Answer {
+    let flags = flags.required()?;
+    let process = driver::get()?.lock();
+    let id = process.graphs.exec_id(exec)?;
+    flags.set(process.graphs.execs[&id].flags);
+    Ok(())
+}
+
+pub fn destroy(exec: CUgraphExec) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let id = process.graphs.exec_id(exec)?;
+    if let Some(exec) = process.graphs.execs.remove(&id) {
+        process.drop_objects(driver, exec.objects);
+    }
+    Ok(())
+}
+
+fn upload_on(process: &mut Process, driver: &Driver, id: u32, line: LineId) -> Answer {
+    crate::graph_memory::back(process, driver, id)?;
+    let (engine, cost) = (None, Nanos::ZERO);
+    process.put(
+        driver,
+        line,
+        Op::Work {
+            engine,
+            cost,
+            act: None,
+        },
+    );
+    Ok(())
+}
+
+pub fn upload(exec: CUgraphExec, stream: CUstream) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let id = process.graphs.exec_id(exec)?;
+    let line = process.line_of(stream)?;
+    if capture::takes(&mut process, stream, line)? {
+        return capture::forbids_waiting(&mut process, stream, line);
+    }
+    upload_on(&mut process, driver, id, line)
+}
+
+pub fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let id = process.graphs.exec_id(exec)?;
+    let line = process.line_of(stream)?;
+    let body = process.graphs.execs[&id].body.clone();
+    if capture::takes(&mut process, stream, line)? {
+        let context = process.stream_context(stream)?;
+        let child = process.graphs.graph_of(&body);
+        process.graphs.graph_mut(child).embedded = true;
+        let act = std::sync::Arc::new(|_: &mut Process, _: &Driver| {});
+        let shape = Shape::Child(child);
+        return capture::add_work(&mut process, line, context, Work::Nothing, shape, act);
+    }
+    crate::graph_memory::begin_launch(&mut process, driver, id)?;
+    let start = Moment::unknown();
+    process.put(driver, line, Op::Record(start.clone()));
+    let last = process.graphs.execs[&id].last.clone();
+    let context = process.graphs.execs[&id].context;
+    let ends = run(&mut process, driver, context, &body, &[start, last]);
+    for end in ends {
+        process.put(driver, line, Op::Wait(end));
+    }
+    let done = Moment::unknown();
+    process.put(driver, line, Op::Record(done.clone()));
+    if let Some(exec) = process.graphs.execs.get_mut(&id) {
+        exec.last = done;
+    }
+    Ok(())
+}
+
+/// Lets a body's nodes run, each in a line of its own behind those that it waits for; what its end waits for.
+fn run(
+    process: &mut Process,
+    driver: &Driver,
+    context: ContextId,
+    body: &Body,
+    start: &[Moment],
+) -> Vec<Moment> {
+    let mut ends: Vec<Moment> = Vec::with_capacity(body.len());
+    let mut inner = BTreeSet::new();
+    for node in body {
+        let line = process.open_line(context, false);
+        let before: Vec<Moment> = match node.before.is_empty() {
+            true => start.to_vec(),
+            false => node.before.iter().map(|at| ends[*at].clone()).collect(),
+        };
+        inner.extend(node.before.iter().copied());
+        for moment in &before {
+            process.put(driver, line, Op::Wait(moment.clone()));
+        }
+        if node.enabled {
+            run_node(process, driver, context, node, line, &before);
+        }
+        let end = Moment::unknown();
+        process.put(driver, line, Op::Record(end.clone()));
+        process.timeline.close(line);
+        ends.push(end);
+    }
+    if body.is_empty() {
+        return start.to_vec();
+    }
+    let sinks = ends.into_iter().enumerate();
+    sinks
+        .filter(|(at, _)| !inner.contains(at))
+        .map(|(_, end)| end)
+        .collect()
+}
+
+fn run_node(
+    process: &mut Process,
+    driver: &Driver,
+    context: ContextId,
+    node: &ExecNode,
+    line: LineId,
+    before: &[Moment],
+) {
+    match &node.payload {
+        Payload::Kernel(kernel) => {
+            let (engine, cost) = Work::Kernel(kernel.cost).cost(driver, process, kernel.context);
+            process.put(
+                driver,
+                line,
+                Op::Work {
+                    engine,
+                    cost,
+                    act: None,
+                },
+            );
+        }
+        Payload::Copy {
+            context, work, act, ..
+        }
+        | Payload::Fill {
+            context, work, act, ..
+        } => {
+            let (engine, cost) = work.cost(driver, process, *context);
+            let act = Some(act.clone());
+            process.put(driver, line, Op::Work { engine, cost, act });
+        }
+        Payload::Host(call) => process.put(driver, line, Op::Call(*call)),
+        Payload::Child(_) => {
+            for end in run(process, driver, context, &node.child, before) {
+                process.put(driver, line, Op::Wait(end));
+            }
+        }
+        Payload::EventWait(event) => {
+            let moment = process.events.get(event).and_then(|event| event.moment());
+            if let Some(moment) = moment {
+                process.put(driver, line, Op::Wait(moment));
+            }
+        }
+        Payload::EventRecord(event) => process.record(driver, *event, line),
+        Payload::MemOps { ops, .. } => memop::put(process, driver, line, ops),
+        Payload::Empty | Payload::Alloc(_) | Payload::Free(_) => {}
+    }
+}
+
+/// Gives a node of an executable graph another payload of the same kind.
+pub fn replace(
+    process: &mut Process,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    payload: Payload,
+) -> Answer {
+    let exec = process.graphs.exec_id(exec)?;
+    let origin = handle::decode(handle::Kind::GraphNode, node.0 as u64)
+        .map(NodeId)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let child = match &payload {
+        Payload::Child(graph) => process.graphs.body(*graph),
+        _ => None,
+    };
+    let exec = process
+        .graphs
+        .execs
+        .get_mut(&exec)
+        .expect("exec_id found it");
+    let node = find(&mut exec.body, origin).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    if node.payload.kind() != payload.kind() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if let Some(child) = child {
+        if !same_shape(&node.child, &child) {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        node.child = child;
+    }
+    node.payload = payload;
+    Ok(())
+}
+
+fn same_shape(old: &Body, new: &Body) -> bool {
+    old.len() == new.len()
+        && old.iter().zip(new).all(|(old, new)| {
+            old.payload.kind() == new.payload.kind()
+                && old.before == new.before
+                && same_shape(&old.child, &new.child)
+        })
+}
+
+pub fn set_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) -> Answer {
+    if exec.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    with_switch(exec, node, |node| node.enabled = enabled != 0)
+}
+
+pub fn get_enabled(exec: CUgraphExec, node: CUgraphNode, enabled: Out<c_uint>) -> Answer {
+    let enabled = enabled.required()?;
+    with_switch(exec, node, |node| enabled.set(node.enabled.into()))
+}
+
+/// Kernels, copies and memsets can be switched off.
+fn with_switch(exec: CUgraphExec, node: CUgraphNode, act: impl FnOnce(&mut ExecNode)) -> Answer {
+    let mut process = driver::get()?.lock();
+    let exec = process.graphs.exec_id(exec)?;
+    let origin = process.graphs.node_id(node)?;
+    let exec = process
+        .graphs
+        .execs
+        .get_mut(&exec)
+        .expect("exec_id found it");
+    let node = find(&mut exec.body, origin).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    match node.payload {
+        Payload::Kernel(_) | Payload::Copy { .. } | Payload::Fill { .. } => {
+            act(node);
+            Ok(())
+        }
+        _ => Err(CUresult::ERROR_INVALID_VALUE),
+    }
+}
+
+/// What an update found: CUgraphExecUpdateResult, the node that it is about, the node that it comes from.
+struct Difference(CUgraphExecUpdateResult, Option<NodeId>);
+
+const TOPOLOGY_CHANGED: i32 = 2;
+const NODE_TYPE_CHANGED: i32 = 3;
+
+fn difference(old: &Body, new: &Body) -> Option<Difference> {
+    if old.len() != new.len() {
+        let extra = new.get(old.len()).map(|node| node.origin);
+        return Some(Difference(TOPOLOGY_CHANGED, extra));
+    }
+    for (old, new) in old.iter().zip(new) {
+        if old.payload.kind() != new.payload.kind() {
+            return Some(Difference(NODE_TYPE_CHANGED, Some(new.origin)));
+        }
+        if old.before != new.before {
+            return Some(Difference(TOPOLOGY_CHANGED, Some(new.origin)));
+        }
+        if let Some(inside) = difference(&old.child, &new.child) {
+            return Some(inside);
+        }
+    }
+    None
+}
+
+fn take_over(old: &mut Body, new: Body) {
+    for (old, new) in old.iter_mut().zip(new) {
+        old.payload = new.payload;
+        old.enabled = true;
+        take_over(&mut old.child, new.child);
+    }
+}
+
+fn update_with(exec: CUgraphExec, graph: CUgraph) -> Result<Result<(), Difference>, CUresult> {
+    let mut process = driver::get()?.lock();
+    let id = process.graphs.exec_id(exec)?;
+    let graph = process.graphs.graph_id(graph)?;
+    let body = process
+        .graphs
+        .body(graph)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let exec = process.graphs.execs.get_mut(&id).expect("exec_id found it");
+    if let Some(difference) = difference(&exec.body, &body) {
+        return Ok(Err(difference));
+    }
+    take_over(&mut exec.body, body);
+    Ok(Ok(()))
+}
+
+pub fn update(
+    exec: CUgraphExec,
+    graph: CUgraph,
+    error_node: Out<CUgraphNode>,
+    result: Out<CUgraphExecUpdateResult>,
+) -> Answer {
+    let result = result.required()?;
+    let (code, node) = match update_with(exec, graph)? {
+        Ok(()) => (0, None),
+        Err(Difference(code, node)) => (code, node),
+    };
+    result.set(code);
+    if let Some(out) = error_node.optional() {
+        out.set(node.map_or(CUgraphNode::NULL, node_handle));
+    }
+    match code {
+        0 => Ok(()),
+        _ => Err(CUresult::ERROR_GRAPH_EXEC_UPDATE_FAILURE),
+    }
+}
+
+pub fn update_v2(
+    exec: CUgraphExec,
+    graph: CUgraph,
+    info: Out<CUgraphExecUpdateResultInfo>,
+) -> Answer {
+    let info = info.required()?;
+    let mut told = CUgraphExecUpdateResultInfo::zeroed();
+    let outcome = update_with(exec, graph)?;
+    if let Err(Difference(code, node)) = &outcome {
+        told.result = *code;
+        told.errorNode = node.map_or(CUgraphNode::NULL, node_handle);
+    }
+    info.set(told);
+    outcome.map_err(|_| CUresult::ERROR_GRAPH_EXEC_UPDATE_FAILURE)
+}
+
+const _: Option<In<u8>> = None;

@@ -1,0 +1,676 @@
+//! Graphs: nodes and the edges between them. What nodes do is in [`crate::node`], running them in [`crate::exec`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abi::cuda::enumerations::*;
+use abi::cuda::*;
+
+use crate::boundary::{Answer, ClientCall, In, Kept, Out};
+use crate::driver;
+use crate::exec::Exec;
+use crate::handle;
+use crate::launch::KernelCost;
+use crate::memop::MemOp;
+use crate::process::{ContextId, Process};
+use crate::stream::Work;
+use crate::timeline::Act;
+use crate::user_object::UserObject;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GraphId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// What is said of an edge: from_port, to_port, type.
+pub type Edge = [u8; 3];
+
+#[derive(Clone)]
+pub struct KernelNode {
+    pub params: Kept<CUDA_KERNEL_NODE_PARAMS>,
+    pub cost: KernelCost,
+    pub context: ContextId,
+    pub attributes: BTreeMap<CUlaunchAttributeID, Kept<CUkernelNodeAttrValue_v1>>,
+}
+
+impl KernelNode {
+    pub fn new(
+        params: Kept<CUDA_KERNEL_NODE_PARAMS>,
+        cost: KernelCost,
+        context: ContextId,
+    ) -> KernelNode {
+        KernelNode {
+            params,
+            cost,
+            context,
+            attributes: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a node does.
+#[derive(Clone)]
+pub enum Payload {
+    Kernel(KernelNode),
+    Copy {
+        params: Kept<CUDA_MEMCPY3D>,
+        context: ContextId,
+        work: Work,
+        act: Act,
+    },
+    Fill {
+        params: Kept<CUDA_MEMSET_NODE_PARAMS>,
+        context: ContextId,
+        work: Work,
+        act: Act,
+    },
+    Host(ClientCall),
+    Child(GraphId),
+    Empty,
+    EventWait(u32),
+    EventRecord(u32),
+    Alloc(crate::graph_memory::Allocation),
+    Free(u64),
+    MemOps {
+        context: ContextId,
+        ops: Vec<MemOp>,
+    },
+}
+
+impl Payload {
+    /// CUgraphNodeType.
+    pub fn kind(&self) -> CUgraphNodeType {
+        match self {
+            Payload::Kernel(_) => 0,
+            Payload::Copy { .. } => 1,
+            Payload::Fill { .. } => 2,
+            Payload::Host(_) => 3,
+            Payload::Child(_) => 4,
+            Payload::Empty => 5,
+            Payload::EventWait(_) => 6,
+            Payload::EventRecord(_) => 7,
+            Payload::Alloc(_) => 10,
+            Payload::Free(_) => 11,
+            Payload::MemOps { .. } => 12,
+        }
+    }
+}
+
+pub struct Node {
+    pub graph: GraphId,
+    pub payload: Payload,
+    /// The node that this one was cloned from.
+    pub original: Option<NodeId>,
+}
+
+#[derive(Default)]
+pub struct Graph {
+    /// In the order in which they were added.
+    pub nodes: Vec<NodeId>,
+    pub edges: BTreeMap<(NodeId, NodeId), Edge>,
+    /// It is the body of a node of another graph.
+    pub embedded: bool,
+    pub cloned_from: Option<GraphId>,
+    /// References to user objects.
+    pub objects: BTreeMap<u32, u32>,
+}
+
+#[derive(Default)]
+pub struct Graphs {
+    graphs: BTreeMap<GraphId, Graph>,
+    nodes: BTreeMap<NodeId, Node>,
+    pub execs: BTreeMap<u32, Exec>,
+    pub objects: BTreeMap<u32, UserObject>,
+    pub memory: crate::graph_memory::GraphMemory,
+    next: u32,
+}
+
+pub fn handle_of(graph: GraphId) -> CUgraph {
+    CUgraph(handle::encode(handle::Kind::Graph, graph.0) as *mut c_void)
+}
+
+pub fn node_handle(node: NodeId) -> CUgraphNode {
+    CUgraphNode(handle::encode(handle::Kind::GraphNode, node.0) as *mut c_void)
+}
+
+/// What is said of `count` edges; all plain where nothing is.
+pub fn edges_of(edges: &In<CUgraphEdgeData>, count: usize) -> Result<Vec<Edge>, CUresult> {
+    const PROGRAMMATIC: u8 = 1;
+    let read = |at| match edges.nth(at) {
+        None => Ok([0; 3]),
+        Some(edge) if edge.type_ > PROGRAMMATIC || edge.reserved != [0; 5] => {
+            Err(CUresult::ERROR_INVALID_VALUE)
+        }
+        Some(edge) => Ok([edge.from_port, edge.to_port, edge.type_]),
+    };
+    (0..count).map(read).collect()
+}
+
+pub fn edge_data(edge: Edge) -> CUgraphEdgeData {
+    CUgraphEdgeData {
+        from_port: edge[0],
+        to_port: edge[1],
+        type_: edge[2],
+        reserved: [0; 5],
+    }
+}
+
+impl Graphs {
+    pub fn next(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn create(&mut self) -> GraphId {
+        let id = GraphId(self.next());
+        self.graphs.insert(id, Graph::default());
+        id
+    }
+
+    pub fn graph(&self, id: GraphId) -> &Graph {
+        &self.graphs[&id]
+    }
+
+    pub fn graph_mut(&mut self, id: GraphId) -> &mut Graph {
+        self.graphs.get_mut(&id).expect("an id that graph_id gave")
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[&id]
+    }
+
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.nodes.get_mut(&id).expect("an id that node_id gave")
+    }
+
+    pub fn graph_id(&self, graph: CUgraph) -> Result<GraphId, CUresult> {
+        handle::decode(handle::Kind::Graph, graph.0 as u64)
+            .map(GraphId)
+            .filter(|id| self.graphs.contains_key(id))
+            .ok_or(CUresult::ERROR_INVALID_VALUE)
+    }
+
+    pub fn node_id(&self, node: CUgraphNode) -> Result<NodeId, CUresult> {
+        handle::decode(handle::Kind::GraphNode, node.0 as u64)
+            .map(NodeId)
+            .filter(|id| self.nodes.contains_key(id))
+            .ok_or(CUresult::ERROR_INVALID_VALUE)
+    }
+
+    /// `count` nodes, all of one graph and each once.
+    pub fn nodes_of(
+        &self,
+        graph: GraphId,
+        nodes: &In<CUgraphNode>,
+        count: usize,
+    ) -> Result<Vec<NodeId>, CUresult> {
+        let mut found = Vec::new();
+        for at in 0..count {
+            let node = nodes.nth(at).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+            let node = self.node_id(node)?;
+            if self.node(node).graph != graph || found.contains(&node) {
+                return Err(CUresult::ERROR_INVALID_VALUE);
+            }
+            found.push(node);
+        }
+        Ok(found)
+    }
+
+    pub fn add(&mut self, graph: GraphId, payload: Payload, after: &[NodeId]) -> NodeId {
+        let id = NodeId(self.next());
+        let node = Node {
+            graph,
+            payload,
+            original: None,
+        };
+        self.nodes.insert(id, node);
+        let graph = self.graph_mut(graph);
+        graph.nodes.push(id);
+        for before in after {
+            graph.edges.insert((*before, id), [0; 3]);
+        }
+        id
+    }
+
+    pub fn remove(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.remove(&id) else {
+            return;
+        };
+        if let Some(graph) = self.graphs.get_mut(&node.graph) {
+            graph.nodes.retain(|other| *other != id);
+            graph.edges.retain(|(from, to), _| *from != id && *to != id);
+        }
+        if let Payload::Child(child) = node.payload {
+            self.discard(child);
+        }
+    }
+
+    /// A graph with its nodes and the graphs in them. References to user objects are the caller's to drop.
+    pub fn discard(&mut self, id: GraphId) -> BTreeMap<u32, u32> {
+        let Some(graph) = self.graphs.remove(&id) else {
+            return BTreeMap::new();
+        };
+        for node in graph.nodes {
+            if let Some(Node {
+                payload: Payload::Child(child),
+                ..
+            }) = self.nodes.remove(&node)
+            {
+                self.discard(child);
+            }
+        }
+        graph.objects
+    }
+
+    pub fn before(&self, node: NodeId) -> Vec<(NodeId, Edge)> {
+        let edges = &self.graph(self.node(node).graph).edges;
+        let into = edges.iter().filter(|((_, to), _)| *to == node);
+        into.map(|((from, _), edge)| (*from, *edge)).collect()
+    }
+
+    pub fn after(&self, node: NodeId) -> Vec<(NodeId, Edge)> {
+        let edges = &self.graph(self.node(node).graph).edges;
+        let out = edges.range((node, NodeId(0))..=(node, NodeId(u32::MAX)));
+        out.map(|((_, to), edge)| (*to, *edge)).collect()
+    }
+
+    /// These nodes and all that they depend on.
+    pub fn ancestors(&self, graph: GraphId, nodes: &[NodeId]) -> BTreeSet<NodeId> {
+        let mut found = BTreeSet::new();
+        let mut open = nodes.to_vec();
+        while let Some(node) = open.pop() {
+            if found.insert(node) {
+                let edges = self.graph(graph).edges.keys();
+                open.extend(edges.filter(|(_, to)| *to == node).map(|(from, _)| *from));
+            }
+        }
+        found
+    }
+
+    /// The nodes so that each stands behind those it depends on; `None` if there is a cycle.
+    pub fn sorted(&self, id: GraphId) -> Option<Vec<NodeId>> {
+        let graph = self.graph(id);
+        let mut missing: BTreeMap<NodeId, usize> =
+            graph.nodes.iter().map(|node| (*node, 0)).collect();
+        for (_, to) in graph.edges.keys() {
+            *missing.entry(*to).or_default() += 1;
+        }
+        let ready = |missing: &BTreeMap<NodeId, usize>, node: &NodeId| missing[node] == 0;
+        let mut order: Vec<NodeId> = Vec::new();
+        order.extend(graph.nodes.iter().filter(|node| ready(&missing, node)));
+        let mut at = 0;
+        while at < order.len() {
+            let node = order[at];
+            at += 1;
+            for ((_, to), _) in graph
+                .edges
+                .range((node, NodeId(0))..=(node, NodeId(u32::MAX)))
+            {
+                let left = missing.get_mut(to)?;
+                *left -= 1;
+                if *left == 0 {
+                    order.push(*to);
+                }
+            }
+        }
+        (order.len() == graph.nodes.len()).then_some(order)
+    }
+
+    /// A copy of a graph, and of the graphs in it.
+    pub fn clone_graph(&mut self, id: GraphId) -> GraphId {
+        let copy = self.create();
+        let (nodes, edges) = (self.graph(id).nodes.clone(), self.graph(id).edges.clone());
+        let mut twins = BTreeMap::new();
+        for node in nodes {
+            let payload = match self.node(node).payload.clone() {
+                Payload::Child(child) => {
+                    let child = self.clone_graph(child);
+                    self.graph_mut(child).embedded = true;
+                    Payload::Child(child)
+                }
+                other => other,
+            };
+            let twin = self.add(copy, payload, &[]);
+            self.node_mut(twin).original = Some(node);
+            twins.insert(node, twin);
+        }
+        let graph = self.graph_mut(copy);
+        graph.cloned_from = Some(id);
+        graph.edges = edges
+            .into_iter()
+            .map(|((from, to), edge)| ((twins[&from], twins[&to]), edge))
+            .collect();
+        copy
+    }
+}
+
+pub fn create(graph: Out<CUgraph>, flags: c_uint) -> Answer {
+    let graph = graph.required()?;
+    if flags != 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let mut process = driver::get()?.lock();
+    graph.set(handle_of(process.graphs.create()));
+    Ok(())
+}
+
+pub fn destroy(graph: CUgraph) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let id = process.graphs.graph_id(graph)?;
+    if process.graphs.graph(id).embedded {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let objects = process.graphs.discard(id);
+    process.drop_objects(driver, objects);
+    Ok(())
+}
+
+pub fn clone(copy: Out<CUgraph>, graph: CUgraph) -> Answer {
+    let copy = copy.required()?;
+    let mut process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    crate::graph_memory::forbid_copies(&process, id)?;
+    copy.set(handle_of(process.graphs.clone_graph(id)));
+    Ok(())
+}
+
+pub fn find_in_clone(node: Out<CUgraphNode>, original: CUgraphNode, copy: CUgraph) -> Answer {
+    let node = node.required()?;
+    let process = driver::get()?.lock();
+    let original = process.graphs.node_id(original)?;
+    let copy = process.graphs.graph_id(copy)?;
+    let nodes = &process.graphs.graph(copy).nodes;
+    let twin = nodes
+        .iter()
+        .find(|twin| process.graphs.node(**twin).original == Some(original))
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    node.set(node_handle(*twin));
+    Ok(())
+}
+
+pub fn destroy_node(node: CUgraphNode) -> Answer {
+    let mut process = driver::get()?.lock();
+    let id = process.graphs.node_id(node)?;
+    crate::graph_memory::forbid_removal(&process, id)?;
+    process.graphs.remove(id);
+    Ok(())
+}
+
+pub fn node_type(node: CUgraphNode, kind: Out<CUgraphNodeType>) -> Answer {
+    let kind = kind.required()?;
+    let process = driver::get()?.lock();
+    let node = process.graphs.node_id(node)?;
+    kind.set(process.graphs.node(node).payload.kind());
+    Ok(())
+}
+
+/// Gives a list as the driver gives one: its length without a place for it, as much as fits with one, NULL behind.
+fn list<T>(
+    all: &[T],
+    count: Out<usize>,
+    mut put: impl FnMut(usize, Option<&T>),
+    asked: bool,
+) -> Answer {
+    let count = count.required()?;
+    if !asked {
+        count.set(all.len());
+        return Ok(());
+    }
+    let room = count.get();
+    for at in 0..room {
+        put(at, all.get(at));
+    }
+    count.set(room.min(all.len()));
+    Ok(())
+}
+
+fn list_nodes(all: &[NodeId], nodes: Out<CUgraphNode>, count: Out<usize>) -> Answer {
+    let slot = nodes.optional();
+    let asked = slot.is_some();
+    let put = |at, node: Option<&NodeId>| {
+        if let Some(slot) = &slot {
+            slot.nth(at)
+                .set(node.map_or(CUgraphNode::NULL, |node| node_handle(*node)));
+        }
+    };
+    list(all, count, put, asked)
+}
+
+pub fn get_nodes(graph: CUgraph, nodes: Out<CUgraphNode>, count: Out<usize>) -> Answer {
+    let process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    list_nodes(&process.graphs.graph(id).nodes, nodes, count)
+}
+
+pub fn get_root_nodes(graph: CUgraph, nodes: Out<CUgraphNode>, count: Out<usize>) -> Answer {
+    let process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    let graph = process.graphs.graph(id);
+    let inner: BTreeSet<NodeId> = graph.edges.keys().map(|(_, to)| *to).collect();
+    let roots: Vec<NodeId> = graph
+        .nodes
+        .iter()
+        .copied()
+        .filter(|node| !inner.contains(node))
+        .collect();
+    list_nodes(&roots, nodes, count)
+}
+
+/// Both ends and what is said of each edge of a list.
+fn list_edges(
+    all: &[((NodeId, NodeId), Edge)],
+    from: Out<CUgraphNode>,
+    to: Out<CUgraphNode>,
+    data: Option<Out<CUgraphEdgeData>>,
+    count: Out<usize>,
+) -> Answer {
+    if from.is_null() != to.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let (from, to) = (from.optional(), to.optional());
+    let data = data.map(Out::optional);
+    let lossy = data.is_none()
+        || data
+            .as_ref()
+            .is_some_and(|data| data.is_none() && from.is_some());
+    if lossy && all.iter().any(|(_, edge)| *edge != [0; 3]) {
+        return Err(CUresult::ERROR_LOSSY_QUERY);
+    }
+    let data = data.flatten();
+    let asked = from.is_some();
+    let put = |at, edge: Option<&((NodeId, NodeId), Edge)>| {
+        if let (Some(from), Some(to)) = (&from, &to) {
+            from.nth(at)
+                .set(edge.map_or(CUgraphNode::NULL, |edge| node_handle(edge.0.0)));
+            to.nth(at)
+                .set(edge.map_or(CUgraphNode::NULL, |edge| node_handle(edge.0.1)));
+        }
+        if let Some(data) = &data {
+            data.nth(at)
+                .set(edge_data(edge.map_or([0; 3], |edge| edge.1)));
+        }
+    };
+    list(all, count, put, asked)
+}
+
+fn get_edges_as(
+    graph: CUgraph,
+    from: Out<CUgraphNode>,
+    to: Out<CUgraphNode>,
+    data: Option<Out<CUgraphEdgeData>>,
+    count: Out<usize>,
+) -> Answer {
+    let process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    let edges = &process.graphs.graph(id).edges;
+    let all: Vec<_> = edges.iter().map(|(ends, edge)| (*ends, *edge)).collect();
+    list_edges(&all, from, to, data, count)
+}
+
+pub fn get_edges(
+    graph: CUgraph,
+    from: Out<CUgraphNode>,
+    to: Out<CUgraphNode>,
+    count: Out<usize>,
+) -> Answer {
+    get_edges_as(graph, from, to, None, count)
+}
+
+pub fn get_edges_v2(
+    graph: CUgraph,
+    from: Out<CUgraphNode>,
+    to: Out<CUgraphNode>,
+    data: Out<CUgraphEdgeData>,
+    count: Out<usize>,
+) -> Answer {
+    get_edges_as(graph, from, to, Some(data), count)
+}
+
+fn list_neighbours(
+    all: &[(NodeId, Edge)],
+    nodes: Out<CUgraphNode>,
+    data: Option<Out<CUgraphEdgeData>>,
+    count: Out<usize>,
+) -> Answer {
+    let nodes = nodes.optional();
+    let data = data.and_then(Out::optional);
+    if data.is_none() && nodes.is_some() && all.iter().any(|(_, edge)| *edge != [0; 3]) {
+        return Err(CUresult::ERROR_LOSSY_QUERY);
+    }
+    let asked = nodes.is_some();
+    let put = |at, found: Option<&(NodeId, Edge)>| {
+        if let Some(nodes) = &nodes {
+            nodes
+                .nth(at)
+                .set(found.map_or(CUgraphNode::NULL, |found| node_handle(found.0)));
+        }
+        if let Some(data) = &data {
+            data.nth(at)
+                .set(edge_data(found.map_or([0; 3], |found| found.1)));
+        }
+    };
+    list(all, count, put, asked)
+}
+
+pub fn dependencies(node: CUgraphNode, nodes: Out<CUgraphNode>, count: Out<usize>) -> Answer {
+    let process = driver::get()?.lock();
+    let node = process.graphs.node_id(node)?;
+    list_neighbours(&process.graphs.before(node), nodes, None, count)
+}
+
+pub fn dependencies_v2(
+    node: CUgraphNode,
+    nodes: Out<CUgraphNode>,
+    data: Out<CUgraphEdgeData>,
+    count: Out<usize>,
+) -> Answer {
+    let process = driver::get()?.lock();
+    let node = process.graphs.node_id(node)?;
+    list_neighbours(&process.graphs.before(node), nodes, Some(data), count)
+}
+
+pub fn dependents(node: CUgraphNode, nodes: Out<CUgraphNode>, count: Out<usize>) -> Answer {
+    let process = driver::get()?.lock();
+    let node = process.graphs.node_id(node)?;
+    list_neighbours(&process.graphs.after(node), nodes, None, count)
+}
+
+pub fn dependents_v2(
+    node: CUgraphNode,
+    nodes: Out<CUgraphNode>,
+    data: Out<CUgraphEdgeData>,
+    count: Out<usize>,
+) -> Answer {
+    let process = driver::get()?.lock();
+    let node = process.graphs.node_id(node)?;
+    list_neighbours(&process.graphs.after(node), nodes, Some(data), count)
+}
+
+/// Pairs of nodes of one graph.
+fn pairs(
+    process: &Process,
+    graph: GraphId,
+    from: &In<CUgraphNode>,
+    to: &In<CUgraphNode>,
+    count: usize,
+) -> Result<Vec<(NodeId, NodeId)>, CUresult> {
+    let node = |list: &In<CUgraphNode>, at| {
+        let node = list.nth(at).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+        let node = process.graphs.node_id(node)?;
+        if process.graphs.node(node).graph != graph {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        Ok(node)
+    };
+    (0..count)
+        .map(|at| Ok((node(from, at)?, node(to, at)?)))
+        .collect()
+}
+
+pub fn add_dependencies(
+    graph: CUgraph,
+    from: In<CUgraphNode>,
+    to: In<CUgraphNode>,
+    count: usize,
+) -> Answer {
+    add_dependencies_v2(graph, from, to, In::null(), count)
+}
+
+pub fn add_dependencies_v2(
+    graph: CUgraph,
+    from: In<CUgraphNode>,
+    to: In<CUgraphNode>,
+    data: In<CUgraphEdgeData>,
+    count: usize,
+) -> Answer {
+    if graph.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let mut process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    let pairs = pairs(&process, id, &from, &to, count)?;
+    let edges = edges_of(&data, count)?;
+    let graph = process.graphs.graph_mut(id);
+    if pairs
+        .iter()
+        .any(|pair| pair.0 == pair.1 || graph.edges.contains_key(pair))
+    {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    graph.edges.extend(pairs.into_iter().zip(edges));
+    Ok(())
+}
+
+pub fn remove_dependencies(
+    graph: CUgraph,
+    from: In<CUgraphNode>,
+    to: In<CUgraphNode>,
+    count: usize,
+) -> Answer {
+    remove_dependencies_v2(graph, from, to, In::null(), count)
+}
+
+pub fn remove_dependencies_v2(
+    graph: CUgraph,
+    from: In<CUgraphNode>,
+    to: In<CUgraphNode>,
+    data: In<CUgraphEdgeData>,
+    count: usize,
+) -> Answer {
+    if graph.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let mut process = driver::get()?.lock();
+    let id = process.graphs.graph_id(graph)?;
+    let pairs = pairs(&process, id, &from, &to, count)?;
+    edges_of(&data, count)?;
+    let graph = process.graphs.graph_mut(id);
+    if pairs.iter().any(|pair| !graph.edges.contains_key(pair)) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    for pair in pairs {
+        graph.edges.remove(&pair);
+    }
+    Ok(())
+}

@@ -1,0 +1,551 @@
+//! When the work on streams is done: one line of work per stream, on the engines of the simulated device.
+//!
+//! Nothing runs in the background. Work whose predecessors are known acts at once (its bytes move at submission) and only
+//! its end lies in the future; waiting is sleeping until then. What stands behind something whose end nobody knows yet (a
+//! host function, a value that memory does not have, an event recorded behind one of these) is *deferred*: it waits in its
+//! line, in order, and acts when [`Process::settle`] finds its predecessors done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mock_device::{Engine, Nanos};
+
+use crate::boundary::ClientCall;
+use crate::driver::{Driver, Ordinal};
+use crate::memop::Condition;
+use crate::process::{ContextId, Process};
+
+/// A line of work; a created stream's handle holds the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineId(pub u32);
+
+/// What moves bytes when its turn comes, as often as a graph is launched.
+pub type Act = Arc<dyn Fn(&mut Process, &Driver) + Send + Sync>;
+
+/// A time that may not be known yet.
+#[derive(Clone, Debug)]
+pub struct Moment(Arc<AtomicU64>);
+
+impl Moment {
+    pub fn unknown() -> Moment {
+        Moment(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+
+    pub fn at(time: Nanos) -> Moment {
+        Moment(Arc::new(AtomicU64::new(time.0)))
+    }
+
+    pub fn known(&self) -> Option<Nanos> {
+        match self.0.load(Ordering::Acquire) {
+            u64::MAX => None,
+            time => Some(Nanos(time)),
+        }
+    }
+
+    fn resolve(&self, time: Nanos) {
+        self.0.store(time.0, Ordering::Release);
+    }
+}
+
+pub enum Op {
+    /// Takes time on an engine, and acts.
+    Work {
+        engine: Option<Engine>,
+        cost: Nanos,
+        act: Option<Act>,
+    },
+    /// Tells when everything before it was done.
+    Record(Moment),
+    /// As Record, but as the device's clock would stamp it: not before now.
+    Stamp(Moment),
+    Wait(Moment),
+    /// Waits until memory satisfies it.
+    Until(Condition),
+    /// The client's own function, called by the attendant thread.
+    Call(ClientCall),
+}
+
+pub struct Line {
+    pub context: ContextId,
+    device: Ordinal,
+    /// Synchronises with its context's legacy stream.
+    blocking: bool,
+    /// When all of it that is not deferred is done.
+    tail: Nanos,
+    deferred: VecDeque<Op>,
+    /// The attendant is in a function of this line.
+    calling: bool,
+    /// Its stream is destroyed (or never was): it goes when nothing is left to do.
+    closed: bool,
+}
+
+impl Line {
+    fn is_deferred(&self) -> bool {
+        self.calling || !self.deferred.is_empty()
+    }
+}
+
+#[derive(Default)]
+pub struct Timeline {
+    lines: BTreeMap<LineId, Line>,
+    legacy: BTreeMap<ContextId, LineId>,
+    /// By context and thread.
+    per_thread: BTreeMap<(ContextId, u64), LineId>,
+}
+
+/// What the attendant has to do next.
+pub enum Duty {
+    Call(LineId),
+    /// Nothing before this time.
+    At(Nanos),
+    /// Values in memory are waited for, and clients write to it without a call.
+    Look,
+    None,
+}
+
+impl Timeline {
+    pub fn line(&self, id: LineId) -> Option<&Line> {
+        self.lines.get(&id)
+    }
+
+    fn mark(&mut self, id: LineId) -> Moment {
+        let Some(line) = self.lines.get_mut(&id) else {
+            return Moment::at(Nanos::ZERO);
+        };
+        if line.is_deferred() {
+            let moment = Moment::unknown();
+            line.deferred.push_back(Op::Record(moment.clone()));
+            moment
+        } else {
+            Moment::at(line.tail)
+        }
+    }
+
+    /// The lines that `id` must not overtake: the legacy stream for a blocking one, all blocking ones for the legacy one.
+    fn neighbours(&self, id: LineId) -> Vec<LineId> {
+        let line = &self.lines[&id];
+        let Some(&legacy) = self.legacy.get(&line.context) else {
+            return Vec::new();
+        };
+        if legacy == id {
+            self.of_context(line.context)
+                .filter(|(other, line)| *other != id && line.blocking)
+                .map(|(other, _)| other)
+                .collect()
+        } else if line.blocking {
+            vec![legacy]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn of_context(&self, context: ContextId) -> impl Iterator<Item = (LineId, &Line)> {
+        self.lines
+            .iter()
+            .filter(move |(_, line)| line.context == context)
+            .map(|(id, line)| (*id, line))
+    }
+
+    /// The lines that the legacy stream waits for.
+    pub fn blocking_with(&self, legacy: LineId) -> Vec<LineId> {
+        match self.lines.get(&legacy) {
+            Some(line) => self
+                .of_context(line.context)
+                .filter(|(id, line)| *id != legacy && line.blocking)
+                .map(|(id, _)| id)
+                .collect(),
+            None => Vec::new(),
+        }
+    }
+
+    pub fn close(&mut self, id: LineId) {
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.closed = true;
+            if !line.is_deferred() {
+                self.lines.remove(&id);
+            }
+        }
+    }
+
+    /// What the attendant must do for the work that waits, the earliest first.
+    pub fn duty(&self, now: Nanos) -> Duty {
+        let mut look = false;
+        let mut first: Option<(Nanos, LineId)> = None;
+        for (id, line) in &self.lines {
+            match line.deferred.front() {
+                Some(Op::Call(_))
+                    if !line.calling && first.is_none_or(|(at, _)| line.tail < at) =>
+                {
+                    first = Some((line.tail, *id));
+                }
+                Some(Op::Until(_)) => look = true,
+                _ => {}
+            }
+        }
+        match first {
+            Some((at, line)) if at <= now => Duty::Call(line),
+            _ if look => Duty::Look,
+            Some((at, _)) => Duty::At(at),
+            None => Duty::None,
+        }
+    }
+}
+
+impl Process {
+    pub fn open_line(&mut self, context: ContextId, blocking: bool) -> LineId {
+        let id = LineId(self.next_handle());
+        let line = Line {
+            context,
+            device: self.context(context).device,
+            blocking,
+            tail: Nanos::ZERO,
+            deferred: VecDeque::new(),
+            calling: false,
+            closed: false,
+        };
+        self.timeline.lines.insert(id, line);
+        id
+    }
+
+    pub fn legacy_line(&mut self, context: ContextId) -> LineId {
+        if let Some(&line) = self.timeline.legacy.get(&context) {
+            return line;
+        }
+        let line = self.open_line(context, true);
+        self.timeline.legacy.insert(context, line);
+        line
+    }
+
+    pub fn per_thread_line(&mut self, context: ContextId, thread: u64) -> LineId {
+        if let Some(&line) = self.timeline.per_thread.get(&(context, thread)) {
+            return line;
+        }
+        let line = self.open_line(context, true);
+        self.timeline.per_thread.insert((context, thread), line);
+        line
+    }
+
+    /// Puts an operation at the end of a line. It acts now, unless something before it is deferred.
+    pub fn put(&mut self, driver: &Driver, id: LineId, op: Op) {
+        let mut floor = Nanos::ZERO;
+        let mut before = VecDeque::new();
+        for neighbour in self.timeline.neighbours(id) {
+            let moment = self.timeline.mark(neighbour);
+            match moment.known() {
+                Some(time) => floor = floor.max(time),
+                None => before.push_back(Op::Wait(moment)),
+            }
+        }
+        let Some(line) = self.timeline.lines.get_mut(&id) else {
+            return;
+        };
+        if !line.is_deferred() && before.is_empty() {
+            line.tail = line.tail.max(floor);
+            if let Err(op) = self.perform(driver, id, op)
+                && let Some(line) = self.timeline.lines.get_mut(&id)
+            {
+                line.deferred.push_back(op);
+                driver.attendant.wake();
+            }
+            return;
+        }
+        line.deferred.append(&mut before);
+        if floor > line.tail {
+            line.deferred.push_back(Op::Wait(Moment::at(floor)));
+        }
+        line.deferred.push_back(op);
+        driver.attendant.wake();
+    }
+
+    /// Does what stands first in a line, or gives it back where its time has not come.
+    fn perform(&mut self, driver: &Driver, id: LineId, op: Op) -> Result<(), Op> {
+        let now = driver.world.now();
+        let Some(line) = self.timeline.lines.get(&id) else {
+            return Ok(());
+        };
+        let (mut tail, device) = (line.tail, line.device);
+        match op {
+            Op::Work { engine, cost, act } => {
+                if let Some(act) = act {
+                    act(self, driver);
+                }
+                tail = match engine {
+                    Some(engine) => {
+                        driver
+                            .world
+                            .submit(driver.index(device), engine, tail, cost)
+                            .end
+                    }
+                    None => tail.max(now) + cost,
+                };
+            }
+            Op::Record(moment) => moment.resolve(tail),
+            Op::Stamp(moment) => {
+                tail = tail.max(now);
+                moment.resolve(tail);
+            }
+            Op::Wait(moment) => match moment.known() {
+                Some(time) => tail = tail.max(time),
+                None => return Err(Op::Wait(moment)),
+            },
+            Op::Until(condition) => {
+                if tail > now || !self.satisfied(driver, &condition) {
+                    return Err(Op::Until(condition));
+                }
+                tail = now;
+            }
+            Op::Call(call) => return Err(Op::Call(call)),
+        }
+        if let Some(line) = self.timeline.lines.get_mut(&id) {
+            line.tail = tail;
+        }
+        Ok(())
+    }
+
+    /// Lets deferred work act as far as its predecessors are done.
+    pub fn settle(&mut self, driver: &Driver) {
+        loop {
+            let waiting: Vec<LineId> = self
+                .timeline
+                .lines
+                .iter()
+                .filter(|(_, line)| !line.calling && !line.deferred.is_empty())
+                .map(|(id, _)| *id)
+                .collect();
+            let mut progress = false;
+            for id in waiting {
+                progress |= self.settle_line(driver, id);
+            }
+            if !progress {
+                break;
+            }
+        }
+        driver.attendant.tell();
+    }
+
+    fn settle_line(&mut self, driver: &Driver, id: LineId) -> bool {
+        let mut progress = false;
+        while let Some(line) = self.timeline.lines.get_mut(&id) {
+            let Some(op) = line.deferred.pop_front() else {
+                break;
+            };
+            if let Err(op) = self.perform(driver, id, op) {
+                if let Some(line) = self.timeline.lines.get_mut(&id) {
+                    line.deferred.push_front(op);
+                }
+                return progress;
+            }
+            progress = true;
+        }
+        if self.timeline.lines.get(&id).is_some_and(|line| line.closed) {
+            self.timeline.close(id);
+        }
+        progress
+    }
+
+    /// Takes the call that stands first in a line; until [`Process::called`] the line stands still.
+    pub fn call_of(&mut self, id: LineId) -> Option<ClientCall> {
+        let line = self.timeline.lines.get_mut(&id)?;
+        match line.deferred.pop_front() {
+            Some(Op::Call(call)) => {
+                line.calling = true;
+                Some(call)
+            }
+            other => {
+                line.deferred.extend(other);
+                None
+            }
+        }
+    }
+
+    pub fn called(&mut self, driver: &Driver, id: LineId) {
+        if let Some(line) = self.timeline.lines.get_mut(&id) {
+            line.calling = false;
+            line.tail = driver.world.now();
+            if line.closed {
+                self.timeline.close(id);
+            }
+        }
+        self.settle(driver);
+    }
+
+    /// When what the line holds now is done; for the legacy stream, what it would wait for too.
+    pub fn end_of(&mut self, id: LineId) -> Vec<Moment> {
+        if !self.timeline.lines.contains_key(&id) {
+            return Vec::new();
+        }
+        let mut lines = vec![id];
+        let context = self.timeline.lines[&id].context;
+        if self.timeline.legacy.get(&context) == Some(&id) {
+            lines.extend(self.timeline.neighbours(id));
+        }
+        lines
+            .into_iter()
+            .map(|line| self.timeline.mark(line))
+            .collect()
+    }
+
+    pub fn lines_of(&self, context: ContextId) -> Vec<LineId> {
+        self.timeline
+            .of_context(context)
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Has the attendant call a function of the client that no stream orders.
+    pub fn call_soon(&mut self, driver: &Driver, call: ClientCall) {
+        let id = LineId(self.next_handle());
+        let line = Line {
+            context: ContextId(u32::MAX),
+            device: Ordinal(0),
+            blocking: false,
+            tail: Nanos::ZERO,
+            deferred: VecDeque::from([Op::Call(call)]),
+            calling: false,
+            closed: true,
+        };
+        self.timeline.lines.insert(id, line);
+        driver.attendant.wake();
+    }
+
+    /// When all work of a context is done.
+    pub fn end_of_context(&mut self, context: ContextId) -> Vec<Moment> {
+        let lines: Vec<LineId> = self
+            .timeline
+            .of_context(context)
+            .map(|(id, _)| id)
+            .collect();
+        lines
+            .into_iter()
+            .map(|line| self.timeline.mark(line))
+            .collect()
+    }
+
+    /// Whether a line has nothing left to do.
+    pub fn is_idle(&self, id: LineId, now: Nanos) -> bool {
+        let idle = |line: &Line| !line.is_deferred() && line.tail <= now;
+        let Some(line) = self.timeline.lines.get(&id) else {
+            return true;
+        };
+        idle(line)
+            && (self.timeline.legacy.get(&line.context) != Some(&id)
+                || self
+                    .timeline
+                    .of_context(line.context)
+                    .all(|(_, line)| !line.blocking || idle(line)))
+    }
+
+    /// All lines of a context that ends.
+    pub fn drop_lines(&mut self, context: ContextId) {
+        self.timeline
+            .lines
+            .retain(|_, line| line.context != context);
+        self.timeline.legacy.remove(&context);
+        self.timeline.per_thread.retain(|(of, _), _| *of != context);
+    }
+}
+
+/// Sleeps until all moments have passed; other threads have the process meanwhile.
+pub fn wait<'a>(
+    driver: &'a Driver,
+    mut process: MutexGuard<'a, Process>,
+    moments: &[Moment],
+) -> MutexGuard<'a, Process> {
+    let mut last = Nanos::ZERO;
+    for moment in moments {
+        last = last.max(loop {
+            match moment.known() {
+                Some(time) => break time,
+                None => process = driver.attendant.wait(process),
+            }
+        });
+    }
+    let now = driver.world.now();
+    if last <= now {
+        return process;
+    }
+    drop(process);
+    std::thread::sleep(Duration::from_nanos(last.saturating_sub(now).0));
+    driver.lock()
+}
+
+/// The condition that deferred work has moved on, and the thread that moves it.
+pub struct Attendant {
+    moved: std::sync::Condvar,
+    started: std::sync::Once,
+}
+
+impl Attendant {
+    pub const fn new() -> Attendant {
+        Attendant {
+            moved: std::sync::Condvar::new(),
+            started: std::sync::Once::new(),
+        }
+    }
+
+    /// Something is deferred: whoever attends to it must look.
+    pub fn wake(&self) {
+        self.started.call_once(|| {
+            let attend = || {
+                if let Ok(driver) = crate::driver::get() {
+                    attend(driver);
+                }
+            };
+            let name = "cuda-host-functions".to_owned();
+            if let Err(error) = std::thread::Builder::new().name(name).spawn(attend) {
+                eprintln!("mock-libcuda: no thread for host functions: {error}");
+            }
+        });
+        self.moved.notify_all();
+    }
+
+    fn tell(&self) {
+        self.moved.notify_all();
+    }
+
+    fn wait<'a>(&self, process: MutexGuard<'a, Process>) -> MutexGuard<'a, Process> {
+        self.moved
+            .wait(process)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for<'a>(
+        &self,
+        process: MutexGuard<'a, Process>,
+        time: Nanos,
+    ) -> MutexGuard<'a, Process> {
+        let time = Duration::from_nanos(time.0);
+        let waited = self.moved.wait_timeout(process, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The life of the one thread that calls the client's functions, in the order in which they come due.
+fn attend(driver: &Driver) {
+    const LOOK_EVERY: Nanos = Nanos(50_000);
+    let mut process = driver.lock();
+    loop {
+        let now = driver.world.now();
+        match process.timeline.duty(now) {
+            Duty::Call(line) => {
+                let Some(call) = process.call_of(line) else {
+                    continue;
+                };
+                drop(process);
+                crate::admission::in_host_function(|| call.call());
+                process = driver.lock();
+                process.called(driver, line);
+            }
+            Duty::At(time) => {
+                process = driver.attendant.wait_for(process, time.saturating_sub(now))
+            }
+            Duty::Look => {
+                process.settle(driver);
+                process = driver.attendant.wait_for(process, LOOK_EVERY);
+            }
+            Duty::None => process = driver.attendant.wait(process),
+        }
+    }
+}
