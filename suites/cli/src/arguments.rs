@@ -27,6 +27,8 @@ pub enum Command {
     List(ListArguments),
     /// Run any program on the simulated machine under the enforcer; its exit status is passed on
     Exec(ExecArguments),
+    /// Write a live machine down as a profile, its driver's symbols, look-ups and answers
+    Probe(ProbeArguments),
     /// Put both libraries and the layer's manifest under a prefix
     Install {
         /// `/` for where a container runtime mounts them from, or any directory
@@ -94,6 +96,43 @@ pub struct ExecArguments {
     /// The program and its arguments
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct ProbeArguments {
+    /// Where to; a TOML file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// real, mock, mock:PROFILE[*N][+GENERATION]
+    #[arg(long, default_value_t = Driver::Real)]
+    pub driver: Driver,
+    /// Only these sections; all by default
+    #[arg(long, value_enum, num_args = 1..)]
+    pub section: Vec<Section>,
+    /// What the profile is called; by default after its first device
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// A part of what `ringfence probe` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Section {
+    /// Identities, totals and attributes, by NVML and CUDA
+    Devices,
+    /// Heaps, types, queues, and what a VkDevice and its memory take
+    Vulkan,
+    /// What contexts and allocations take
+    Memory,
+    /// How long copies, fills and launches take
+    Cost,
+    /// How long a killed process's memory stays taken
+    Teardown,
+    /// Exported names
+    Symbols,
+    /// cuGetProcAddress by name, version and flags
+    ProcAddress,
+    /// Answers to zeros, before and after initialisation
+    Nulls,
 }
 
 #[derive(Subcommand)]

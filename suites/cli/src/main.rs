@@ -5,6 +5,7 @@ mod exec;
 mod install;
 mod ledger_show;
 mod list;
+mod probe;
 mod test;
 
 use std::error::Error;
@@ -26,10 +27,14 @@ fn main() -> ExitCode {
     if let Some(code) = harness::child_main(&cases::SUITE) {
         return code;
     }
+    if let Some(code) = probe::child_main() {
+        return code;
+    }
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Install { prefix } => install_under(&prefix),
         Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
     };

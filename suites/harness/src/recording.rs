@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::artifacts::{self, ArtifactError, Library};
 use crate::environment::{Environment, EnvironmentError};
+use crate::plan::Plan;
 use crate::symbols;
 
 /// A driver library: the recorder for it, the names that clients ask for, and how the recorder is told of the driver.
@@ -34,12 +35,7 @@ impl Environment {
         let (lib, file) = (root.join("lib"), root.join("record.jsonl"));
         let mut variables = BTreeMap::new();
         for (library, names, variable) in PLACES {
-            let place = lib.join(names[0]);
-            let driver = match self.plan.world {
-                Some(_) => place.canonicalize().ok(),
-                None => path_of(names[0])?,
-            };
-            let Some(driver) = driver else {
+            let Some(driver) = driver_of(&self.plan, names[0])? else {
                 continue;
             };
             let recorder = without_absent(library, &driver, &root)?;
@@ -72,6 +68,14 @@ impl Environment {
             .store()
             .map_err(|source| EnvironmentError::File { path, source })?;
         Ok(file)
+    }
+}
+
+/// The file of the driver's library under this name: a mock, or the machine's own; none where there is none.
+pub fn driver_of(plan: &Plan, soname: &str) -> Result<Option<PathBuf>, EnvironmentError> {
+    match plan.world {
+        Some(_) => Ok(plan.root.join("lib").join(soname).canonicalize().ok()),
+        None => path_of(soname),
     }
 }
 

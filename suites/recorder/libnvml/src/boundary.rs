@@ -19,9 +19,7 @@ macro_rules! table {
                 },
                 // What the generations export beside the public headers.
                 [
-                    nvmlDeviceCcuGetStreamState nvmlDeviceCcuSetStreamState nvmlDeviceGetRemappedRows_v2
-                    nvmlDeviceGetUnrepairableMemoryFlag_v1 nvmlDeviceReadPRMCounters_v1 nvmlGetBlacklistDeviceCount
-                    nvmlGetBlacklistDeviceInfoByIndex nvmlInternalGetExportTable nvmlRetry_NvRmControl
+                    nvmlDeviceCcuGetStreamState nvmlDeviceCcuSetStreamState nvmlRetry_NvRmControl
                 ]
             )
             $($rows)*
