@@ -208,10 +208,11 @@ pub fn initialised_nvml(names: &[String], with_device: bool) -> Result<(), Strin
     }
     for name in names {
         say(&format!("? {name}"));
-        let first = if with_device && takes_device(name) {
-            device.0 as usize
-        } else {
-            0
+        let first = match (with_device, takes_device(name)) {
+            (false, _) => 0,
+            (true, true) => device.0 as usize,
+            // What is written there is nobody's.
+            (true, false) => vec![0_u64; SCRATCH].leak().as_mut_ptr() as usize,
         };
         // SAFETY: ends this process if the call does not.
         unsafe { libc::alarm(SECONDS) };
@@ -222,6 +223,9 @@ pub fn initialised_nvml(names: &[String], with_device: bool) -> Result<(), Strin
     }
     Ok(())
 }
+
+/// Words of a place for whatever a call wants to write.
+const SCRATCH: usize = 1024;
 
 /// Getters whose first argument is a device; the look-ups take an index or a text first.
 fn takes_device(name: &str) -> bool {

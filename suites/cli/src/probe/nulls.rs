@@ -7,16 +7,15 @@ use super::lines::split;
 use super::task::Asker;
 
 /// What is never called, whatever it would answer: it stops or watches processes, or belongs to a debugger.
-const NEVER: [&str; 6] = [
+const NEVER: [&str; 5] = [
     "cudbg",
     "cuCheckpoint",
     "cuCoredump",
     "cuMulticast",
     "cuProfiler",
-    "nvmlInternal",
 ];
 /// NVML's questions. Whatever else it exports may set, clear, reset or create something.
-const QUESTIONS: [&str; 2] = ["nvmlDeviceGet", "nvmlSystemGet"];
+const QUESTIONS: [&str; 3] = ["nvmlDeviceGet", "nvmlSystemGet", "nvmlUnitGet"];
 
 fn callable(name: &str) -> bool {
     !NEVER.iter().any(|never| name.starts_with(never))

@@ -56,17 +56,11 @@ pub fn proc_addresses(bases: &[String], exports: &[String]) -> Result<(), String
                 runs.push((version, three));
             }
         }
-        let unknown = matches!(runs.as_slice(), [(_, only), ..] if only == "!")
-            && runs
-                .iter()
-                .all(|(_, answer)| answer == "!" || answer == "X");
-        if !unknown {
-            let runs: Vec<String> = runs
-                .iter()
-                .map(|(from, answer)| format!("{from}:{answer}"))
-                .collect();
-            say(&format!("{base} {}", runs.join(" ")));
-        }
+        let runs: Vec<String> = runs
+            .iter()
+            .map(|(from, answer)| format!("{from}:{answer}"))
+            .collect();
+        say(&format!("{base} {}", runs.join(" ")));
     }
     Ok(())
 }
