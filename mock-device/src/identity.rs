@@ -144,6 +144,20 @@ serde_as_text!(Uuid, PciAddress);
 pub struct Identity {
     pub uuid: [u8; 16],
     pub pci: PciAddress,
+    /// It is spelled as a MIG instance's.
+    pub mig: bool,
+}
+
+impl Identity {
+    /// `GPU-…`, or `MIG-…` for what is shown as a MIG instance.
+    #[must_use]
+    pub fn uuid_text(&self) -> String {
+        let text = Uuid(self.uuid).to_string();
+        match text.strip_prefix("GPU") {
+            Some(rest) if self.mig => format!("MIG{rest}"),
+            _ => text,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 //! | to | call |
 //! |---|---|
 //! | choose a machine | [`profile::embedded`] (`rtx6000-ada`, `h200`, `h200x2`, `tiny`, `name*N`), [`profile::parse`] |
-//! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`] and [`fault::kill_self`] |
-//! | know the devices | [`World::devices`], [`World::identity`], [`World::missing_symbols`] |
+//! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`], [`Consultation::carry_out`] and [`World::lost`] |
+//! | know the devices | [`World::devices`], what an API shows: [`World::shown`], [`World::identity`], [`World::reserve`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
 //! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
@@ -17,9 +17,10 @@
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
 //! it judges. FINDINGS 32 asks it to be more crash-safe than that: see [`mod@world`], and `region.rs` for how.
 //!
-//! unsafe is in `os.rs` (system calls) and `region.rs` (shared memory).
+//! unsafe is in `os.rs` (system calls), `region.rs` (shared memory) and `boundary.rs` (a faulty call's arguments).
 
 mod accounts;
+pub mod boundary;
 pub mod cost;
 pub mod engine;
 pub mod fault;
@@ -35,11 +36,16 @@ pub mod profile;
 mod region;
 mod settings;
 pub mod units;
+mod view;
 pub mod world;
 
+pub use boundary::{Parameter, Parameters};
 pub use cost::{Cost, Direction};
 pub use engine::{Engine, Interval, Nanos};
-pub use fault::{Consultation, Effect, Fault, FaultError, FaultPlan, IdentityFault, When};
+pub use fault::{
+    Alteration, Consultation, DevicesFault, Effect, Fault, FaultError, FaultPlan, IdentityFault,
+    When,
+};
 pub use identity::{Identity, PciAddress, Uuid};
 pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
 pub use object::{Object, ObjectError, ObjectId};

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,12 +15,13 @@ use crate::fault::{Consultation, FaultError, FaultPlan};
 use crate::identity::Identity;
 use crate::memory::{Audit, Kind, OutOfDeviceMemory, ProcessUsage};
 use crate::os;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::process::Place;
 use crate::profile::{self, DeviceProfile, MachineProfile, ProfileError};
 use crate::region::Region;
 use crate::settings::settings;
 use crate::units::{Api, Bytes, DeviceIndex};
+use crate::view::Views;
 use trace::{TraceFile, TraceRecord};
 
 /// What a world is made from. It is kept in the world's file, so that whoever opens that needs nothing else.
@@ -88,6 +90,9 @@ pub struct World {
     spec: WorldSpec,
     devices: Vec<DeviceProfile>,
     plan: Plan,
+    views: Views,
+    /// Devices that were lost already when this process opened the world.
+    lost_before: u64,
     pub(crate) accounts: Accounts,
     trace: Option<TraceFile>,
 }
@@ -170,14 +175,69 @@ impl World {
     /// What `api` says of the device, identity faults applied. Panics, as all that follow, on a device that is not there.
     #[must_use]
     pub fn identity(&self, dev: DeviceIndex, api: Api) -> Identity {
-        self.plan.identity(api, dev.as_usize())
+        self.views.identity(api, dev.as_usize())
     }
 
-    /// Asks the fault plan what to do with this call of `entry`, and counts it.
+    /// The devices that `api` shows now, in its order; a real world shows all in PCI order. Devices that were lost when
+    /// this process opened the world are not among them.
+    #[must_use]
+    pub fn shown(&self, api: Api) -> Vec<DeviceIndex> {
+        let count = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
+        self.shown_of(api, (0..count).map(DeviceIndex).collect())
+    }
+
+    /// The same where the API's own order is another.
+    #[must_use]
+    pub fn shown_of(&self, api: Api, mut list: Vec<DeviceIndex>) -> Vec<DeviceIndex> {
+        list.retain(|device| self.lost_before >> device.0 & 1 == 0);
+        if self.views.is_true(api) {
+            return list;
+        }
+        let age = plan::age(self.accounts.region.header());
+        self.views.shown(api, age, list)
+    }
+
+    /// What NVML counts as its own, its drift included.
+    #[must_use]
+    pub fn reserve(&self, dev: DeviceIndex) -> Bytes {
+        let own = self.devices[dev.as_usize()].nvml_reserve;
+        if self.views.is_true(Api::Nvml) {
+            return own;
+        }
+        own + self
+            .views
+            .drift(plan::age(self.accounts.region.header()), dev)
+    }
+
+    /// Asks the fault plan what to do with this call of `entry`, and counts it; `asked` is how many bytes it asks for or
+    /// moves. A delay is over when this returns, a loss has come.
     #[inline]
-    pub fn consult(&self, api: Api, entry: &'static str) -> Consultation {
+    pub fn consult(
+        &self,
+        api: Api,
+        entry: &str,
+        asked: impl FnOnce() -> Bytes,
+    ) -> Consultation<'_> {
         self.plan
-            .consult(api, entry, &self.accounts.region.header().counters)
+            .consult(api, entry, asked, self.accounts.region.header())
+    }
+
+    /// Whether any device fell off the bus: ask before finding out which one a call is about.
+    #[must_use]
+    #[inline]
+    pub fn any_lost(&self) -> bool {
+        self.accounts.region.header().lost.load(Relaxed) != 0
+    }
+
+    /// Whether the device fell off the bus: every call that needs it answers so from then on.
+    #[must_use]
+    pub fn lost(&self, dev: DeviceIndex) -> bool {
+        self.accounts.region.header().lost.load(Relaxed) >> dev.0 & 1 != 0
+    }
+
+    /// The device falls off the bus.
+    pub fn lose(&self, dev: DeviceIndex) {
+        plan::lose(self.accounts.region.header(), Some(dev));
     }
 
     /// Symbols (and Vulkan extensions) that the fault plan takes away.
@@ -361,12 +421,15 @@ impl World {
 
     fn assemble(region: Region, spec: WorldSpec, place: Option<Place>) -> io::Result<Self> {
         let devices = visible_devices(&spec);
-        let plan = Plan::new(&spec.faults, settings().role.as_deref(), &devices);
+        let role = settings().role.as_deref();
+        let lost_before = region.header().lost.load(Relaxed);
         let trace = spec.trace.as_deref().map(TraceFile::open).transpose()?;
         Ok(Self {
             accounts: Accounts::new(region, place)?,
+            plan: Plan::new(&spec.faults, role, spec.seed),
+            views: Views::new(&spec.faults, role, &devices),
+            lost_before,
             devices,
-            plan,
             trace,
             spec,
         })

@@ -24,21 +24,27 @@ fn world(machine: &str, plan: &str) -> (tempfile::TempDir, World) {
     (folder, world)
 }
 
+fn none() -> Bytes {
+    Bytes::ZERO
+}
+
 #[test]
 fn the_nth_call_is_counted_over_all_processes_of_the_world() {
     let plan = "[[fault]]\nat = \"cuMemAlloc_v2\"\nwhen = \"3\"\nthen = \"result:2\"";
     let (folder, first) = world("tiny", plan);
     let second = World::open(&folder.path().join("world")).unwrap();
-    let ask = |world: &World| world.consult(Api::Cuda, "cuMemAlloc_v2");
+    fn ask(world: &World) -> Consultation<'_> {
+        world.consult(Api::Cuda, "cuMemAlloc_v2", none)
+    }
     assert_eq!(ask(&first), Consultation::Proceed);
     let mut child = fork(|_| i32::from(ask(&second) != Consultation::Proceed));
     assert_eq!(child.reap(), End::Exit(0));
     assert_eq!(
-        second.consult(Api::Cuda, "cuMemFree_v2"),
+        second.consult(Api::Cuda, "cuMemFree_v2", none),
         Consultation::Proceed
     );
     assert_eq!(
-        second.consult(Api::Nvml, "nvmlInit_v2"),
+        second.consult(Api::Nvml, "nvmlInit_v2", none),
         Consultation::Proceed
     );
     assert_eq!(ask(&second), Consultation::Result(2));
@@ -63,7 +69,7 @@ fn from_the_nth_on_every_call_and_whole_groups_are_hit() {
         then = "kill-after"
         "#,
     );
-    let ask = || world.consult(Api::Vulkan, "vkAllocateMemory");
+    let ask = || world.consult(Api::Vulkan, "vkAllocateMemory", none);
     assert_eq!(
         [ask(), ask(), ask()],
         [
@@ -73,15 +79,18 @@ fn from_the_nth_on_every_call_and_whole_groups_are_hit() {
         ]
     );
     assert_eq!(
-        world.consult(Api::Nvml, "nvmlInit_v2"),
+        world.consult(Api::Nvml, "nvmlInit_v2", none),
         Consultation::Result(999)
     );
     assert_eq!(
-        world.consult(Api::Cuda, "cuInit"),
+        world.consult(Api::Cuda, "cuInit", none),
         Consultation::KillAfter,
         "the fifth call of all"
     );
-    assert_eq!(world.consult(Api::Cuda, "cuInit"), Consultation::Proceed);
+    assert_eq!(
+        world.consult(Api::Cuda, "cuInit", none),
+        Consultation::Proceed
+    );
 }
 
 #[test]
@@ -92,7 +101,7 @@ fn a_kill_before_leaves_nothing_taken_and_a_kill_after_leaves_it_to_the_teardown
             &format!("[[fault]]\nat = \"cuMemAlloc_v2\"\nthen = \"{then}\""),
         );
         let mut victim = fork(|_| {
-            let asked = world.consult(Api::Cuda, "cuMemAlloc_v2");
+            let asked = world.consult(Api::Cuda, "cuMemAlloc_v2", none);
             if asked == Consultation::KillBefore {
                 kill_self();
             }
@@ -134,7 +143,7 @@ fn missing_symbols_are_listed_by_api() {
         ["VK_EXT_pci_bus_info", "vkQueueSubmit2"]
     );
     assert_eq!(
-        world.consult(Api::Cuda, "cuMemAllocAsync"),
+        world.consult(Api::Cuda, "cuMemAllocAsync", none),
         Consultation::Proceed
     );
 }
@@ -235,6 +244,29 @@ fn a_row_that_can_never_take_effect_is_refused_by_name() {
             "at = \"cuInit\"\nthen = \"kill-after\"\ndevice = 0",
             "cuInit",
         ),
+        ("at = \"cuda.allocs\"\nthen = \"result:1\"", "cuda.allocs"),
+        ("at = \"cuda.alloc\"\nthen = \"missing\"", "cuda.alloc"),
+        ("at = \"cuInit\"\nthen = \"null\"", "cuInit"),
+        ("at = \"cuInit\"\nthen = \"wrong-version\"", "cuInit"),
+        ("at = \"cuInit\"\nthen = \"hidden\"", "cuInit"),
+        ("at = \"cuInit\"\nthen = \"absent\"", "cuInit"),
+        ("at = \"cuda.library\"\nthen = \"result:1\"", "cuda.library"),
+        (
+            "at = \"cuda.devices\"\nthen = \"reserve:1MiB\"",
+            "cuda.devices",
+        ),
+        (
+            "at = \"cuda.devices\"\nthen = \"count:1\"\ndevice = 0",
+            "cuda.devices",
+        ),
+        (
+            "at = \"cuda.devices\"\nwhen = \"3\"\nthen = \"hidden\"",
+            "cuda.devices",
+        ),
+        (
+            "at = \"cuda.library\"\nthen = \"absent\"\nrole = \"x\"",
+            "cuda.library",
+        ),
         (
             "at = \"vulkan.identity\"\nthen = \"result:3\"",
             "vulkan.identity",
@@ -250,26 +282,43 @@ fn a_row_that_can_never_take_effect_is_refused_by_name() {
             other => panic!("{row}: {other:?}"),
         }
     }
-    for row in [
-        "when = \"0\"",
-        "when = \"..3\"",
-        "when = \"often\"",
-        "then = \"explode\"",
-        "then = \"result:x\"",
-        "colour = 1",
+    for (field, row) in [
+        ("when", "when = \"0\""),
+        ("when", "when = \"..3\""),
+        ("when", "when = \"often\""),
+        ("when", "when = \"after:4\""),
+        ("when", "when = \"one-in:0\""),
+        ("then", "then = \"explode\""),
+        ("then", "then = \"result:x\""),
+        ("then", "then = \"delay:5\""),
+        ("then", "then = \"set:=1\""),
+        ("then", "then = 5"),
+        ("device", "device = \"first\""),
+        ("role", "role = 7"),
+        ("colour", "colour = 1"),
     ] {
         let head = if row.starts_with("then") {
             "at = \"cuInit\""
         } else {
             "at = \"cuInit\"\nthen = \"result:1\""
         };
-        let error =
-            FaultPlan::parse("plan.toml", &format!("[[fault]]\n{head}\n{row}")).unwrap_err();
-        assert!(
-            matches!(&error, FaultError::Syntax { input, .. } if input == "plan.toml"),
-            "{row}: {error}"
-        );
+        let healthy = "[[fault]]\nat = \"cuInit\"\nthen = \"result:1\"\n";
+        let text = format!("{healthy}[[fault]]\n{head}\n{row}");
+        match FaultPlan::parse("plan.toml", &text) {
+            Err(FaultError::Row {
+                row: 1,
+                field: named,
+                ..
+            }) => assert_eq!(named, field),
+            other => panic!("{row}: {other:?}"),
+        }
     }
+    for text in ["fault = 3", "[[view]]\nat = \"cuInit\"", "fault = [1]"] {
+        let error = FaultPlan::parse("plan.toml", text).unwrap_err();
+        assert!(matches!(error, FaultError::Shape { .. }), "{text}: {error}");
+    }
+    let error = FaultPlan::parse("plan.toml", "[[fault]").unwrap_err();
+    assert!(matches!(error, FaultError::Syntax { .. }), "{error}");
     let many = "[[fault]]\nat = \"cuInit\"\nthen = \"result:1\"\n".repeat(MAX_FAULTS + 1);
     assert!(
         matches!(FaultPlan::parse("many", &many), Err(FaultError::TooMany { count, .. }) if count == MAX_FAULTS + 1)
@@ -304,7 +353,7 @@ fn a_plan_survives_the_way_through_the_world_file() {
     let opened = World::open(&folder.path().join("world")).unwrap();
     assert_eq!(opened.spec(), created.spec());
     assert_eq!(
-        opened.consult(Api::Cuda, "cuInit"),
+        opened.consult(Api::Cuda, "cuInit", none),
         Consultation::Proceed,
         "this process has another role"
     );
@@ -328,4 +377,164 @@ fn every_plan_under_fixtures_is_valid() {
         count >= 6,
         "the project ships plans for each identity fault, kills and failures"
     );
+}
+
+#[test]
+fn a_row_may_hit_after_bytes_by_chance_or_late() {
+    let (_folder, healthy) = world("tiny", "");
+    assert_eq!(
+        healthy.consult(Api::Cuda, "cuMemAlloc_v2", none),
+        Consultation::Proceed
+    );
+    let (_folder, world) = world(
+        "tiny",
+        r#"
+        [[fault]]
+        at = "cuda.alloc"
+        when = "after:100MiB"
+        then = "result:2"
+        [[fault]]
+        at = "nvml.*"
+        when = "after:1s"
+        then = "result:15"
+        "#,
+    );
+    let ask = |entry, mib| world.consult(Api::Cuda, entry, || Bytes::mib(mib));
+    assert_eq!(ask("cuMemAlloc_v2", 60), Consultation::Proceed);
+    assert_eq!(ask("cuMemFree_v2", 60), Consultation::Proceed);
+    assert_eq!(ask("cuMemAllocAsync", 40), Consultation::Proceed, "100 MiB");
+    assert_eq!(ask("cuMemCreate", 1), Consultation::Result(2));
+    assert_eq!(ask("cuMemAlloc_v2", 0), Consultation::Result(2));
+    let late = || world.consult(Api::Nvml, "nvmlInit_v2", none);
+    assert_eq!(late(), Consultation::Proceed);
+    std::thread::sleep(std::time::Duration::from_millis(1001));
+    assert_eq!(late(), Consultation::Result(15));
+}
+
+#[test]
+fn one_in_n_is_the_same_calls_for_the_same_seed() {
+    let hits = |seed| -> Vec<usize> {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = WorldSpec {
+            seed,
+            ..spec(
+                "tiny",
+                "[[fault]]\nat = \"cu*\"\nwhen = \"one-in:10\"\nthen = \"untouched\"",
+            )
+        };
+        let world = World::create(&folder.path().join("world"), &spec).unwrap();
+        (0..1000)
+            .filter(|_| world.consult(Api::Cuda, "cuInit", none) == Consultation::Untouched)
+            .collect()
+    };
+    assert_eq!(hits(7), hits(7));
+    assert_ne!(hits(7), hits(8));
+    assert!((50..200).contains(&hits(7).len()), "{}", hits(7).len());
+}
+
+#[test]
+fn a_delay_is_over_when_the_answer_comes_and_joins_another_fault() {
+    let (_folder, world) = world(
+        "tiny",
+        r#"fault = [
+            { at = "cuInit", then = "delay:30ms" },
+            { at = "cu*", then = "result:3" },
+        ]"#,
+    );
+    let began = std::time::Instant::now();
+    assert_eq!(
+        world.consult(Api::Cuda, "cuInit", none),
+        Consultation::Result(3)
+    );
+    assert!(began.elapsed() >= std::time::Duration::from_millis(30));
+}
+
+#[test]
+fn a_lost_device_is_lost_to_all_and_hidden_from_who_comes_later() {
+    let (folder, world) = world(
+        "tiny*3",
+        "[[fault]]\nat = \"cuMemAlloc_v2\"\nwhen = \"2\"\nthen = \"lost\"\ndevice = 1",
+    );
+    let other = World::open(&folder.path().join("world")).unwrap();
+    let ask = || world.consult(Api::Cuda, "cuMemAlloc_v2", none);
+    assert_eq!(ask(), Consultation::Proceed);
+    assert!(!other.any_lost());
+    assert_eq!(ask(), Consultation::Proceed);
+    let lost = |world: &World| [0, 1, 2].map(|device| world.lost(DeviceIndex(device)));
+    assert_eq!(
+        (lost(&world), lost(&other)),
+        ([false, true, false], [false, true, false])
+    );
+    let newcomer = World::open(&folder.path().join("world")).unwrap();
+    for api in Api::ALL {
+        assert_eq!(other.shown(api).len(), 3, "who knew it still names it");
+        assert_eq!(newcomer.shown(api), [DeviceIndex(0), DeviceIndex(2)]);
+    }
+}
+
+#[test]
+fn an_answer_is_altered_as_the_row_says() {
+    let fields = |kind: &str| -> &'static [(&'static str, usize)] {
+        match kind {
+            "Memory" => &[("version", 0), ("total", 8), ("free", 16)],
+            _ => &[],
+        }
+    };
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[repr(C)]
+    struct Memory {
+        version: u32,
+        total: u64,
+        free: u64,
+    }
+    let asked = |then: &str| {
+        let (mut count, mut memory) = (
+            7u32,
+            Memory {
+                version: 0x0200_0018,
+                total: 5,
+                free: 4,
+            },
+        );
+        let (counted, told) = (&raw mut count, &raw mut memory);
+        let plan = format!("[[fault]]\nat = \"nvmlX\"\nthen = \"{then}\"");
+        let (_folder, world) = world("tiny", &plan);
+        let answer = world.consult(Api::Nvml, "nvmlX", none).carry_out(
+            Some,
+            || mock_device::parameters!(counted: *mut u32, told: *mut Memory),
+            fields,
+            || 99,
+        );
+        (answer, count, memory)
+    };
+    let memory = Memory {
+        version: 0x0200_0018,
+        total: 5,
+        free: 4,
+    };
+    assert_eq!(asked("untouched"), (0, 7, memory));
+    assert_eq!(asked("result:-3"), (-3, 7, memory));
+    assert_eq!(asked("set:counted=-1"), (0, u32::MAX, memory));
+    assert_eq!(
+        asked("set:told.free=0"),
+        (0, 7, Memory { free: 0, ..memory })
+    );
+    assert_eq!(asked("set:nobody=0"), (0, 7, memory));
+    assert_eq!(asked("short"), (99, 3, memory));
+    assert_eq!(asked("short:2"), (99, 2, memory));
+    let other = Memory {
+        version: 0x0300_0018,
+        ..memory
+    };
+    assert_eq!(asked("wrong-version"), (99, 7, other));
+}
+
+#[test]
+fn absent_libraries_are_listed() {
+    let plan = r#"fault = [
+        { at = "nvml.library", then = "absent" },
+        { at = "cuInit", then = "result:100" },
+    ]"#;
+    let plan = FaultPlan::parse("test", plan).unwrap();
+    assert_eq!(plan.absent().collect::<Vec<_>>(), [Api::Nvml]);
 }
