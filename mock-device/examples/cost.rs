@@ -29,7 +29,11 @@ fn main() {
         };
         let world = World::create(&path, &spec).expect("a world");
         let consult = best(2_000_000, || {
-            _ = black_box(world.consult(black_box(Api::Cuda), black_box("cuMemAlloc_v2"), || Bytes(1)))
+            _ = black_box(
+                world.consult(black_box(Api::Cuda), black_box("cuMemAlloc_v2"), || {
+                    Bytes(1)
+                }),
+            )
         });
         let pair = best(500_000, || {
             world

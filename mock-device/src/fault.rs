@@ -270,6 +270,12 @@ impl FaultPlan {
     }
 }
 
+/// Whether a row of a view is about the devices that this API shows.
+#[must_use]
+pub fn shows_devices(at: &At, api: Api) -> bool {
+    matches!(at, At::Devices(apis) if apis.contains(&api))
+}
+
 fn text_of(row: &toml::Table, field: &str) -> String {
     row.get(field)
         .and_then(|value| value.as_str())

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::fault::{At, Consultation, Effect, FaultPlan, When, fits};
+use crate::fault::{Consultation, Effect, FaultPlan, When, fits};
 use crate::os;
 use crate::region::Header;
 use crate::units::{Api, Bytes, DeviceIndex};
@@ -167,9 +167,4 @@ fn mix(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
-}
-
-/// Whether a row of a view is at that API's part of it.
-pub(crate) fn shows_devices(at: &At, api: Api) -> bool {
-    matches!(at, At::Devices(apis) if apis.contains(&api))
 }

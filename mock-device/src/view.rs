@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use crate::fault::{DevicesFault, Effect, Fault, FaultPlan, IdentityFault, When};
+use crate::fault::{DevicesFault, Effect, Fault, FaultPlan, IdentityFault, When, shows_devices};
 use crate::identity::{Identity, PciAddress, Uuid};
-use crate::plan::shows_devices;
 use crate::profile::DeviceProfile;
 use crate::units::{Api, Bytes, DeviceIndex};
 

@@ -8,13 +8,14 @@ mod reserve;
 use std::sync::OnceLock;
 
 use ash::vk;
-use mock_device::{Api, Consultation, TraceRecord, World, fault};
+use mock_device::fault::NO_FIELDS;
+use mock_device::{Api, Bytes, Consultation, Parameters, TraceRecord, World};
 
 pub use pointers::{Allocator, Chain, ChainOut, Function, In, List, New, Out, OutList, Raw, Text};
 pub use reserve::Reserve;
 
 use crate::trace::{self, Line, Traced};
-use crate::{commands, loader};
+use crate::{commands, loader, lost};
 
 /// The answer of a command other than VK_SUCCESS is its error here, VK_INCOMPLETE and VK_TIMEOUT included.
 pub type Outcome = Result<(), vk::Result>;
@@ -108,46 +109,37 @@ pub fn enter<R: Answer>(
     body: impl FnOnce() -> R,
 ) -> R {
     let Some(world) = world() else { return body() };
-    let consultation = world.consult(Api::Vulkan, entry);
-    let answer = match consultation {
-        Consultation::KillBefore => fault::kill_self(),
-        Consultation::Result(code) => R::fault(code).unwrap_or_else(body),
-        Consultation::Proceed | Consultation::KillAfter => {
-            let mut line = world.tracing().then(|| Line::before(args));
-            let answer = body();
-            if let Some(line) = &mut line {
-                line.after(args, answer.wrote());
-            }
-            let killed = consultation == Consultation::KillAfter;
-            write(world, entry, line, answer);
-            if killed {
-                fault::kill_self();
-            }
-            return answer;
-        }
+    let parameters = || trace::parameters(args);
+    let consultation = world.consult(Api::Vulkan, entry, || parameters().asked());
+    let mut line = world.tracing().then(|| Line::before(args));
+    let carried_out = || {
+        let found = || lost::answer(world, entry, &parameters());
+        let lost = world.any_lost().then(found).flatten();
+        lost.and_then(|code| R::fault(code.as_raw()))
+            .unwrap_or_else(body)
     };
-    write(
-        world,
-        entry,
-        world.tracing().then(|| Line::before(args)),
-        answer,
-    );
+    let answer = consultation.carry_out(R::fault, parameters, NO_FIELDS, carried_out);
+    if let Some(line) = &mut line {
+        line.after(
+            args,
+            answer.wrote() && consultation != Consultation::Untouched,
+        );
+    }
+    write(world, entry, line, answer);
+    consultation.afterwards();
     answer
 }
 
 /// As [`enter`] for the commands that only look addresses up. They leave no trace: which names are asked for depends on
-/// the loader's version and on every layer between, and says nothing about the device.
+/// the loader's version and on every layer between, and says nothing about the device. A fault's result is NULL.
 #[inline(never)]
 pub fn look_up(entry: &'static str, body: impl FnOnce() -> Function) -> Function {
-    match world().map(|world| world.consult(Api::Vulkan, entry)) {
-        Some(Consultation::KillBefore) => fault::kill_self(),
-        Some(Consultation::Result(_)) => Function::NULL,
-        Some(Consultation::KillAfter) => {
-            let _ = body();
-            fault::kill_self()
-        }
-        Some(Consultation::Proceed) | None => body(),
-    }
+    let Some(world) = world() else { return body() };
+    let consultation = world.consult(Api::Vulkan, entry, || Bytes::ZERO);
+    let null = |_| Some(Function::NULL);
+    let answer = consultation.carry_out(null, Parameters::default, NO_FIELDS, body);
+    consultation.afterwards();
+    answer
 }
 
 fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answer: R) {

@@ -68,6 +68,7 @@ pub fn create(
             (
                 place,
                 STATE.queues.insert(Queue {
+                    physical,
                     work: Arc::clone(&work),
                     line,
                 }),

@@ -1,7 +1,7 @@
 //! Instances and the physical devices that each of them shows.
 
 use ash::vk::{self, Handle};
-use mock_device::{DeviceIndex, DeviceProfile, World};
+use mock_device::{Api, DeviceIndex, DeviceProfile, World};
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome, Text, world};
 use crate::enumerate::{enumerate, enumerate_begun};
@@ -48,13 +48,13 @@ pub fn create(info: In<vk::InstanceCreateInfo<'_>>, instance: New<vk::Instance>)
         info.enabled_extension_count,
         extension::is_of_instance,
     )?;
-    let count = u32::try_from(world.devices().len()).unwrap_or(u32::MAX);
-    let physical_devices = (0..count)
+    let physical_devices = world
+        .shown(Api::Vulkan)
+        .into_iter()
         .map(|index| {
-            STATE.physical_devices.insert(PhysicalDevice {
-                world,
-                index: DeviceIndex(index),
-            })
+            STATE
+                .physical_devices
+                .insert(PhysicalDevice { world, index })
         })
         .collect();
     instance.put(STATE.instances.insert(Instance {

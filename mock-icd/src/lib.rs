@@ -20,6 +20,7 @@ mod image;
 mod instance;
 mod limits;
 mod loader;
+mod lost;
 mod memory;
 mod object;
 mod part;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use ash::vk::{self, Handle};
 
 use crate::boundary::{Chain, List, Outcome};
+use crate::instance::PhysicalDevice;
 use crate::state::STATE;
 use crate::work::{Batch, Point, Work};
 
 pub struct Queue {
+    pub physical: PhysicalDevice,
     pub work: Arc<Work>,
     /// The queue's line of the device's work.
     pub line: usize,

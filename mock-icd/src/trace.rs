@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::trace::Names;
 use ash::vk::{self, Handle};
-use mock_device::Value;
+use mock_device::{Parameter, Parameters, Value};
 
 use crate::boundary::{Allocator, In, List, New, Out, OutList, Raw, Text};
 use crate::state::STATE;
@@ -65,8 +65,38 @@ impl Line {
     }
 }
 
+/// The arguments as faults see them.
+pub fn parameters(args: &[(&'static str, &dyn Traced)]) -> Parameters {
+    let parameter = |(name, argument): &(&'static str, &dyn Traced)| {
+        let mut all = vec![Parameter {
+            name,
+            kind: "",
+            value: argument.place().0,
+            size: argument.place().1,
+        }];
+        all.extend(argument.asked().map(|bytes| Parameter {
+            name: "allocation_size",
+            kind: "",
+            value: bytes,
+            size: 0,
+        }));
+        all
+    };
+    Parameters(args.iter().flat_map(parameter).collect())
+}
+
 pub trait Traced {
     fn show(&self, name: &'static str, line: &mut Line);
+
+    /// What it is in C, as bits, and how large is what an out-param points to: for faults.
+    fn place(&self) -> (u64, usize) {
+        (0, 0)
+    }
+
+    /// How many bytes it asks for.
+    fn asked(&self) -> Option<u64> {
+        None
+    }
 
     /// For out-params: what the successful command put there.
     fn made(&self) -> Option<Shown> {
@@ -125,6 +155,9 @@ macro_rules! handles {
         impl Traced for vk::$kind {
             fn show(&self, name: &'static str, line: &mut Line) {
                 line.push(name, self.shown());
+            }
+            fn place(&self) -> (u64, usize) {
+                (self.as_raw(), 0)
             }
         }
     )+};
@@ -209,11 +242,17 @@ impl<T> Traced for Out<T> {
     fn show(&self, name: &'static str, line: &mut Line) {
         line.push(name, given(!self.is_null()));
     }
+    fn place(&self) -> (u64, usize) {
+        (self.address(), size_of::<T>())
+    }
 }
 
 impl<T> Traced for OutList<T> {
     fn show(&self, name: &'static str, line: &mut Line) {
         line.push(name, given(!self.is_null()));
+    }
+    fn place(&self) -> (u64, usize) {
+        (self.address(), size_of::<T>())
     }
 }
 
@@ -223,6 +262,9 @@ impl<T: Named> Traced for New<T> {
     }
     fn made(&self) -> Option<Shown> {
         (*self).made().map(Named::shown)
+    }
+    fn place(&self) -> (u64, usize) {
+        (self.address(), size_of::<T>())
     }
 }
 
@@ -260,6 +302,9 @@ impl<T> Clone for Told<T> {
 impl<T> Copy for Told<T> {}
 
 impl Traced for Told<vk::MemoryAllocateInfo<'_>> {
+    fn asked(&self) -> Option<u64> {
+        self.0.get().map(|info| info.allocation_size)
+    }
     fn show(&self, name: &'static str, line: &mut Line) {
         let Some(info) = self.0.get() else {
             return line.push(name, Shown::Null);

@@ -16,10 +16,11 @@ pub use client_call::{ClientCall, Kept, batch_fields};
 use std::ffi::CStr;
 
 use abi::cuda::*;
-use mock_device::{Api, Consultation, fault};
+use mock_device::{Api, Parameters};
 
 use crate::driver;
 use crate::entry::{Entry, Recorded};
+use crate::lost;
 
 /// A pointer that the caller gave for an answer.
 pub struct Out<T>(*mut T);
@@ -201,6 +202,7 @@ pub fn crash() -> ! {
 pub fn enter(
     entry: Entry,
     act: impl FnOnce() -> Answer,
+    parameters: impl Fn() -> Parameters,
     arguments: impl Fn(&mut Arguments),
 ) -> CUresult {
     let Some(world) = driver::world() else {
@@ -218,14 +220,37 @@ pub fn enter(
                 fault::kill_self();
             }
             answer.err().unwrap_or(CUresult::SUCCESS)
+    let consultation = world.consult(Api::Cuda, entry.name(), || parameters().asked());
+    let carried_out = || {
+        if world.any_lost()
+            && let Some(code) = lost::answer(world, entry, &parameters())
+        {
+            return code;
         }
-        Consultation::KillBefore => fault::kill_self(),
-        Consultation::Result(code) => CUresult(code as u32),
+        if entry.refuses_before_init() && driver::get().is_err() {
+            return CUresult::ERROR_NOT_INITIALIZED;
+        }
+        act().err().unwrap_or(CUresult::SUCCESS)
     };
+    let answer = consultation.carry_out(
+        |code| Some(CUresult(code as u32)),
+        &parameters,
+        fields,
+        carried_out,
+    );
     if world.tracing() {
         self::trace::write(world, entry, answer, arguments);
     }
+    consultation.afterwards();
     answer
+}
+
+/// The fields of a structure, for faults that set one.
+fn fields(structure: &str) -> &'static [(&'static str, usize)] {
+    abi::cuda::LAYOUTS
+        .iter()
+        .find(|layout| layout.rust == structure)
+        .map_or(&[], |layout| layout.fields)
 }
 
 /// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one (a
@@ -258,6 +283,8 @@ macro_rules! export {
                 || $crate::stream::as_called(stringify!($name), || {
                     $handler($($crate::boundary::FromC::from_c($arg)),*)
                 }),
+                || $handler($($crate::boundary::FromC::from_c($arg)),*),
+                || ::mock_device::parameters!($($arg: $kind),*),
                 |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }
@@ -278,7 +305,7 @@ mod stubs {
             #[allow(non_snake_case, reason = "C names stay exact")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name(first: usize) -> CUresult {
-                enter(Entry::$name, || unsimulated(Entry::$name, first), |_| {})
+                enter(Entry::$name, || unsimulated(Entry::$name, first), Parameters::default, |_| {})
             }
         )* };
     }

@@ -46,6 +46,7 @@ fn choose(world: &World, settings: &Settings) -> Result<Vec<DeviceIndex>, CUresu
     if settings.by_pci {
         devices.sort_by_key(|device| world.identity(*device, Api::Cuda).pci);
     }
+    devices = world.shown_of(Api::Cuda, devices);
     if let Some(list) = &settings.visible {
         let uuids: Vec<[u8; 16]> = devices
             .iter()

@@ -39,6 +39,7 @@ mod launch;
 mod limits;
 mod lookup;
 mod memop;
+mod lost;
 mod memory;
 mod module;
 mod pointer;

@@ -10,10 +10,11 @@ pub use self::trace::Arguments;
 use std::ffi::CStr;
 
 use abi::nvml::*;
-use mock_device::{Api, Consultation, fault};
+use mock_device::{Api, Parameters};
 
 use crate::entry::Entry;
 use crate::library;
+use crate::lost;
 
 /// A pointer that the caller gave for an answer.
 pub struct Out<T>(*mut T);
@@ -162,24 +163,42 @@ pub fn crash() -> ! {
 pub fn enter<R: Returned>(
     entry: Entry,
     act: impl FnOnce() -> R,
+    parameters: impl Fn() -> Parameters,
     arguments: impl Fn(&mut Arguments),
 ) -> R {
     let Some(world) = library::world() else {
         return R::of_code(nvmlReturn_t::ERROR_UNKNOWN);
     };
-    let answer = match world.consult(Api::Nvml, entry.name()) {
-        Consultation::Proceed => act(),
-        Consultation::KillAfter => {
-            act();
-            fault::kill_self()
-        }
-        Consultation::KillBefore => fault::kill_self(),
-        Consultation::Result(code) => R::of_code(nvmlReturn_t(code as u32)),
+    let consultation = world.consult(Api::Nvml, entry.name(), || parameters().asked());
+    let lost = |after| {
+        let found = || lost::answer(world, entry.name(), &parameters(), after);
+        world.any_lost().then(found).flatten().map(R::of_code)
     };
+    let carried_out = || {
+        lost(false).unwrap_or_else(|| {
+            let answer = act();
+            lost(true).unwrap_or(answer)
+        })
+    };
+    let answer = consultation.carry_out(
+        |code| Some(R::of_code(nvmlReturn_t(code as u32))),
+        &parameters,
+        fields,
+        carried_out,
+    );
     if world.tracing() {
         self::trace::write(world, entry, answer.code(), arguments);
     }
+    consultation.afterwards();
     answer
+}
+
+/// The fields of a structure, for faults that set one.
+fn fields(structure: &str) -> &'static [(&'static str, usize)] {
+    abi::nvml::LAYOUTS
+        .iter()
+        .find(|layout| layout.rust == structure)
+        .map_or(&[], |layout| layout.fields)
 }
 
 /// Memory that the caller gave, with the size of what its C type points to.
@@ -324,6 +343,7 @@ macro_rules! export {
             $crate::boundary::enter(
                 $crate::entry::Entry::$name,
                 || $crate::boundary::IntoReturned::returned($act),
+                || ::mock_device::parameters!($($arg: $kind),*),
                 |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )
         }

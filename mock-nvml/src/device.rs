@@ -1,33 +1,33 @@
 //! Devices: handles, identity, names. CUDA_VISIBLE_DEVICES means nothing here.
 
 use abi::nvml::*;
-use mock_device::{Api, DeviceIndex, PciAddress, Uuid, World};
+use mock_device::{Api, DeviceIndex, PciAddress, World};
 
 use crate::boundary::{Answer, In, Out, crash};
 use crate::library;
 
 fn all(world: &World) -> impl Iterator<Item = DeviceIndex> {
-    (0..world.devices().len() as u32).map(DeviceIndex)
+    world.shown(Api::Nvml).into_iter()
 }
 
 pub fn count(count: Out<c_uint>) -> Answer {
     let world = library::ready()?;
-    count.required()?.set(world.devices().len() as c_uint);
+    count.required()?.set(all(world).count() as c_uint);
     Ok(())
 }
 
 pub fn by_index(index: c_uint, device: Out<nvmlDevice_t>) -> Answer {
     let world = library::ready()?;
     let device = device.required()?;
-    if index as usize >= world.devices().len() {
-        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
-    }
-    device.set(library::handle(DeviceIndex(index)));
+    let found = all(world).nth(index as usize);
+    device.set(library::handle(
+        found.ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?,
+    ));
     Ok(())
 }
 
 fn uuid_text(world: &World, index: DeviceIndex) -> String {
-    Uuid(world.identity(index, Api::Nvml).uuid).to_string()
+    world.identity(index, Api::Nvml).uuid_text()
 }
 
 pub fn by_uuid(uuid: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
@@ -82,9 +82,12 @@ pub fn uuid(device: nvmlDevice_t, uuid: Out<c_char>, length: c_uint) -> Answer {
 }
 
 pub fn index(device: nvmlDevice_t, index: Out<c_uint>) -> Answer {
-    library::ready()?;
-    let found = library::device(device)?;
-    index.required()?.set(found.0);
+    let world = library::ready()?;
+    let wanted = library::device(device)?;
+    let found = all(world).position(|shown| shown == wanted);
+    index
+        .required()?
+        .set(found.ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)? as c_uint);
     Ok(())
 }
 

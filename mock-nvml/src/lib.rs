@@ -19,6 +19,7 @@ mod entry;
 mod error;
 mod layout;
 mod library;
+mod lost;
 mod memory;
 mod process;
 mod recorded;

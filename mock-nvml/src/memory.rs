@@ -16,13 +16,14 @@ struct Figures {
 fn figures(world: &'static World, index: DeviceIndex) -> Figures {
     let profile = library::profile(world, index);
     let used = world.used(index);
+    let reserved = world.reserve(index);
     let free = profile
         .nvml_total
-        .saturating_sub(profile.nvml_reserve)
+        .saturating_sub(reserved)
         .saturating_sub(used);
     Figures {
         total: profile.nvml_total,
-        reserved: profile.nvml_reserve,
+        reserved,
         used,
         free,
     }

@@ -61,6 +61,10 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
     /// Writes without reading what was there; nothing for NULL.
     pub fn put(self, value: T) {
         if !self.0.is_null() {
@@ -90,6 +94,12 @@ impl<T> Out<T> {
 #[repr(transparent)]
 pub struct New<T>(Out<T>);
 
+impl<T> New<T> {
+    pub fn address(self) -> u64 {
+        self.0.address()
+    }
+}
+
 impl<T: vk::Handle + Copy> New<T> {
     pub fn put(self, raw: u64) {
         self.0.put(T::from_raw(raw));
@@ -108,6 +118,10 @@ pub struct OutList<T>(*mut T);
 impl<T> OutList<T> {
     pub const fn is_null(self) -> bool {
         self.0.is_null()
+    }
+
+    pub fn address(self) -> u64 {
+        self.0 as u64
     }
 
     pub fn put(self, values: impl IntoIterator<Item = T>) {

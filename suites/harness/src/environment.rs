@@ -4,7 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use mock_device::fault::Effect;
+use mock_device::fault::{self, Effect, Fault};
 use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
 
 use crate::artifacts::{self, ArtifactError, Library};
@@ -118,9 +118,11 @@ impl Environment {
                 .collect(),
             None => request.real_devices.to_vec(),
         };
+        let mut absent = request.absent.to_vec();
         let world = match &spec {
             Some(spec) => {
-                install_mocks(spec, request.absent, &path)?;
+                absent.extend(spec.faults.absent().map(absent_library));
+                install_mocks(spec, &absent, &path)?;
                 Some(World::create(&path.join("world"), spec)?)
             }
             None => None,
@@ -135,7 +137,7 @@ impl Environment {
             libraries: request.libraries,
             // Without a driver the loader complains through the layer, which is what such a case is about.
             validated: request.validated
-                && !request.absent.contains(&Absent::Icd)
+                && !absent.contains(&Absent::Icd)
                 && world.is_some()
                 && crate::plan::has_validation_layer(),
             world: world.is_some().then(|| path.join("world")),
@@ -149,8 +151,8 @@ impl Environment {
             root: path,
         };
         plan.store().map_err(file_error(&plan.path()))?;
-        let absent = request.absent.contains(&Absent::Nvml);
-        let nvml_answers = spec.is_none_or(|spec| !absent && !faults_nvml(&spec.faults));
+        let without = absent.contains(&Absent::Nvml);
+        let nvml_answers = spec.is_none_or(|spec| !without && !faults_nvml(&spec.faults));
         Ok(Self {
             nvml_answers,
             plan,
@@ -184,12 +186,22 @@ fn world_spec(
     Ok(spec)
 }
 
-/// Whether a fault keeps NVML from answering; a false identity does not.
+/// Whether a fault keeps NVML from answering, or makes it show other devices; a false identity or a delay does not.
 fn faults_nvml(plan: &FaultPlan) -> bool {
-    let hits = |at: &str| at == "*" || at == "nvml.*" || Api::of_symbol(at) == Some(Api::Nvml);
-    plan.faults
-        .iter()
-        .any(|fault| hits(&fault.at) && !matches!(fault.then, Effect::Identity(_)))
+    plan.faults.iter().any(|fault| match fault.then {
+        Effect::Delay(_) | Effect::Identity(_) => false,
+        Effect::Lost => true,
+        Effect::Devices(_) => fault::shows_devices(&fault.place(), Api::Nvml),
+        _ => fault.hits(Api::Nvml),
+    })
+}
+
+fn absent_library(api: Api) -> Absent {
+    match api {
+        Api::Cuda => Absent::Cuda,
+        Api::Nvml => Absent::Nvml,
+        Api::Vulkan => Absent::Icd,
+    }
 }
 
 /// Links the mocks, or copies without the symbols that the fault plan takes away, under the names clients ask for.
@@ -217,8 +229,9 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
             .faults
             .faults
             .iter()
-            .filter(|fault| fault.then == Effect::Missing && Api::of_symbol(&fault.at) == Some(api))
-            .map(|fault| fault.at.clone())
+            .filter_map(Fault::missing)
+            .filter(|(of, _)| *of == api)
+            .map(|(_, name)| name.to_owned())
             .collect();
         if !missing.is_empty() {
             let copy = root.join(library.file_name());
