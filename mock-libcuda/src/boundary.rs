@@ -208,18 +208,6 @@ pub fn enter(
     let Some(world) = driver::world() else {
         return CUresult::ERROR_UNKNOWN;
     };
-    let consultation = world.consult(Api::Cuda, entry.name());
-    let answer = match consultation {
-        Consultation::Proceed | Consultation::KillAfter => {
-            let answer = if entry.refuses_before_init() && driver::get().is_err() {
-                Err(CUresult::ERROR_NOT_INITIALIZED)
-            } else {
-                crate::admission::check(entry).and_then(|()| act())
-            };
-            if consultation == Consultation::KillAfter {
-                fault::kill_self();
-            }
-            answer.err().unwrap_or(CUresult::SUCCESS)
     let consultation = world.consult(Api::Cuda, entry.name(), || parameters().asked());
     let carried_out = || {
         if world.any_lost()
@@ -230,7 +218,8 @@ pub fn enter(
         if entry.refuses_before_init() && driver::get().is_err() {
             return CUresult::ERROR_NOT_INITIALIZED;
         }
-        act().err().unwrap_or(CUresult::SUCCESS)
+        let answer = crate::admission::check(entry).and_then(|()| act());
+        answer.err().unwrap_or(CUresult::SUCCESS)
     };
     let answer = consultation.carry_out(
         |code| Some(CUresult(code as u32)),
@@ -283,7 +272,6 @@ macro_rules! export {
                 || $crate::stream::as_called(stringify!($name), || {
                     $handler($($crate::boundary::FromC::from_c($arg)),*)
                 }),
-                || $handler($($crate::boundary::FromC::from_c($arg)),*),
                 || ::mock_device::parameters!($($arg: $kind),*),
                 |_arguments| { $( ::trace::shape!(_arguments, $arg); )* },
             )

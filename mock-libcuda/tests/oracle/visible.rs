@@ -167,8 +167,7 @@ fn faults_and_the_trace_pass_through_the_boundary() {
     );
     let last = lines.last().expect("lines");
     assert_eq!(
-        last,
-        r#"{"api":"cuda","entry":"cuMemFree_v2","args":{"dptr":"mem#2"},"answer":0}"#,
+        last, r#"{"api":"cuda","entry":"cuMemFree_v2","args":{"dptr":"mem#2"},"answer":0}"#,
         "the driver had acted"
     );
 }
