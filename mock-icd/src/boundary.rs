@@ -4,15 +4,20 @@
 
 mod pointers;
 mod reserve;
+mod words;
 
 use std::sync::OnceLock;
 
 use ash::vk;
 use mock_device::fault::NO_FIELDS;
-use mock_device::{Api, Bytes, Consultation, Parameters, TraceRecord, World};
+use mock_device::{Api, Bytes, Consultation, Nanos, Parameters, TraceRecord, World};
 
-pub use pointers::{Allocator, Chain, ChainOut, Function, In, List, New, Out, OutList, Raw, Text};
-pub use reserve::Reserve;
+pub use pointers::{
+    Allocator, Chain, ChainOut, Function, HostBytes, In, List, New, Out, OutList, Raw, Text,
+    Vulkan14Properties,
+};
+pub use reserve::{Reserve, borrow, host_file};
+pub use words::{WORDS, Words, close};
 
 use crate::trace::{self, Line, Traced};
 use crate::{commands, loader, lost};
@@ -152,6 +157,33 @@ fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answ
             answer: shown.value(),
         });
     }
+}
+
+/// The clock of the device's engines.
+pub fn now() -> Nanos {
+    world().map_or(Nanos::ZERO, World::now)
+}
+
+/// A clock's nanoseconds; 0 for a domain that is not the host's.
+pub fn clock(domain: vk::TimeDomainKHR) -> u64 {
+    let id = match domain {
+        vk::TimeDomainKHR::CLOCK_MONOTONIC_RAW => libc::CLOCK_MONOTONIC_RAW,
+        vk::TimeDomainKHR::DEVICE | vk::TimeDomainKHR::CLOCK_MONOTONIC => libc::CLOCK_MONOTONIC,
+        _ => return 0,
+    };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a clock that every Linux has, and a structure of this frame.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The four words of a clear colour, whatever they mean.
+pub fn clear_words(value: vk::ClearColorValue) -> [u32; 4] {
+    // SAFETY: all members of the union are four words of 32 bits.
+    unsafe { value.uint32 }
 }
 
 /// write(2) to stderr: `eprintln!` panics where stderr is broken.

@@ -1,29 +1,20 @@
 //! Buffers: a size, the memory bound to them, and the bytes that transfer commands move.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
 use ash::vk::{self, Handle};
 
-use crate::boundary::{ChainOut, In, List, New, Out, Outcome};
-use crate::effect::Region;
-use crate::memory::Memory;
+use crate::binding::{Binding, Piece};
+use crate::boundary::{Chain, In, List, New, Out, Outcome};
+use crate::needs::{self, Needs};
 use crate::state::{Child, STATE};
 use crate::trace::Told;
 
-/// Of every buffer, whatever its usage.
-pub const ALIGNMENT: u64 = 16;
-
 pub struct Buffer {
     device: u64,
-    size: u64,
-    binding: Mutex<Option<Binding>>,
-}
-
-/// Memory that may be freed before what is bound to it.
-#[derive(Clone)]
-struct Binding {
-    memory: Weak<Memory>,
-    offset: u64,
+    pub size: u64,
+    pub binding: Binding,
+    handle_types: vk::ExternalMemoryHandleTypeFlags,
+    flags: vk::BufferCreateFlags,
+    usage: vk::BufferUsageFlags,
 }
 
 impl Child for Buffer {
@@ -33,65 +24,35 @@ impl Child for Buffer {
 }
 
 impl Buffer {
-    /// The memory, and where in it the range lies; `None` unbound, or outside the buffer.
-    fn place(&self, offset: u64, size: u64) -> Option<(Arc<Memory>, u64)> {
-        let inside = offset.checked_add(size).is_some_and(|end| end <= self.size);
-        let binding = self
-            .binding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()?;
-        Some((
-            binding.memory.upgrade().filter(|_| inside)?,
-            binding.offset.checked_add(offset)?,
-        ))
+    fn new(device: u64, info: &vk::BufferCreateInfo<'_>) -> Self {
+        Self {
+            device,
+            size: info.size,
+            binding: Binding::default(),
+            handle_types: Chain::of(info.p_next)
+                .find::<vk::ExternalMemoryBufferCreateInfo<'_>>()
+                .map(|external| external.handle_types)
+                .unwrap_or_default(),
+            flags: info.flags,
+            usage: info.usage,
+        }
     }
 
-    /// A size of VK_WHOLE_SIZE means the rest, in whole words.
-    pub fn fill(&self, offset: u64, size: u64, word: u32) {
-        let size = if size == vk::WHOLE_SIZE {
-            self.size.saturating_sub(offset) & !3
+    /// A range cut to the buffer. A size of VK_WHOLE_SIZE means the rest, in whole words.
+    pub fn range(&self, offset: u64, size: u64) -> u64 {
+        let rest = self.size.saturating_sub(offset);
+        if size == vk::WHOLE_SIZE {
+            rest & !3
         } else {
-            size
-        };
-        let Some((memory, start)) = self.place(offset, size) else {
-            return;
-        };
-        let Some(contents) = memory.contents() else {
-            return;
-        };
-        for (part, length) in memory.touched.admit(start, size) {
-            contents.fill(start + part, length, word);
+            size.min(rest)
         }
     }
 
-    pub fn write(&self, offset: u64, bytes: &[u8]) {
-        let Some((memory, start)) = self.place(offset, bytes.len() as u64) else {
-            return;
-        };
-        let Some(contents) = memory.contents() else {
-            return;
-        };
-        for (part, length) in memory.touched.admit(start, bytes.len() as u64) {
-            let part = usize::try_from(part).unwrap_or(usize::MAX);
-            let length = usize::try_from(length).unwrap_or(0);
-            contents.write(start + part as u64, &bytes[part..part + length]);
-        }
-    }
-
-    pub fn copy_from(&self, source: &Self, region: Region) {
-        let Some((from, from_start)) = source.place(region.from, region.size) else {
-            return;
-        };
-        let Some((to, to_start)) = self.place(region.to, region.size) else {
-            return;
-        };
-        let (Some(source), Some(contents)) = (from.contents(), to.contents()) else {
-            return;
-        };
-        for (part, length) in to.touched.admit(to_start, region.size) {
-            contents.copy_from(to_start + part, source, from_start + part, length);
-        }
+    /// Whether the buffer lies in memory of the device; so it is taken to where it is bound page by page.
+    pub fn on_device(&self) -> bool {
+        self.binding
+            .first()
+            .is_none_or(|(memory, _)| memory.is_on_device())
     }
 }
 
@@ -101,12 +62,8 @@ pub fn create(
     buffer: New<vk::Buffer>,
 ) -> Outcome {
     STATE.devices.find(device)?;
-    let size = info.0.demand()?.size;
-    buffer.put(STATE.buffers.insert(Buffer {
-        device: device.as_raw(),
-        size,
-        binding: Mutex::new(None),
-    }));
+    let info = info.0.demand()?;
+    buffer.put(STATE.buffers.insert(Buffer::new(device.as_raw(), info)));
     Ok(())
 }
 
@@ -117,20 +74,15 @@ pub fn destroy(buffer: vk::Buffer) -> Outcome {
     STATE.buffers.remove(buffer).map(drop)
 }
 
-fn needed(device: vk::Device, size: u64) -> Result<vk::MemoryRequirements, vk::Result> {
-    let types = STATE
-        .devices
-        .find(device)?
-        .physical
-        .profile()
-        .memory_types
-        .len();
-    let size = size.checked_next_multiple_of(ALIGNMENT).unwrap_or(size);
-    Ok(vk::MemoryRequirements {
-        size,
-        alignment: ALIGNMENT,
-        memory_type_bits: (1 << types) - 1,
-    })
+fn needed(device: vk::Device, buffer: &Buffer) -> Result<Needs, vk::Result> {
+    let device = STATE.devices.find(device)?;
+    Ok(needs::of_buffer(
+        &device,
+        buffer.size,
+        buffer.usage,
+        buffer.flags,
+        buffer.handle_types,
+    ))
 }
 
 pub fn requirements(
@@ -138,7 +90,7 @@ pub fn requirements(
     buffer: vk::Buffer,
     requirements: Out<vk::MemoryRequirements>,
 ) -> Outcome {
-    requirements.put(needed(device, STATE.buffers.find(buffer)?.size)?);
+    requirements.put(needed(device, &*STATE.buffers.find(buffer)?)?.requirements);
     Ok(())
 }
 
@@ -147,10 +99,8 @@ pub fn requirements2(
     info: In<vk::BufferMemoryRequirementsInfo2<'_>>,
     requirements: Out<vk::MemoryRequirements2<'_>>,
 ) -> Outcome {
-    put_requirements(
-        requirements,
-        needed(device, STATE.buffers.find(info.demand()?.buffer)?.size)?,
-    );
+    let buffer = STATE.buffers.find(info.demand()?.buffer)?;
+    needed(device, &buffer)?.put(requirements);
     Ok(())
 }
 
@@ -161,39 +111,33 @@ pub fn requirements_of_info(
     requirements: Out<vk::MemoryRequirements2<'_>>,
 ) -> Outcome {
     let create = In::field(info.demand()?.p_create_info);
-    put_requirements(requirements, needed(device, create.demand()?.size)?);
+    let buffer = Buffer::new(device.as_raw(), create.demand()?);
+    needed(device, &buffer)?.put(requirements);
     Ok(())
-}
-
-/// Nothing here needs memory of its own.
-pub fn put_requirements(
-    to: Out<vk::MemoryRequirements2<'_>>,
-    requirements: vk::MemoryRequirements,
-) {
-    to.edit(|to| {
-        to.memory_requirements = requirements;
-        ChainOut::of(to.p_next).edit::<vk::MemoryDedicatedRequirements<'_>>(|dedicated| {
-            dedicated.prefers_dedicated_allocation = vk::FALSE;
-            dedicated.requires_dedicated_allocation = vk::FALSE;
-        });
-    });
 }
 
 pub fn bind(buffer: vk::Buffer, memory: vk::DeviceMemory, offset: u64) -> Outcome {
-    let memory = Arc::downgrade(&STATE.memories.find(memory)?);
-    let buffer = STATE.buffers.find(buffer)?;
-    *buffer
+    let memory = STATE.memories.find(memory)?;
+    STATE
+        .buffers
+        .find(buffer)?
         .binding
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = Some(Binding { memory, offset });
+        .bind(Piece::new(&memory, offset));
     Ok(())
 }
 
+/// In a device group each device may use another one's instance of the memory.
 pub fn bind2(count: u32, infos: List<vk::BindBufferMemoryInfo<'_>>) -> Outcome {
-    infos
-        .of(count as usize)
-        .iter()
-        .try_for_each(|info| bind(info.buffer, info.memory, info.memory_offset))
+    for info in infos.of(count as usize) {
+        let chain = Chain::of(info.p_next);
+        let mut piece = Piece::new(&STATE.memories.find(info.memory)?, info.memory_offset);
+        if let Some(group) = chain.find::<vk::BindBufferMemoryDeviceGroupInfo<'_>>() {
+            let indices = List::field(group.p_device_indices);
+            piece.instances = indices.of(group.device_index_count as usize).to_vec();
+        }
+        STATE.buffers.find(info.buffer)?.binding.bind(piece);
+    }
+    Ok(())
 }
 
 /// Where the buffer lies in the device's address space; 0 while it lies nowhere.
@@ -201,7 +145,7 @@ pub fn address(info: In<vk::BufferDeviceAddressInfo<'_>>) -> u64 {
     let buffer = info
         .get()
         .and_then(|info| STATE.buffers.find(info.buffer).ok());
-    let place = buffer.and_then(|buffer| buffer.place(0, 0));
+    let place = buffer.and_then(|buffer| buffer.binding.first());
     place.map_or(0, |(memory, offset)| memory.address + offset)
 }
 

@@ -3,6 +3,8 @@
 
 mod device;
 mod instance;
+mod later;
+mod later_recorded;
 mod recorded;
 
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ pub enum Core {
     V1_1,
     V1_2,
     V1_3,
+    V1_4,
 }
 
 /// Where a name comes from.
@@ -51,15 +54,15 @@ pub struct Command {
 
 macro_rules! commands {
     ($(
-        $level:ident $core:ident $name:ident $signature:tt -> $ret:ty = $answer:expr $(, $alias:ident in $extension:literal)*;
+        $level:ident $from:tt $name:ident $signature:tt -> $ret:ty = $answer:expr $(, $alias:ident in $extension:literal)*;
     )+) => {
         $(
             $crate::commands::command! { $name $signature $ret, $answer }
             $($crate::commands::command! { $alias $signature $ret, $answer })*
         )+
         pub static ROWS: &[$crate::commands::Command] = &[$(
-            $crate::commands::row!($name $signature, $level, Core($crate::commands::Core::$core)),
-            $($crate::commands::row!($alias $signature, $level, Extension($extension)),)*
+            $crate::commands::row!($name $signature, $level, $crate::commands::origin!($from)),
+            $($crate::commands::row!($alias $signature, $level, $crate::commands::origin!($extension)),)*
         )+];
     };
 }
@@ -76,12 +79,23 @@ macro_rules! command {
 }
 use command;
 
+/// A core version, or the name of the extension.
+macro_rules! origin {
+    ($extension:literal) => {
+        $crate::commands::Origin::Extension($extension)
+    };
+    ($core:ident) => {
+        $crate::commands::Origin::Core($crate::commands::Core::$core)
+    };
+}
+use origin;
+
 macro_rules! row {
-    ($name:ident $signature:tt, $level:ident, $origin:ident($from:expr)) => {
+    ($name:ident $signature:tt, $level:ident, $origin:expr) => {
         $crate::commands::Command {
             name: stringify!($name),
             level: $crate::commands::Level::$level,
-            origin: $crate::commands::Origin::$origin($from),
+            origin: $origin,
             function: $crate::boundary::Function($name as *const ()),
             #[cfg(test)]
             signature: stringify!($signature),
@@ -92,8 +106,8 @@ use row;
 
 /// The two commands that look up others, and the loader's own three. They leave no trace, so they are not rows above.
 static LOOK_UPS: &[Command] = &[
-    row!(vkGetInstanceProcAddr (instance: vk::Instance, name: Text), Global, Core(Core::V1_0)),
-    row!(vkGetDeviceProcAddr (device: vk::Device, name: Text), Device, Core(Core::V1_0)),
+    row!(vkGetInstanceProcAddr (instance: vk::Instance, name: Text), Global, origin!(V1_0)),
+    row!(vkGetDeviceProcAddr (device: vk::Device, name: Text), Device, origin!(V1_0)),
 ];
 
 #[expect(non_snake_case, reason = "the names of C")]
@@ -108,9 +122,16 @@ extern "system" fn vkGetDeviceProcAddr(device: vk::Device, name: Text) -> Functi
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Command> {
-    [LOOK_UPS, instance::ROWS, device::ROWS, recorded::ROWS]
-        .into_iter()
-        .flatten()
+    [
+        LOOK_UPS,
+        instance::ROWS,
+        device::ROWS,
+        recorded::ROWS,
+        later::ROWS,
+        later_recorded::ROWS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 fn find(name: Text) -> Option<&'static Command> {

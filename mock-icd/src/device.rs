@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ash::vk::{self, Handle};
 use mock_device::{Bytes, Kind};
 
-use crate::boundary::{Chain, In, List, New, Outcome};
+use crate::boundary::{Chain, In, List, New, Out, Outcome};
+use crate::command::Lane;
 use crate::instance::{PhysicalDevice, enabled};
 use crate::queue::Queue;
 use crate::state::STATE;
@@ -13,7 +14,10 @@ use crate::work::Work;
 use crate::{extension, memory, object};
 
 pub struct Device {
+    /// The first of `members`.
     pub physical: PhysicalDevice,
+    /// The devices of its group that it was made of; one without a group.
+    pub members: Vec<PhysicalDevice>,
     /// The handle it was made by, which tells its instance.
     made_by: u64,
     pub extensions: Vec<String>,
@@ -47,20 +51,20 @@ pub fn create(
         extension::is_of_device,
     )?;
     let chain = Chain::of(info.p_next);
-    if chain
-        .find::<vk::DeviceGroupDeviceCreateInfo<'_>>()
-        .is_some_and(|group| group.physical_device_count > 1)
-    {
-        return Err(vk::Result::ERROR_INITIALIZATION_FAILED);
-    }
+    let members = members(physical, chain)?;
     let places = queue_places(physical, info)?;
     let overhead = physical.profile().vulkan_device_overhead;
-    let taken = physical
-        .world
-        .take(physical.index, Kind::VulkanDevice, overhead);
-    taken.map_err(|_| vk::Result::ERROR_OUT_OF_DEVICE_MEMORY)?;
+    take_overhead(&members, overhead)?;
 
-    let work = Arc::new(Work::new());
+    let families = &physical.profile().queue_families;
+    let lanes = places.iter().map(|place| {
+        let flags = vk::QueueFlags::from_raw(families[place.family as usize].flags);
+        Lane {
+            devices: members.clone(),
+            transfer_only: !flags.intersects(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE),
+        }
+    });
+    let work = Arc::new(Work::new(lanes));
     let queues = places
         .into_iter()
         .enumerate()
@@ -77,6 +81,7 @@ pub fn create(
         .collect();
     device.put(STATE.devices.insert(Device {
         physical,
+        members,
         made_by,
         extensions,
         queues,
@@ -84,6 +89,43 @@ pub fn create(
         work,
     }));
     Ok(())
+}
+
+/// The physical devices that the create-info names, or the one that it was asked of.
+fn members(physical: PhysicalDevice, chain: Chain) -> Result<Vec<PhysicalDevice>, vk::Result> {
+    let named = chain
+        .find::<vk::DeviceGroupDeviceCreateInfo<'_>>()
+        .filter(|group| group.physical_device_count > 0);
+    let Some(group) = named else {
+        return Ok(vec![physical]);
+    };
+    List::field(group.p_physical_devices)
+        .of(group.physical_device_count as usize)
+        .iter()
+        .map(|member| STATE.physical_devices.find(*member).map(|member| *member))
+        .collect()
+}
+
+/// Takes the device's own memory on every member, or nowhere.
+fn take_overhead(members: &[PhysicalDevice], overhead: Bytes) -> Outcome {
+    for (index, member) in members.iter().enumerate() {
+        let taken = member
+            .world
+            .take(member.index, Kind::VulkanDevice, overhead);
+        if taken.is_err() {
+            give_back_overhead(&members[..index], overhead);
+            return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        }
+    }
+    Ok(())
+}
+
+fn give_back_overhead(members: &[PhysicalDevice], overhead: Bytes) {
+    for member in members {
+        member
+            .world
+            .give_back(member.index, Kind::VulkanDevice, overhead);
+    }
 }
 
 fn queue_places(
@@ -132,10 +174,7 @@ pub fn destroy(device: vk::Device) -> Outcome {
     object::forget_of(handle);
     let left = STATE.memories.remove_of(handle).into_iter();
     memory::leave_behind(removed.made_by, left.map(|(_, memory)| memory));
-    removed
-        .physical
-        .world
-        .give_back(removed.physical.index, Kind::VulkanDevice, removed.overhead);
+    give_back_overhead(&removed.members, removed.overhead);
     Ok(())
 }
 
@@ -185,12 +224,36 @@ pub fn wait_idle(device: vk::Device) -> Outcome {
     STATE.devices.find(device)?.work.wait_idle(None)
 }
 
-/// A device of one physical device has no peers.
+/// What one member may do with another one's memory: over a link everything, without one copies only. The simulated
+/// devices of a group are linked.
 pub fn peer_memory_features(
     device: vk::Device,
-    features: crate::boundary::Out<vk::PeerMemoryFeatureFlags>,
+    heap: u32,
+    features: Out<vk::PeerMemoryFeatureFlags>,
 ) -> Outcome {
+    let device = STATE.devices.find(device)?;
+    let heaps = &device.physical.profile().heaps;
+    let local = heaps
+        .get(heap as usize)
+        .is_some_and(|heap| heap.device_local());
+    features.put(if local {
+        vk::PeerMemoryFeatureFlags::COPY_SRC
+            | vk::PeerMemoryFeatureFlags::COPY_DST
+            | vk::PeerMemoryFeatureFlags::GENERIC_SRC
+            | vk::PeerMemoryFeatureFlags::GENERIC_DST
+    } else {
+        vk::PeerMemoryFeatureFlags::empty()
+    });
+    Ok(())
+}
+
+/// A device that never faulted has nothing to tell.
+pub fn fault_info(device: vk::Device, counts: Out<vk::DeviceFaultCountsEXT<'_>>) -> Outcome {
     STATE.devices.find(device)?;
-    features.put(vk::PeerMemoryFeatureFlags::empty());
+    counts.edit(|counts| {
+        counts.address_info_count = 0;
+        counts.vendor_info_count = 0;
+        counts.vendor_binary_size = 0;
+    });
     Ok(())
 }

@@ -1,107 +1,11 @@
-//! Recorded commands that change something, how they are recorded, and what they do when their batch is carried out.
-
-use std::sync::Arc;
+//! Recorded commands on buffers, events and queries: how they are recorded, and what they do when their batch is carried
+//! out.
 
 use ash::vk;
 
 use crate::boundary::{In, List, Outcome};
-use crate::buffer::Buffer;
-use crate::command::{CommandBuffer, record};
-use crate::query::QueryPool;
+use crate::command::{Takes, record};
 use crate::state::STATE;
-use crate::sync::Event;
-
-pub enum Effect {
-    Fill {
-        buffer: Arc<Buffer>,
-        offset: u64,
-        size: u64,
-        word: u32,
-    },
-    Update {
-        buffer: Arc<Buffer>,
-        offset: u64,
-        bytes: Vec<u8>,
-    },
-    Copy {
-        from: Arc<Buffer>,
-        to: Arc<Buffer>,
-        regions: Vec<Region>,
-    },
-    Event {
-        event: Arc<Event>,
-        set: bool,
-    },
-    ResetQueries {
-        pool: Arc<QueryPool>,
-        first: u32,
-        count: u32,
-    },
-    /// Ends a query or writes a timestamp: either way it has a result now.
-    FinishQuery {
-        pool: Arc<QueryPool>,
-        query: u32,
-    },
-    CopyQueries {
-        pool: Arc<QueryPool>,
-        first: u32,
-        count: u32,
-        to: Arc<Buffer>,
-        offset: u64,
-        stride: u64,
-        flags: vk::QueryResultFlags,
-    },
-    Execute(Vec<Arc<CommandBuffer>>),
-}
-
-#[derive(Clone, Copy)]
-pub struct Region {
-    pub from: u64,
-    pub to: u64,
-    pub size: u64,
-}
-
-impl Effect {
-    pub fn carry_out(&self) {
-        match self {
-            Self::Fill {
-                buffer,
-                offset,
-                size,
-                word,
-            } => buffer.fill(*offset, *size, *word),
-            Self::Update {
-                buffer,
-                offset,
-                bytes,
-            } => buffer.write(*offset, bytes),
-            Self::Copy { from, to, regions } => regions
-                .iter()
-                .for_each(|region| to.copy_from(from, *region)),
-            Self::Event { event, set } => event.set(*set),
-            Self::ResetQueries { pool, first, count } => pool.reset(*first, *count),
-            Self::FinishQuery { pool, query } => pool.finish(*query),
-            Self::CopyQueries {
-                pool,
-                first,
-                count,
-                to,
-                offset,
-                stride,
-                flags,
-            } => {
-                for (index, query) in (*first..first.saturating_add(*count)).enumerate() {
-                    if let Some(bytes) = pool.result(query, *flags) {
-                        to.write(offset + index as u64 * stride, &bytes);
-                    }
-                }
-            }
-            Self::Execute(secondaries) => {
-                secondaries.iter().for_each(|secondary| secondary.execute())
-            }
-        }
-    }
-}
 
 pub fn fill(
     commands: vk::CommandBuffer,
@@ -110,15 +14,11 @@ pub fn fill(
     size: u64,
     word: u32,
 ) -> Outcome {
-    record(
-        commands,
-        Effect::Fill {
-            buffer: STATE.buffers.find(buffer)?,
-            offset,
-            size,
-            word,
-        },
-    )
+    let buffer = STATE.buffers.find(buffer)?;
+    let length = buffer.range(offset, size);
+    record(commands, Takes::Fill { bytes: length }, move |moment| {
+        buffer.binding.fill(moment.on, offset, length, word);
+    })
 }
 
 pub fn update(
@@ -128,17 +28,13 @@ pub fn update(
     size: u64,
     data: List<u8>,
 ) -> Outcome {
-    let bytes = usize::try_from(size)
-        .map(|size| data.of(size).to_vec())
-        .unwrap_or_default();
-    record(
-        commands,
-        Effect::Update {
-            buffer: STATE.buffers.find(buffer)?,
-            offset,
-            bytes,
-        },
-    )
+    let buffer = STATE.buffers.find(buffer)?;
+    let size = usize::try_from(buffer.range(offset, size)).unwrap_or(0);
+    let bytes = data.of(size).to_vec();
+    let takes = Takes::Fill { bytes: size as u64 };
+    record(commands, takes, move |moment| {
+        buffer.binding.write(moment.on, offset, &bytes);
+    })
 }
 
 pub fn copy(
@@ -148,50 +44,56 @@ pub fn copy(
     count: u32,
     regions: List<vk::BufferCopy>,
 ) -> Outcome {
-    let regions = regions.of(count as usize).iter();
-    let regions = regions
-        .map(|copy| Region {
-            from: copy.src_offset,
-            to: copy.dst_offset,
-            size: copy.size,
-        })
-        .collect();
-    record(
-        commands,
-        Effect::Copy {
-            from: STATE.buffers.find(from)?,
-            to: STATE.buffers.find(to)?,
-            regions,
-        },
-    )
+    copy_all(commands, from, to, regions.of(count as usize).to_vec())
 }
 
 pub fn copy2(commands: vk::CommandBuffer, info: In<vk::CopyBufferInfo2<'_>>) -> Outcome {
     let info = info.demand()?;
     let regions = List::field(info.p_regions);
-    let regions = regions.of(info.region_count as usize).iter();
     let regions = regions
-        .map(|copy| Region {
-            from: copy.src_offset,
-            to: copy.dst_offset,
+        .of(info.region_count as usize)
+        .iter()
+        .map(|copy| vk::BufferCopy {
+            src_offset: copy.src_offset,
+            dst_offset: copy.dst_offset,
             size: copy.size,
         })
         .collect();
-    let (from, to) = (
-        STATE.buffers.find(info.src_buffer)?,
-        STATE.buffers.find(info.dst_buffer)?,
-    );
-    record(commands, Effect::Copy { from, to, regions })
+    copy_all(commands, info.src_buffer, info.dst_buffer, regions)
+}
+
+fn copy_all(
+    commands: vk::CommandBuffer,
+    from: vk::Buffer,
+    to: vk::Buffer,
+    mut regions: Vec<vk::BufferCopy>,
+) -> Outcome {
+    let (from, to) = (STATE.buffers.find(from)?, STATE.buffers.find(to)?);
+    for region in &mut regions {
+        region.size = region
+            .size
+            .min(from.size.saturating_sub(region.src_offset))
+            .min(to.size.saturating_sub(region.dst_offset));
+    }
+    let takes = Takes::Copy {
+        from: from.on_device(),
+        to: to.on_device(),
+        bytes: regions.iter().map(|region| region.size).sum(),
+    };
+    record(commands, takes, move |moment| {
+        for region in &regions {
+            let (at, source) = (region.dst_offset, region.src_offset);
+            to.binding
+                .copy_from(moment.on, at, &from.binding, source, region.size);
+        }
+    })
 }
 
 pub fn event(commands: vk::CommandBuffer, event: vk::Event, set: bool) -> Outcome {
-    record(
-        commands,
-        Effect::Event {
-            event: STATE.events.find(event)?,
-            set,
-        },
-    )
+    let event = STATE.events.find(event)?;
+    record(commands, Takes::Nothing, move |moment| {
+        event.change(set, moment.at)
+    })
 }
 
 pub fn reset_queries(
@@ -200,24 +102,16 @@ pub fn reset_queries(
     first: u32,
     count: u32,
 ) -> Outcome {
-    record(
-        commands,
-        Effect::ResetQueries {
-            pool: STATE.query_pools.find(pool)?,
-            first,
-            count,
-        },
-    )
+    let pool = STATE.query_pools.find(pool)?;
+    record(commands, Takes::Nothing, move |_| pool.reset(first, count))
 }
 
+/// Ends a query or writes a timestamp: either way it has a result from here on.
 pub fn finish_query(commands: vk::CommandBuffer, pool: vk::QueryPool, query: u32) -> Outcome {
-    record(
-        commands,
-        Effect::FinishQuery {
-            pool: STATE.query_pools.find(pool)?,
-            query,
-        },
-    )
+    let pool = STATE.query_pools.find(pool)?;
+    record(commands, Takes::Nothing, move |moment| {
+        pool.finish(query, moment.at)
+    })
 }
 
 /// Queries by number, and where their results go.
@@ -233,26 +127,16 @@ pub fn copy_queries(
     commands: vk::CommandBuffer,
     pool: vk::QueryPool,
     to: vk::Buffer,
-    results: &Results,
+    results: Results,
 ) -> Outcome {
-    let Results {
-        first,
-        count,
-        offset,
-        stride,
-        flags,
-    } = *results;
     let (pool, to) = (STATE.query_pools.find(pool)?, STATE.buffers.find(to)?);
-    record(
-        commands,
-        Effect::CopyQueries {
-            pool,
-            first,
-            count,
-            to,
-            offset,
-            stride,
-            flags,
-        },
-    )
+    record(commands, Takes::Nothing, move |moment| {
+        let queries = results.first..results.first.saturating_add(results.count);
+        for (index, query) in (0_u64..).zip(queries) {
+            if let Some(bytes) = pool.result(query, results.flags, moment.at) {
+                let at = results.offset + index * results.stride;
+                to.binding.write(moment.on, at, &bytes);
+            }
+        }
+    })
 }

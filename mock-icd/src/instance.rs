@@ -27,7 +27,7 @@ impl PhysicalDevice {
 }
 
 /// The newest version whose every command and structure this mock answers. Profiles of newer drivers are shown as this.
-const ANSWERED: u32 = vk::make_api_version(0, 1, 3, 281);
+const ANSWERED: u32 = vk::make_api_version(0, 1, 4, 312);
 
 /// What VkPhysicalDeviceProperties::apiVersion says.
 pub fn api_version(world: &World) -> u32 {

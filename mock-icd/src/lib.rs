@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod accounts;
+mod binding;
 #[expect(unsafe_code, reason = "the one place where C's pointers are followed")]
 mod boundary;
 mod buffer;
@@ -14,24 +15,29 @@ mod device;
 mod effect;
 mod enumerate;
 mod extension;
-mod feature;
 mod format;
+mod host_copy;
 mod image;
 mod instance;
-mod limits;
+mod layout;
 mod loader;
 mod lost;
 mod memory;
+mod needs;
 mod object;
-mod part;
 mod physical_device;
 mod properties;
 mod query;
 mod queue;
+mod raster;
+mod recorded;
+mod sparse;
 mod state;
 mod sync;
+mod time;
 mod touched;
 mod trace;
+mod transfer;
 mod work;
 
 // Exported by name from the built library; public here so that a test build, which exports nothing, keeps them alive.

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use crate::boundary::{List, New, Out, OutList, Outcome};
+use crate::boundary::{In, List, New, Out, OutList, Outcome};
 use crate::state::{Child, STATE, UNKNOWN_HANDLE};
 use crate::trace::{self, Named};
 
@@ -84,6 +84,73 @@ pub fn private(slot: vk::PrivateDataSlot, object: u64, data: Out<u64>) -> Outcom
         .get(&object)
         .copied();
     data.put(kept.unwrap_or(0));
+    Ok(())
+}
+
+/// What a shader module is known by: a digest of its code.
+pub fn identifier_of_info(
+    info: In<vk::ShaderModuleCreateInfo<'_>>,
+    identifier: Out<vk::ShaderModuleIdentifierEXT<'_>>,
+) -> Outcome {
+    put_identifier(digest(info)?, identifier);
+    Ok(())
+}
+
+pub fn module_identifier(
+    module: vk::ShaderModule,
+    identifier: Out<vk::ShaderModuleIdentifierEXT<'_>>,
+) -> Outcome {
+    let digest = STATE
+        .objects
+        .find(module)?
+        .private
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .get(&DIGEST)
+        .copied();
+    put_identifier(digest.unwrap_or(0), identifier);
+    Ok(())
+}
+
+/// Where a shader module keeps its digest; no handle has this value.
+const DIGEST: u64 = 0;
+
+fn digest(info: In<vk::ShaderModuleCreateInfo<'_>>) -> Result<u64, vk::Result> {
+    let info = info.demand()?;
+    let code = List::field(info.p_code);
+    // FNV-1a, word by word.
+    Ok(code
+        .of(info.code_size / 4)
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |digest: u64, word| {
+            (digest ^ u64::from(*word)).wrapping_mul(0x0100_0000_01b3)
+        }))
+}
+
+fn put_identifier(digest: u64, identifier: Out<vk::ShaderModuleIdentifierEXT<'_>>) {
+    identifier.edit(|identifier| {
+        identifier.identifier_size = 8;
+        identifier.identifier.fill(0);
+        identifier.identifier[..8].copy_from_slice(&digest.to_le_bytes());
+    });
+}
+
+pub fn create_module(
+    device: vk::Device,
+    info: In<vk::ShaderModuleCreateInfo<'_>>,
+    made: New<vk::ShaderModule>,
+) -> Outcome {
+    let digest = digest(info)?;
+    let handle = add::<vk::ShaderModule>(device)?;
+    let module = <vk::ShaderModule as vk::Handle>::from_raw(handle);
+    STATE
+        .objects
+        .find(module)?
+        .private
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .insert(DIGEST, digest);
+    made.put(handle);
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! Query pools: a query has no result until it is finished, and then a timestamp, or zeros for what only real work counts.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
+use mock_device::Nanos;
 
-use crate::boundary::{In, New, OutList, Outcome};
+use crate::boundary::{In, New, OutList, Outcome, now};
 use crate::state::{Child, STATE};
 
 pub struct QueryPool {
@@ -13,7 +13,8 @@ pub struct QueryPool {
     timestamps: bool,
     /// Numbers in one result.
     width: usize,
-    results: Mutex<Vec<Option<u64>>>,
+    /// From when on each has a result.
+    results: Mutex<Vec<Option<Nanos>>>,
 }
 
 impl Child for QueryPool {
@@ -23,35 +24,39 @@ impl Child for QueryPool {
 }
 
 impl QueryPool {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Nanos>>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn reset(&self, first: u32, count: u32) {
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results
+        self.lock()
             .iter_mut()
             .skip(first as usize)
             .take(count as usize)
             .for_each(|result| *result = None);
     }
 
-    pub fn finish(&self, query: u32) {
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(result) = results.get_mut(query as usize) {
-            *result = Some(if self.timestamps { nanoseconds() } else { 0 });
+    pub fn finish(&self, query: u32, at: Nanos) {
+        if let Some(result) = self.lock().get_mut(query as usize) {
+            *result = Some(at);
         }
     }
 
-    /// A result as the flags want it laid out; `None` where there is none and nothing is to be written.
-    pub fn result(&self, query: u32, flags: vk::QueryResultFlags) -> Option<Vec<u8>> {
-        let result = *self
-            .results
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(query as usize)?;
+    fn known_at(&self, query: u32) -> Option<Nanos> {
+        self.lock().get(query as usize).copied().flatten()
+    }
+
+    /// A result at a time, as the flags want it laid out; `None` where there is none and nothing is to be written.
+    /// A timestamp is the time itself (timestampPeriod is 1), everything else counts to 0.
+    pub fn result(&self, query: u32, flags: vk::QueryResultFlags, at: Nanos) -> Option<Vec<u8>> {
+        let result = self.known_at(query).filter(|known| *known <= at);
         let with_availability = flags.contains(vk::QueryResultFlags::WITH_AVAILABILITY);
         if result.is_none() && !with_availability && !flags.contains(vk::QueryResultFlags::PARTIAL)
         {
             return None;
         }
-        let mut numbers = vec![result.unwrap_or(0); self.width];
+        let value = result.filter(|_| self.timestamps).unwrap_or_default().0;
+        let mut numbers = vec![value; self.width];
         if with_availability {
             numbers.push(result.is_some().into());
         }
@@ -62,19 +67,6 @@ impl QueryPool {
         });
         Some(bytes.collect())
     }
-
-    fn has(&self, query: u32) -> bool {
-        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results.get(query as usize).is_some_and(Option::is_some)
-    }
-}
-
-/// timestampPeriod is 1.
-fn nanoseconds() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 pub fn create(
@@ -131,22 +123,28 @@ pub fn results(
     let queries = asked.first..asked.first.saturating_add(asked.count);
     if asked.flags.contains(vk::QueryResultFlags::WAIT) {
         let device = STATE.devices.find(device)?;
-        device
-            .work
-            .wait(u64::MAX, || queries.clone().all(|query| pool.has(query)))?;
+        device.work.wait(u64::MAX, false, || {
+            let times = queries.clone().map(|query| pool.known_at(query));
+            times
+                .collect::<Option<Vec<_>>>()
+                .map(|times| times.into_iter().max().unwrap_or_default())
+        })?;
     }
+    let here = now();
     for (index, query) in queries.clone().enumerate() {
         let start = usize::try_from(asked.stride)
             .unwrap_or(usize::MAX)
             .saturating_mul(index);
         if let Some(bytes) = pool
-            .result(query, asked.flags)
+            .result(query, asked.flags, here)
             .filter(|bytes| start.saturating_add(bytes.len()) <= asked.size)
         {
             data.put_at(start, bytes);
         }
     }
-    let complete = queries.clone().all(|query| pool.has(query));
+    let complete = queries
+        .clone()
+        .all(|query| pool.known_at(query).is_some_and(|at| at <= here));
     if complete {
         Ok(())
     } else {

@@ -6,6 +6,7 @@ use ash::vk::{self, Handle};
 
 use crate::boundary::{Chain, List, Outcome};
 use crate::instance::PhysicalDevice;
+use crate::sparse;
 use crate::state::STATE;
 use crate::work::{Batch, Point, Work};
 
@@ -36,15 +37,14 @@ pub fn submit2(
     put(queue, batches, fence)
 }
 
-/// Sparse binding changes which memory a resource has; the mock's resources that are bound so hold no bytes, so only the
-/// order of things is kept.
+/// Sparse binding changes which memory a resource has, in the order of the queue.
 pub fn bind_sparse(
     queue: vk::Queue,
     count: u32,
     binds: List<vk::BindSparseInfo<'_>>,
     fence: vk::Fence,
 ) -> Outcome {
-    let batches = binds.of(count as usize).iter().map(sparse_batch).collect();
+    let batches = binds.of(count as usize).iter().map(sparse::batch).collect();
     put(queue, batches, fence)
 }
 
@@ -71,24 +71,20 @@ fn batch(info: &vk::SubmitInfo<'_>) -> Result<Batch, vk::Result> {
     let commands = List::field(info.p_command_buffers);
     let commands = commands.of(info.command_buffer_count as usize).iter();
     let (waits, signals) = timeline_values(Chain::of(info.p_next));
+    let masks = Chain::of(info.p_next)
+        .find::<vk::DeviceGroupSubmitInfo<'_>>()
+        .map(|group| List::field(group.p_command_buffer_device_masks))
+        .filter(|masks| !masks.is_null());
+    let masks = masks.as_ref().map_or(&[][..], |masks| {
+        masks.of(info.command_buffer_count as usize)
+    });
+    let masks = masks.iter().copied().chain(std::iter::repeat(u32::MAX));
     Ok(Batch {
         waits: points(info.p_wait_semaphores, info.wait_semaphore_count, &waits)?,
         commands: commands
-            .map(|commands| STATE.command_buffers.find(*commands))
-            .collect::<Result<_, _>>()?,
-        signals: points(
-            info.p_signal_semaphores,
-            info.signal_semaphore_count,
-            &signals,
-        )?,
-        fence: None,
-    })
-}
-
-fn sparse_batch(info: &vk::BindSparseInfo<'_>) -> Result<Batch, vk::Result> {
-    let (waits, signals) = timeline_values(Chain::of(info.p_next));
-    Ok(Batch {
-        waits: points(info.p_wait_semaphores, info.wait_semaphore_count, &waits)?,
+            .zip(masks)
+            .map(|(commands, mask)| Ok((STATE.command_buffers.find(*commands)?, mask)))
+            .collect::<Result<_, vk::Result>>()?,
         signals: points(
             info.p_signal_semaphores,
             info.signal_semaphore_count,
@@ -117,18 +113,26 @@ fn batch2(info: &vk::SubmitInfo2<'_>) -> Result<Batch, vk::Result> {
     Ok(Batch {
         waits: points(info.p_wait_semaphore_infos, info.wait_semaphore_info_count)?,
         commands: commands
-            .map(|info| STATE.command_buffers.find(info.command_buffer))
-            .collect::<Result<_, _>>()?,
+            .map(|info| {
+                // A mask of 0 stands for all members.
+                let mask = if info.device_mask == 0 {
+                    u32::MAX
+                } else {
+                    info.device_mask
+                };
+                Ok((STATE.command_buffers.find(info.command_buffer)?, mask))
+            })
+            .collect::<Result<_, vk::Result>>()?,
         signals: points(
             info.p_signal_semaphore_infos,
             info.signal_semaphore_info_count,
         )?,
-        fence: None,
+        ..Batch::default()
     })
 }
 
 /// The values to wait for and to signal; binary semaphores have none, and theirs are ignored.
-fn timeline_values(chain: Chain) -> (Vec<u64>, Vec<u64>) {
+pub fn timeline_values(chain: Chain) -> (Vec<u64>, Vec<u64>) {
     let Some(info) = chain.find::<vk::TimelineSemaphoreSubmitInfo<'_>>() else {
         return (Vec::new(), Vec::new());
     };
@@ -142,7 +146,7 @@ fn timeline_values(chain: Chain) -> (Vec<u64>, Vec<u64>) {
     )
 }
 
-fn points(
+pub fn points(
     semaphores: *const vk::Semaphore,
     count: u32,
     values: &[u64],

@@ -1,17 +1,37 @@
-//! Fences, semaphores, events.
+//! Fences, semaphores, events. Work is put on the device's engines when it is submitted, so its end is known at once: what
+//! it signals is signaled *from a time on*, and who asks compares that with the clock.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk::{self, Handle};
+use mock_device::Nanos;
 
-use crate::boundary::{Chain, In, List, New, Out, Outcome};
+use crate::boundary::{Chain, In, List, New, Out, Outcome, Words, close, now};
 use crate::state::{Child, STATE};
+
+/// In a word that holds a time: never.
+const NEVER: u64 = 0;
+
+/// A payload with the one that an import with VK_FENCE_IMPORT_TEMPORARY_BIT put before it.
+struct Payloads {
+    own: Arc<Words>,
+    temporary: Option<Arc<Words>>,
+}
+
+impl Payloads {
+    fn current(&self) -> Arc<Words> {
+        Arc::clone(self.temporary.as_ref().unwrap_or(&self.own))
+    }
+}
 
 pub struct Fence {
     device: u64,
-    signaled: AtomicBool,
+    payloads: Mutex<Payloads>,
 }
+
+/// The word of a fence's payload: from when on it is signaled.
+const SIGNALED: usize = 1;
 
 impl Child for Fence {
     fn device(&self) -> u64 {
@@ -20,13 +40,41 @@ impl Child for Fence {
 }
 
 impl Fence {
-    pub fn set(&self, signaled: bool) {
-        self.signaled.store(signaled, Ordering::Release);
+    fn words(&self) -> Arc<Words> {
+        self.payloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .current()
     }
 
-    fn is_signaled(&self) -> bool {
-        self.signaled.load(Ordering::Acquire)
+    pub fn signal(&self, at: Nanos) {
+        self.words().page()[SIGNALED].store(at.0.max(1), Ordering::Release);
     }
+
+    /// Unsignals, and ends a temporary import.
+    fn reset(&self) {
+        let mut payloads = self.payloads.lock().unwrap_or_else(PoisonError::into_inner);
+        payloads.temporary = None;
+        payloads.own.page()[SIGNALED].store(NEVER, Ordering::Release);
+    }
+
+    /// From when on it is signaled, as far as is known.
+    fn signaled_at(&self) -> Option<Nanos> {
+        let at = self.words().page()[SIGNALED].load(Ordering::Acquire);
+        (at != NEVER).then_some(Nanos(at))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.words().is_shared()
+    }
+}
+
+fn words_for(exported: bool) -> Result<Arc<Words>, vk::Result> {
+    Ok(Arc::new(if exported {
+        Words::shared()?
+    } else {
+        Words::own()
+    }))
 }
 
 pub fn create_fence(
@@ -35,14 +83,21 @@ pub fn create_fence(
     fence: New<vk::Fence>,
 ) -> Outcome {
     STATE.devices.find(device)?;
-    let signaled = info
-        .demand()?
-        .flags
-        .contains(vk::FenceCreateFlags::SIGNALED);
-    fence.put(STATE.fences.insert(Fence {
+    let info = info.demand()?;
+    let exported = Chain::of(info.p_next)
+        .find::<vk::ExportFenceCreateInfo<'_>>()
+        .is_some_and(|export| !export.handle_types.is_empty());
+    let made = Fence {
         device: device.as_raw(),
-        signaled: AtomicBool::new(signaled),
-    }));
+        payloads: Mutex::new(Payloads {
+            own: words_for(exported)?,
+            temporary: None,
+        }),
+    };
+    if info.flags.contains(vk::FenceCreateFlags::SIGNALED) {
+        made.signal(now());
+    }
+    fence.put(STATE.fences.insert(made));
     Ok(())
 }
 
@@ -64,17 +119,27 @@ fn find_fences(count: u32, fences: &List<vk::Fence>) -> Result<Vec<Arc<Fence>>, 
 pub fn reset_fences(count: u32, fences: List<vk::Fence>) -> Outcome {
     find_fences(count, &fences)?
         .iter()
-        .for_each(|fence| fence.set(false));
+        .for_each(|fence| fence.reset());
     Ok(())
 }
 
 /// # Errors
 /// VK_NOT_READY.
 pub fn fence_status(fence: vk::Fence) -> Outcome {
-    if STATE.fences.find(fence)?.is_signaled() {
-        Ok(())
+    match STATE.fences.find(fence)?.signaled_at() {
+        Some(at) if at <= now() => Ok(()),
+        _ => Err(vk::Result::NOT_READY),
+    }
+}
+
+/// From when on a list of conditions holds: all of them, or one.
+fn together(times: impl Iterator<Item = Option<Nanos>>, all: bool) -> Option<Nanos> {
+    if all {
+        times
+            .collect::<Option<Vec<_>>>()
+            .map(|times| times.into_iter().max().unwrap_or_default())
     } else {
-        Err(vk::Result::NOT_READY)
+        times.flatten().min()
     }
 }
 
@@ -89,26 +154,76 @@ pub fn wait_fences(
 ) -> Outcome {
     let fences = find_fences(count, &fences)?;
     let work = Arc::clone(&STATE.devices.find(device)?.work);
-    work.wait(timeout, || {
-        let mut states = fences.iter().map(|fence| fence.is_signaled());
-        if all == vk::FALSE {
-            states.any(|signaled| signaled)
-        } else {
-            states.all(|signaled| signaled)
-        }
+    let shared = fences.iter().any(|fence| fence.is_shared());
+    work.wait(timeout, shared, || {
+        together(
+            fences.iter().map(|fence| fence.signaled_at()),
+            all != vk::FALSE,
+        )
     })
 }
 
-pub struct Semaphore {
-    device: u64,
-    payload: Mutex<Payload>,
+/// # Errors
+/// VK_ERROR_UNKNOWN for a fence that was not made for export.
+pub fn fence_fd(info: In<vk::FenceGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
+    let info = info.demand()?;
+    let fence = STATE.fences.find(info.fence)?;
+    if info.handle_type == vk::ExternalFenceHandleTypeFlags::SYNC_FD {
+        // A copy of what is already signaled needs no file: -1 says so. The export resets the fence.
+        if fence.signaled_at().is_some_and(|at| at <= now()) {
+            fence.reset();
+            fd.put(-1);
+            return Ok(());
+        }
+        fd.put(fence.words().export()?);
+        return Ok(());
+    }
+    fd.put(fence.words().export()?);
+    Ok(())
 }
 
-#[derive(Clone, Copy)]
-enum Payload {
-    Binary(bool),
-    Timeline(u64),
+/// # Errors
+/// VK_ERROR_INVALID_EXTERNAL_HANDLE.
+pub fn import_fence_fd(info: In<vk::ImportFenceFdInfoKHR<'_>>) -> Outcome {
+    let info = info.demand()?;
+    let fence = STATE.fences.find(info.fence)?;
+    let sync = info.handle_type == vk::ExternalFenceHandleTypeFlags::SYNC_FD;
+    let words = if sync && info.fd == -1 {
+        let words = Words::own();
+        words.page()[SIGNALED].store(now().0.max(1), Ordering::Release);
+        Arc::new(words)
+    } else {
+        Arc::new(Words::import(info.fd)?)
+    };
+    let mut payloads = fence
+        .payloads
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if sync || info.flags.contains(vk::FenceImportFlags::TEMPORARY) {
+        payloads.temporary = Some(words);
+    } else {
+        payloads.own = words;
+    }
+    Ok(())
 }
+
+/// A binary semaphore is a timeline whose signals count up and whose waits do as well.
+pub struct Semaphore {
+    device: u64,
+    timeline: bool,
+    payloads: Mutex<Payloads>,
+}
+
+// The words of a semaphore's payload.
+/// The largest value that is known to be reached: signals that were forgotten for later ones.
+const BASE: usize = 1;
+/// Of a binary semaphore: signals so far, and waits so far.
+const SIGNALS: usize = 2;
+const WAITS: usize = 3;
+/// How many signals were recorded; each is two words, its value and from when on it holds.
+const RECORDED: usize = 4;
+const RING: usize = 8;
+const ENTRIES: usize = (crate::boundary::WORDS - RING) / 2;
 
 impl Child for Semaphore {
     fn device(&self) -> u64 {
@@ -117,31 +232,86 @@ impl Child for Semaphore {
 }
 
 impl Semaphore {
-    pub fn reached(&self, value: u64) -> bool {
-        match *self.payload() {
-            Payload::Binary(signaled) => signaled,
-            Payload::Timeline(now) => now >= value,
-        }
+    fn words(&self) -> Arc<Words> {
+        self.payloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .current()
     }
 
-    /// A wait has been satisfied: a binary semaphore is unsignaled by it.
+    /// From when on a wait for the value is over; `None` while no signal for it was submitted.
+    pub fn reached_at(&self, value: u64) -> Option<Nanos> {
+        let words = self.words();
+        let page = words.page();
+        let value = if self.timeline {
+            value
+        } else {
+            page[WAITS].load(Ordering::Acquire) + 1
+        };
+        if page[BASE].load(Ordering::Acquire) >= value {
+            return Some(Nanos::ZERO);
+        }
+        entries(page)
+            .filter(|(signaled, _)| *signaled >= value)
+            .map(|(_, at)| Nanos(at))
+            .min()
+    }
+
+    /// A wait has been satisfied: a binary semaphore is unsignaled by it, and a temporary import ends.
     pub fn consume(&self) {
-        if let Payload::Binary(signaled) = &mut *self.payload() {
-            *signaled = false;
+        let mut payloads = self.payloads.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.timeline {
+            payloads.current().page()[WAITS].fetch_add(1, Ordering::AcqRel);
         }
+        payloads.temporary = None;
     }
 
-    /// A timeline never goes back, whatever order invalid use asks for.
-    pub fn signal(&self, value: u64) {
-        match &mut *self.payload() {
-            Payload::Binary(signaled) => *signaled = true,
-            Payload::Timeline(now) => *now = value.max(*now),
-        }
+    pub fn signal(&self, value: u64, at: Nanos) {
+        let words = self.words();
+        let page = words.page();
+        let value = if self.timeline {
+            value
+        } else {
+            page[SIGNALS].fetch_add(1, Ordering::AcqRel) + 1
+        };
+        let slot = page[RECORDED].fetch_add(1, Ordering::AcqRel) as usize % ENTRIES;
+        let (value_word, at_word) = (&page[RING + 2 * slot], &page[RING + 2 * slot + 1]);
+        // What the slot held is reached by now, or so nearly that it counts as such.
+        page[BASE].fetch_max(value_word.load(Ordering::Acquire), Ordering::AcqRel);
+        value_word.store(0, Ordering::Release);
+        at_word.store(at.0, Ordering::Release);
+        value_word.store(value, Ordering::Release);
     }
 
-    fn payload(&self) -> std::sync::MutexGuard<'_, Payload> {
-        self.payload.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The counter of a timeline, now.
+    fn value(&self) -> u64 {
+        let (words, now) = (self.words(), now().0);
+        let page = words.page();
+        let reached = entries(page)
+            .filter(|(_, at)| *at <= now)
+            .map(|(value, _)| value);
+        reached
+            .max()
+            .unwrap_or(0)
+            .max(page[BASE].load(Ordering::Acquire))
     }
+
+    pub fn is_shared(&self) -> bool {
+        self.words().is_shared()
+    }
+}
+
+fn entries(page: &[AtomicU64]) -> impl Iterator<Item = (u64, u64)> {
+    let recorded = page[RECORDED].load(Ordering::Acquire) as usize;
+    page[RING..RING + 2 * recorded.min(ENTRIES)]
+        .chunks_exact(2)
+        .map(|entry| {
+            (
+                entry[0].load(Ordering::Acquire),
+                entry[1].load(Ordering::Acquire),
+            )
+        })
+        .filter(|(value, _)| *value != 0)
 }
 
 pub fn create_semaphore(
@@ -151,15 +321,23 @@ pub fn create_semaphore(
 ) -> Outcome {
     STATE.devices.find(device)?;
     let chain = Chain::of(info.demand()?.p_next);
-    let payload = match chain.find::<vk::SemaphoreTypeCreateInfo<'_>>() {
-        Some(kind) if kind.semaphore_type == vk::SemaphoreType::TIMELINE => {
-            Payload::Timeline(kind.initial_value)
-        }
-        _ => Payload::Binary(false),
-    };
+    let exported = chain
+        .find::<vk::ExportSemaphoreCreateInfo<'_>>()
+        .is_some_and(|export| !export.handle_types.is_empty());
+    let timeline = chain
+        .find::<vk::SemaphoreTypeCreateInfo<'_>>()
+        .filter(|kind| kind.semaphore_type == vk::SemaphoreType::TIMELINE);
+    let own = words_for(exported)?;
+    if let Some(kind) = timeline {
+        own.page()[BASE].store(kind.initial_value, Ordering::Release);
+    }
     semaphore.put(STATE.semaphores.insert(Semaphore {
         device: device.as_raw(),
-        payload: Mutex::new(payload),
+        timeline: timeline.is_some(),
+        payloads: Mutex::new(Payloads {
+            own,
+            temporary: None,
+        }),
     }));
     Ok(())
 }
@@ -174,13 +352,12 @@ pub fn destroy_semaphore(semaphore: vk::Semaphore) -> Outcome {
 /// # Errors
 /// VK_ERROR_UNKNOWN for a binary semaphore, which has no counter.
 pub fn counter(semaphore: vk::Semaphore, value: Out<u64>) -> Outcome {
-    match *STATE.semaphores.find(semaphore)?.payload() {
-        Payload::Timeline(now) => {
-            value.put(now);
-            Ok(())
-        }
-        Payload::Binary(_) => Err(vk::Result::ERROR_UNKNOWN),
+    let semaphore = STATE.semaphores.find(semaphore)?;
+    if !semaphore.timeline {
+        return Err(vk::Result::ERROR_UNKNOWN);
     }
+    value.put(semaphore.value());
+    Ok(())
 }
 
 /// # Errors
@@ -201,15 +378,13 @@ pub fn wait_semaphores(
         .map(|(semaphore, value)| Ok((STATE.semaphores.find(*semaphore)?, *value)))
         .collect::<Result<_, vk::Result>>()?;
     let work = Arc::clone(&STATE.devices.find(device)?.work);
-    work.wait(timeout, || {
-        let mut states = points
+    let shared = points.iter().any(|(semaphore, _)| semaphore.is_shared());
+    let all = !info.flags.contains(vk::SemaphoreWaitFlags::ANY);
+    work.wait(timeout, shared, || {
+        let times = points
             .iter()
-            .map(|(semaphore, value)| semaphore.reached(*value));
-        if info.flags.contains(vk::SemaphoreWaitFlags::ANY) {
-            states.any(|reached| reached)
-        } else {
-            states.all(|reached| reached)
-        }
+            .map(|(semaphore, value)| semaphore.reached_at(*value));
+        together(times, all)
     })
 }
 
@@ -220,13 +395,57 @@ pub fn signal_semaphore(device: vk::Device, info: In<vk::SemaphoreSignalInfo<'_>
         .devices
         .find(device)?
         .work
-        .change(|| semaphore.signal(info.value));
+        .change(|| semaphore.signal(info.value, now()));
+    Ok(())
+}
+
+/// # Errors
+/// VK_ERROR_UNKNOWN for a semaphore that was not made for export.
+pub fn semaphore_fd(info: In<vk::SemaphoreGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
+    let info = info.demand()?;
+    let semaphore = STATE.semaphores.find(info.semaphore)?;
+    let words = semaphore.words();
+    fd.put(words.export()?);
+    // Exporting a sync_fd is a wait.
+    if info.handle_type == vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD {
+        semaphore.consume();
+    }
+    Ok(())
+}
+
+/// # Errors
+/// VK_ERROR_INVALID_EXTERNAL_HANDLE.
+pub fn import_semaphore_fd(info: In<vk::ImportSemaphoreFdInfoKHR<'_>>) -> Outcome {
+    let info = info.demand()?;
+    let semaphore = STATE.semaphores.find(info.semaphore)?;
+    let sync = info.handle_type == vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
+    let words = if sync {
+        // What a sync_fd copies is one signal, never unsignaled by others' waits.
+        if info.fd >= 0 {
+            close(info.fd)?;
+        }
+        let words = Words::own();
+        words.page()[BASE].store(1, Ordering::Release);
+        Arc::new(words)
+    } else {
+        Arc::new(Words::import(info.fd)?)
+    };
+    let mut payloads = semaphore
+        .payloads
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if sync || info.flags.contains(vk::SemaphoreImportFlags::TEMPORARY) {
+        payloads.temporary = Some(words);
+    } else {
+        payloads.own = words;
+    }
     Ok(())
 }
 
 pub struct Event {
     device: u64,
-    set: AtomicBool,
+    /// Before and after the time: a queue's change of an event holds from its end on.
+    state: Mutex<(bool, bool, Nanos)>,
 }
 
 impl Child for Event {
@@ -236,8 +455,14 @@ impl Child for Event {
 }
 
 impl Event {
-    pub fn set(&self, set: bool) {
-        self.set.store(set, Ordering::Release);
+    pub fn change(&self, set: bool, at: Nanos) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = (state.1, set, at);
+    }
+
+    fn is_set(&self) -> bool {
+        let (before, after, at) = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if at <= now() { after } else { before }
     }
 }
 
@@ -245,7 +470,7 @@ pub fn create_event(device: vk::Device, event: New<vk::Event>) -> Outcome {
     STATE.devices.find(device)?;
     event.put(STATE.events.insert(Event {
         device: device.as_raw(),
-        set: AtomicBool::new(false),
+        state: Mutex::default(),
     }));
     Ok(())
 }
@@ -260,8 +485,7 @@ pub fn destroy_event(event: vk::Event) -> Outcome {
 /// # Errors
 /// VK_EVENT_SET and VK_EVENT_RESET, the two answers there are.
 pub fn event_status(event: vk::Event) -> Outcome {
-    let set = STATE.events.find(event)?.set.load(Ordering::Acquire);
-    Err(if set {
+    Err(if STATE.events.find(event)?.is_set() {
         vk::Result::EVENT_SET
     } else {
         vk::Result::EVENT_RESET
@@ -269,6 +493,6 @@ pub fn event_status(event: vk::Event) -> Outcome {
 }
 
 pub fn change_event(event: vk::Event, set: bool) -> Outcome {
-    STATE.events.find(event)?.set(set);
+    STATE.events.find(event)?.change(set, now());
     Ok(())
 }

@@ -197,7 +197,7 @@ fn size(value: usize) -> u64 {
 fn thousandths(value: f32) -> i64 {
     (f64::from(value) * 1000.0) as i64
 }
-numbers!(Unsigned via unsigned: u32, u64);
+numbers!(Unsigned via unsigned: u16, u32, u64);
 numbers!(Signed via signed: i32);
 numbers!(Unsigned via size: usize);
 numbers!(Signed via thousandths: f32);
@@ -214,9 +214,11 @@ macro_rules! raw_numbers {
 raw_numbers!(Unsigned: ImageUsageFlags, ImageCreateFlags, MemoryMapFlags, QueryResultFlags, DescriptorPoolResetFlags,
     CommandPoolResetFlags, CommandBufferResetFlags, StencilFaceFlags, PipelineStageFlags, PipelineStageFlags2,
     DependencyFlags, ShaderStageFlags, QueryControlFlags, CommandPoolTrimFlags, PeerMemoryFeatureFlags, CullModeFlags,
-    SampleCountFlags);
+    SampleCountFlags, ExternalMemoryHandleTypeFlags, ImageAspectFlags);
 raw_numbers!(Signed: Format, ImageType, ImageTiling, PipelineBindPoint, IndexType, ImageLayout, Filter, SubpassContents,
-    ObjectType, FrontFace, PrimitiveTopology, CompareOp, StencilOp);
+    ObjectType, FrontFace, PrimitiveTopology, CompareOp, StencilOp, DiscardRectangleModeEXT, LogicOp, PolygonMode,
+    TessellationDomainOrigin, ConservativeRasterizationModeEXT, ProvokingVertexModeEXT, LineRasterizationModeKHR,
+    CoverageModulationModeNV, CoverageReductionModeNV);
 
 fn given(is: bool) -> Shown {
     if is {

@@ -1,21 +1,27 @@
-//! What queues have to do. A batch is carried out as soon as everything it waits for is there: at its submission, or when
-//! a later signal, from another queue or the host, lets it go. All of a device's work passes one lock.
+//! What queues have to do. A batch is put on the device's engines as soon as all that it waits for has a time: at its
+//! submission, or when a later signal, from another queue or the host, gives it one. Its bytes move then; what it signals
+//! holds from its end on. All of a device's work passes one lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ash::vk;
+use mock_device::Nanos;
 
-use crate::boundary::Outcome;
-use crate::command::CommandBuffer;
+use crate::binding::Member;
+use crate::boundary::{Outcome, now};
+use crate::command::{CommandBuffer, Lane};
 use crate::sync::{Fence, Semaphore};
 
 /// One element of a submission.
 #[derive(Default)]
 pub struct Batch {
     pub waits: Vec<Point>,
-    pub commands: Vec<Arc<CommandBuffer>>,
+    /// With the members that execute them.
+    pub commands: Vec<(Arc<CommandBuffer>, u32)>,
+    /// What sparse binding changes.
+    pub binds: Vec<Box<dyn FnOnce() + Send>>,
     pub signals: Vec<Point>,
     pub fence: Option<Arc<Fence>>,
 }
@@ -27,27 +33,41 @@ pub struct Point {
 }
 
 pub struct Work {
-    /// By line: each queue of the device has one.
-    lines: Mutex<Vec<VecDeque<Batch>>>,
+    lines: Mutex<Vec<Line>>,
     changed: Condvar,
 }
 
-type Lines<'a> = MutexGuard<'a, Vec<VecDeque<Batch>>>;
+/// Each queue of the device has one.
+struct Line {
+    lane: Lane,
+    waiting: VecDeque<Batch>,
+    /// When the last batch that was put on an engine is done.
+    done: Nanos,
+}
+
+type Lines<'a> = MutexGuard<'a, Vec<Line>>;
+
+/// How long a wait for something that another process may signal sleeps at a time.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 impl Work {
-    pub const fn new() -> Self {
+    pub fn new(lanes: impl Iterator<Item = Lane>) -> Self {
+        let lines = lanes.map(|lane| Line {
+            lane,
+            waiting: VecDeque::new(),
+            done: Nanos::ZERO,
+        });
         Self {
-            lines: Mutex::new(Vec::new()),
+            lines: Mutex::new(lines.collect()),
             changed: Condvar::new(),
         }
     }
 
     pub fn submit(&self, line: usize, batches: impl IntoIterator<Item = Batch>) {
         let mut lines = self.lock();
-        if lines.len() <= line {
-            lines.resize_with(line + 1, VecDeque::new);
+        if let Some(line) = lines.get_mut(line) {
+            line.waiting.extend(batches);
         }
-        lines[line].extend(batches);
         self.advance(&mut lines);
     }
 
@@ -58,47 +78,71 @@ impl Work {
         self.advance(&mut lines);
     }
 
+    /// Waits until the time that `done` names, as soon as it names one. `shared`: another process may bring it about.
+    ///
     /// # Errors
     /// VK_TIMEOUT.
-    pub fn wait(&self, timeout: u64, done: impl Fn() -> bool) -> Outcome {
-        // A deadline beyond the clock's range is none.
-        let deadline = Instant::now()
-            .checked_add(Duration::from_nanos(timeout))
-            .filter(|_| timeout != u64::MAX);
+    pub fn wait(&self, timeout: u64, shared: bool, done: impl Fn() -> Option<Nanos>) -> Outcome {
+        let begun = now();
+        let deadline = Nanos(begun.0.saturating_add(timeout));
         let mut lines = self.lock();
-        while !done() {
-            lines =
-                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                    None => self
-                        .changed
-                        .wait(lines)
-                        .unwrap_or_else(PoisonError::into_inner),
-                    Some(Duration::ZERO) => return Err(vk::Result::TIMEOUT),
-                    Some(left) => {
-                        self.changed
-                            .wait_timeout(lines, left)
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .0
-                    }
-                };
+        loop {
+            self.advance(&mut lines);
+            let here = now();
+            let at = done();
+            if at.is_some_and(|at| at <= here) {
+                return Ok(());
+            }
+            if here >= deadline {
+                return Err(vk::Result::TIMEOUT);
+            }
+            let until = at.unwrap_or(deadline).min(deadline);
+            let mut left = Duration::from_nanos(until.saturating_sub(here).0);
+            if at.is_none() && (shared || lines.iter().any(Line::waits_for_others)) {
+                left = left.min(LOOK_AGAIN);
+            }
+            lines = if left.as_secs() > 1 << 30 {
+                self.changed
+                    .wait(lines)
+                    .unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.changed
+                    .wait_timeout(lines, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            };
         }
-        Ok(())
     }
 
     /// Until a queue, or all of them, has nothing left to do.
     pub fn wait_idle(&self, line: Option<usize>) -> Outcome {
         let mut lines = self.lock();
-        let idle = |lines: &Lines<'_>| match line {
-            Some(line) => lines.get(line).is_none_or(VecDeque::is_empty),
-            None => lines.iter().all(VecDeque::is_empty),
-        };
-        while !idle(&lines) {
+        loop {
+            self.advance(&mut lines);
+            let asked = lines
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| line.is_none_or(|line| line == *index));
+            let (mut until, mut unknown) = (Nanos::ZERO, false);
+            for (_, line) in asked {
+                until = until.max(line.done);
+                unknown |= !line.waiting.is_empty();
+            }
+            let here = now();
+            if !unknown && until <= here {
+                return Ok(());
+            }
+            let left = if unknown {
+                LOOK_AGAIN
+            } else {
+                Duration::from_nanos(until.saturating_sub(here).0)
+            };
             lines = self
                 .changed
-                .wait(lines)
-                .unwrap_or_else(PoisonError::into_inner);
+                .wait_timeout(lines, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
-        Ok(())
     }
 
     fn lock(&self) -> Lines<'_> {
@@ -107,41 +151,69 @@ impl Work {
 
     fn advance(&self, lines: &mut Lines<'_>) {
         let mut moved = true;
+        let mut any = false;
         while moved {
             moved = false;
             for line in lines.iter_mut() {
-                while line
-                    .front()
-                    .is_some_and(|batch| batch.waits.iter().all(Point::is_reached))
-                {
-                    line.pop_front().iter().for_each(Batch::carry_out);
+                while let Some(ready) = line.waiting.front().and_then(Batch::ready_at) {
+                    if let Some(batch) = line.waiting.pop_front() {
+                        line.done = batch.carry_out(&line.lane, ready.max(line.done));
+                    }
                     moved = true;
                 }
             }
+            any |= moved;
         }
-        self.changed.notify_all();
+        if any {
+            self.changed.notify_all();
+        }
     }
 }
 
-impl Point {
-    fn is_reached(&self) -> bool {
-        self.semaphore.reached(self.value)
+impl Line {
+    /// Whether a batch waits for a semaphore that other processes know.
+    fn waits_for_others(&self) -> bool {
+        self.waiting
+            .front()
+            .is_some_and(|batch| batch.waits.iter().any(|point| point.semaphore.is_shared()))
     }
 }
 
 impl Batch {
-    fn carry_out(&self) {
+    /// From when on nothing is left to wait for; `None` while nobody has said so.
+    fn ready_at(&self) -> Option<Nanos> {
+        self.waits
+            .iter()
+            .map(|point| point.semaphore.reached_at(point.value))
+            .try_fold(Nanos::ZERO, |latest, at| at.map(|at| latest.max(at)))
+    }
+
+    /// Answers when all of it is done.
+    fn carry_out(self, lane: &Lane, ready: Nanos) -> Nanos {
         for wait in &self.waits {
             wait.semaphore.consume();
         }
-        for commands in &self.commands {
-            commands.execute();
+        for bind in self.binds {
+            bind();
+        }
+        let start = ready.max(now());
+        let mut end = start;
+        // The members of a group work at the same time, each on its own command buffers in their order.
+        for member in Member::of_mask(lane.members()) {
+            let mut here = start;
+            for (commands, mask) in &self.commands {
+                if mask >> member.0 & 1 != 0 {
+                    here = commands.execute(lane, member, here);
+                }
+            }
+            end = end.max(here);
         }
         for signal in &self.signals {
-            signal.semaphore.signal(signal.value);
+            signal.semaphore.signal(signal.value, end);
         }
         if let Some(fence) = &self.fence {
-            fence.set(true);
+            fence.signal(end);
         }
+        end
     }
 }

@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_char, c_void};
 
 use ash::vk;
 
+use crate::recorded::Table;
+
 /// A structure to read; C may pass NULL where the specification says so.
 #[repr(transparent)]
 pub struct In<T>(*const T);
@@ -81,6 +83,11 @@ impl<T> Out<T> {
         }
     }
 
+    /// The structure itself with all that is chained to it.
+    pub const fn chain(self) -> ChainOut {
+        ChainOut(self.0.cast())
+    }
+
     pub fn read(self) -> Option<T>
     where
         T: Copy,
@@ -116,12 +123,22 @@ impl<T: vk::Handle + Copy> New<T> {
 pub struct OutList<T>(*mut T);
 
 impl<T> OutList<T> {
+    /// The array that a structure's field points to.
+    pub const fn field(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
     pub const fn is_null(self) -> bool {
         self.0.is_null()
     }
 
     pub fn address(self) -> u64 {
         self.0 as u64
+    }
+
+    /// Whether it is this array.
+    pub fn is(self, pointer: *mut T) -> bool {
+        std::ptr::eq(self.0, pointer)
     }
 
     pub fn put(self, values: impl IntoIterator<Item = T>) {
@@ -161,6 +178,34 @@ copied!(In, List, Out, New, OutList);
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Raw(pub *mut c_void);
+
+/// The application's memory at the other end of a copy, as long as the copy's region says.
+#[derive(Clone, Copy)]
+pub struct HostBytes(*mut u8);
+
+impl HostBytes {
+    pub const fn field(pointer: *mut c_void) -> Self {
+        Self(pointer.cast())
+    }
+
+    pub fn read(self, offset: u64, bytes: &mut [u8]) {
+        let Ok(offset) = usize::try_from(offset) else {
+            return;
+        };
+        // SAFETY: by valid usage the region's bytes are the application's to be read; the target is Rust's own memory.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.0.add(offset), bytes.as_mut_ptr(), bytes.len())
+        }
+    }
+
+    pub fn write(self, offset: u64, bytes: &[u8]) {
+        let Ok(offset) = usize::try_from(offset) else {
+            return;
+        };
+        // SAFETY: as above, to be written.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.add(offset), bytes.len()) }
+    }
+}
 
 /// Host allocation callbacks: the mock keeps its records by itself, as the specification permits.
 #[repr(transparent)]
@@ -237,6 +282,24 @@ impl ChainOut {
         Self(next)
     }
 
+    /// Writes into each structure what the table holds for its type.
+    pub fn fill(self, table: &Table) {
+        let mut next = self.0.cast::<vk::BaseOutStructure<'_>>();
+        // SAFETY: as for `Chain::find`; the table was recorded from structures of these types, and its bytes lie inside.
+        unsafe {
+            while let Some(here) = next.as_ref() {
+                for (at, bytes) in table.find(here.s_type).into_iter().flatten() {
+                    std::ptr::copy_nonoverlapping(
+                        bytes.as_ptr(),
+                        next.cast::<u8>().add(*at),
+                        bytes.len(),
+                    );
+                }
+                next = here.p_next;
+            }
+        }
+    }
+
     /// Edits the first structure of the type, if the caller chained one.
     pub fn edit<T: vk::TaggedStructure>(self, edit: impl FnOnce(&mut T)) {
         let mut next = self.0.cast::<vk::BaseOutStructure<'_>>();
@@ -254,3 +317,25 @@ impl ChainOut {
         }
     }
 }
+
+/// VkPhysicalDeviceVulkan14Properties, which is newer than our Vulkan crate: as far as the mock reads it.
+#[repr(C)]
+pub struct Vulkan14Properties {
+    s_type: vk::StructureType,
+    p_next: *mut c_void,
+    before: [u32; 19],
+    pub copy_src_layout_count: u32,
+    pub p_copy_src_layouts: *mut vk::ImageLayout,
+    pub copy_dst_layout_count: u32,
+    pub p_copy_dst_layouts: *mut vk::ImageLayout,
+}
+
+// SAFETY: the C structure of this sType begins so (oracle: vulkan-properties-580.txt has the offsets).
+unsafe impl vk::TaggedStructure for Vulkan14Properties {
+    const STRUCTURE_TYPE: vk::StructureType = vk::StructureType::from_raw(56);
+}
+
+const _: () = assert!(
+    std::mem::offset_of!(Vulkan14Properties, copy_src_layout_count) == 92
+        && std::mem::offset_of!(Vulkan14Properties, p_copy_dst_layouts) == 112
+);

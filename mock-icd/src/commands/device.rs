@@ -44,7 +44,7 @@ commands! {
         = buffer::bind(buffer, memory, memory_offset);
     Device V1_0 vkBindImageMemory(device: vk::Device, image: vk::Image, memory: vk::DeviceMemory, memory_offset:
         u64) -> vk::Result
-        = image::bind(image, memory);
+        = image::bind(image, memory, memory_offset);
     Device V1_0 vkGetBufferMemoryRequirements(device: vk::Device, buffer: vk::Buffer, memory_requirements:
         Out<vk::MemoryRequirements>) -> ()
         = buffer::requirements(device, buffer, memory_requirements);
@@ -54,7 +54,7 @@ commands! {
     Device V1_0 vkGetImageSparseMemoryRequirements(device: vk::Device, image: vk::Image,
         sparse_memory_requirement_count: Out<u32>, sparse_memory_requirements:
         OutList<vk::SparseImageMemoryRequirements>) -> ()
-        = image::none_sparse(sparse_memory_requirement_count, sparse_memory_requirements);
+        = image::sparse_requirements(image, sparse_memory_requirement_count, sparse_memory_requirements);
     Device V1_0 vkQueueBindSparse(queue: vk::Queue, bind_info_count: u32, bind_info: List<vk::BindSparseInfo<'_>>,
         fence: vk::Fence) -> vk::Result
         = queue::bind_sparse(queue, bind_info_count, bind_info, fence);
@@ -119,7 +119,7 @@ commands! {
         = object::destroy(image_view);
     Device V1_0 vkCreateShaderModule(device: vk::Device, create_info: In<vk::ShaderModuleCreateInfo<'_>>, allocator:
         Allocator, shader_module: New<vk::ShaderModule>) -> vk::Result
-        = object::create(device, shader_module);
+        = object::create_module(device, create_info, shader_module);
     Device V1_0 vkDestroyShaderModule(device: vk::Device, shader_module: vk::ShaderModule, allocator: Allocator) ->
         ()
         = object::destroy(shader_module);
@@ -211,7 +211,7 @@ commands! {
         = command::free(command_buffer_count, command_buffers);
     Device V1_0 vkBeginCommandBuffer(command_buffer: vk::CommandBuffer, begin_info:
         In<vk::CommandBufferBeginInfo<'_>>) -> vk::Result
-        = command::restart(command_buffer);
+        = command::begin(command_buffer, begin_info);
     Device V1_0 vkEndCommandBuffer(command_buffer: vk::CommandBuffer) -> vk::Result
         = command::accept(command_buffer);
     Device V1_0 vkResetCommandBuffer(command_buffer: vk::CommandBuffer, flags: vk::CommandBufferResetFlags) ->
@@ -227,7 +227,7 @@ commands! {
         vkBindImageMemory2KHR in "VK_KHR_bind_memory2";
     Device V1_1 vkGetDeviceGroupPeerMemoryFeatures(device: vk::Device, heap_index: u32, local_device_index: u32,
         remote_device_index: u32, peer_memory_features: Out<vk::PeerMemoryFeatureFlags>) -> ()
-        = device::peer_memory_features(device, peer_memory_features),
+        = device::peer_memory_features(device, heap_index, peer_memory_features),
         vkGetDeviceGroupPeerMemoryFeaturesKHR in "VK_KHR_device_group";
     Device V1_1 vkGetImageMemoryRequirements2(device: vk::Device, info: In<vk::ImageMemoryRequirementsInfo2<'_>>,
         memory_requirements: Out<vk::MemoryRequirements2<'_>>) -> ()
@@ -240,7 +240,7 @@ commands! {
     Device V1_1 vkGetImageSparseMemoryRequirements2(device: vk::Device, info:
         In<vk::ImageSparseMemoryRequirementsInfo2<'_>>, sparse_memory_requirement_count: Out<u32>,
         sparse_memory_requirements: OutList<vk::SparseImageMemoryRequirements2<'_>>) -> ()
-        = image::none_sparse(sparse_memory_requirement_count, sparse_memory_requirements),
+        = image::sparse_requirements2(info, sparse_memory_requirement_count, sparse_memory_requirements),
         vkGetImageSparseMemoryRequirements2KHR in "VK_KHR_get_memory_requirements2";
     Device V1_1 vkTrimCommandPool(device: vk::Device, command_pool: vk::CommandPool, flags:
         vk::CommandPoolTrimFlags) -> ()
@@ -252,10 +252,12 @@ commands! {
     Device V1_1 vkCreateSamplerYcbcrConversion(device: vk::Device, create_info:
         In<vk::SamplerYcbcrConversionCreateInfo<'_>>, allocator: Allocator, ycbcr_conversion:
         New<vk::SamplerYcbcrConversion>) -> vk::Result
-        = object::create(device, ycbcr_conversion);
+        = object::create(device, ycbcr_conversion),
+        vkCreateSamplerYcbcrConversionKHR in "VK_KHR_sampler_ycbcr_conversion";
     Device V1_1 vkDestroySamplerYcbcrConversion(device: vk::Device, ycbcr_conversion: vk::SamplerYcbcrConversion,
         allocator: Allocator) -> ()
-        = object::destroy(ycbcr_conversion);
+        = object::destroy(ycbcr_conversion),
+        vkDestroySamplerYcbcrConversionKHR in "VK_KHR_sampler_ycbcr_conversion";
     Device V1_1 vkCreateDescriptorUpdateTemplate(device: vk::Device, create_info:
         In<vk::DescriptorUpdateTemplateCreateInfo<'_>>, allocator: Allocator, descriptor_update_template:
         New<vk::DescriptorUpdateTemplate>) -> vk::Result
@@ -294,7 +296,8 @@ commands! {
         vkSignalSemaphoreKHR in "VK_KHR_timeline_semaphore";
     Device V1_2 vkGetBufferDeviceAddress(device: vk::Device, info: In<vk::BufferDeviceAddressInfo<'_>>) -> u64
         = buffer::address(info),
-        vkGetBufferDeviceAddressKHR in "VK_KHR_buffer_device_address";
+        vkGetBufferDeviceAddressKHR in "VK_KHR_buffer_device_address",
+        vkGetBufferDeviceAddressEXT in "VK_EXT_buffer_device_address";
     Device V1_2 vkGetBufferOpaqueCaptureAddress(device: vk::Device, info: In<vk::BufferDeviceAddressInfo<'_>>) ->
         u64
         = buffer::capture_address(info),
@@ -334,6 +337,6 @@ commands! {
     Device V1_3 vkGetDeviceImageSparseMemoryRequirements(device: vk::Device, info:
         In<vk::DeviceImageMemoryRequirements<'_>>, sparse_memory_requirement_count: Out<u32>,
         sparse_memory_requirements: OutList<vk::SparseImageMemoryRequirements2<'_>>) -> ()
-        = image::none_sparse(sparse_memory_requirement_count, sparse_memory_requirements),
+        = image::sparse_requirements_of_info(device, info, sparse_memory_requirement_count, sparse_memory_requirements),
         vkGetDeviceImageSparseMemoryRequirementsKHR in "VK_KHR_maintenance4";
 }

@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::boundary::{Allocator, In, New, Out, OutList, Text};
 use crate::commands::commands;
-use crate::{device, extension, feature, format, image, instance, physical_device, properties};
+use crate::{device, extension, format, image, instance, physical_device, properties};
 
 commands! {
     Global V1_0 vkCreateInstance(create_info: In<vk::InstanceCreateInfo<'_>>, allocator: Allocator, instance:
@@ -17,7 +17,7 @@ commands! {
         = instance::enumerate_devices(instance, physical_device_count, physical_devices);
     PhysicalDevice V1_0 vkGetPhysicalDeviceFeatures(physical_device: vk::PhysicalDevice, features:
         Out<vk::PhysicalDeviceFeatures>) -> ()
-        = feature::features(features);
+        = properties::features(features);
     PhysicalDevice V1_0 vkGetPhysicalDeviceFormatProperties(physical_device: vk::PhysicalDevice, format: vk::Format,
         format_properties: Out<vk::FormatProperties>) -> ()
         = format::properties(format, format_properties);
@@ -52,7 +52,7 @@ commands! {
     PhysicalDevice V1_0 vkGetPhysicalDeviceSparseImageFormatProperties(physical_device: vk::PhysicalDevice, format:
         vk::Format, kind: vk::ImageType, samples: vk::SampleCountFlags, usage: vk::ImageUsageFlags, tiling:
         vk::ImageTiling, property_count: Out<u32>, properties: OutList<vk::SparseImageFormatProperties>) -> ()
-        = image::none_sparse(property_count, properties);
+        = image::sparse_formats(format::Wanted { format, kind, tiling, usage, flags: vk::ImageCreateFlags::empty() }, samples, property_count, properties);
     Global V1_1 vkEnumerateInstanceVersion(api_version: Out<u32>) -> vk::Result
         = instance::enumerate_version(api_version);
     Instance V1_1 vkEnumeratePhysicalDeviceGroups(instance: vk::Instance, physical_device_group_count: Out<u32>,
@@ -61,7 +61,7 @@ commands! {
         vkEnumeratePhysicalDeviceGroupsKHR in "VK_KHR_device_group_creation";
     PhysicalDevice V1_1 vkGetPhysicalDeviceFeatures2(physical_device: vk::PhysicalDevice, features:
         Out<vk::PhysicalDeviceFeatures2<'_>>) -> ()
-        = feature::features2(features),
+        = properties::features2(features),
         vkGetPhysicalDeviceFeatures2KHR in "VK_KHR_get_physical_device_properties2";
     PhysicalDevice V1_1 vkGetPhysicalDeviceProperties2(physical_device: vk::PhysicalDevice, properties:
         Out<vk::PhysicalDeviceProperties2<'_>>) -> ()
@@ -88,7 +88,7 @@ commands! {
     PhysicalDevice V1_1 vkGetPhysicalDeviceSparseImageFormatProperties2(physical_device: vk::PhysicalDevice,
         format_info: In<vk::PhysicalDeviceSparseImageFormatInfo2<'_>>, property_count: Out<u32>, properties:
         OutList<vk::SparseImageFormatProperties2<'_>>) -> ()
-        = image::none_sparse(property_count, properties),
+        = image::sparse_formats2(format_info, property_count, properties),
         vkGetPhysicalDeviceSparseImageFormatProperties2KHR in "VK_KHR_get_physical_device_properties2";
     PhysicalDevice V1_1 vkGetPhysicalDeviceExternalBufferProperties(physical_device: vk::PhysicalDevice,
         external_buffer_info: In<vk::PhysicalDeviceExternalBufferInfo<'_>>, external_buffer_properties:

@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::boundary::{In, List};
 use crate::commands::commands;
-use crate::{command, effect};
+use crate::{command, effect, raster, transfer};
 
 commands! {
     Device V1_0 vkCmdBindPipeline(command_buffer: vk::CommandBuffer, pipeline_bind_point: vk::PipelineBindPoint,
@@ -47,38 +47,38 @@ commands! {
         = command::accept(command_buffer);
     Device V1_0 vkCmdDraw(command_buffer: vk::CommandBuffer, vertex_count: u32, instance_count: u32, first_vertex:
         u32, first_instance: u32) -> ()
-        = command::accept(command_buffer);
+        = command::draw(command_buffer);
     Device V1_0 vkCmdDrawIndexed(command_buffer: vk::CommandBuffer, index_count: u32, instance_count: u32,
         first_index: u32, vertex_offset: i32, first_instance: u32) -> ()
-        = command::accept(command_buffer);
+        = command::draw(command_buffer);
     Device V1_0 vkCmdDrawIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64, draw_count:
         u32, stride: u32) -> ()
-        = command::accept(command_buffer);
+        = command::draw(command_buffer);
     Device V1_0 vkCmdDrawIndexedIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         draw_count: u32, stride: u32) -> ()
-        = command::accept(command_buffer);
+        = command::draw(command_buffer);
     Device V1_0 vkCmdDispatch(command_buffer: vk::CommandBuffer, group_count_x: u32, group_count_y: u32,
         group_count_z: u32) -> ()
-        = command::accept(command_buffer);
+        = command::dispatch(command_buffer, [group_count_x, group_count_y, group_count_z]);
     Device V1_0 vkCmdDispatchIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64) -> ()
-        = command::accept(command_buffer);
+        = command::draw(command_buffer);
     Device V1_0 vkCmdCopyBuffer(command_buffer: vk::CommandBuffer, src_buffer: vk::Buffer, dst_buffer: vk::Buffer,
         region_count: u32, regions: List<vk::BufferCopy>) -> ()
         = effect::copy(command_buffer, src_buffer, dst_buffer, region_count, regions);
     Device V1_0 vkCmdCopyImage(command_buffer: vk::CommandBuffer, src_image: vk::Image, src_image_layout:
         vk::ImageLayout, dst_image: vk::Image, dst_image_layout: vk::ImageLayout, region_count: u32, regions:
         List<vk::ImageCopy>) -> ()
-        = command::accept(command_buffer);
+        = transfer::image_to_image(command_buffer, src_image, dst_image, region_count, regions);
     Device V1_0 vkCmdBlitImage(command_buffer: vk::CommandBuffer, src_image: vk::Image, src_image_layout:
         vk::ImageLayout, dst_image: vk::Image, dst_image_layout: vk::ImageLayout, region_count: u32, regions:
         List<vk::ImageBlit>, filter: vk::Filter) -> ()
-        = command::accept(command_buffer);
+        = raster::blit(command_buffer, src_image, dst_image, (region_count, regions), filter);
     Device V1_0 vkCmdCopyBufferToImage(command_buffer: vk::CommandBuffer, src_buffer: vk::Buffer, dst_image:
         vk::Image, dst_image_layout: vk::ImageLayout, region_count: u32, regions: List<vk::BufferImageCopy>) -> ()
-        = command::accept(command_buffer);
+        = transfer::buffer_to_image(command_buffer, src_buffer, dst_image, region_count, regions);
     Device V1_0 vkCmdCopyImageToBuffer(command_buffer: vk::CommandBuffer, src_image: vk::Image, src_image_layout:
         vk::ImageLayout, dst_buffer: vk::Buffer, region_count: u32, regions: List<vk::BufferImageCopy>) -> ()
-        = command::accept(command_buffer);
+        = transfer::image_to_buffer(command_buffer, src_image, dst_buffer, region_count, regions);
     Device V1_0 vkCmdUpdateBuffer(command_buffer: vk::CommandBuffer, dst_buffer: vk::Buffer, dst_offset: u64,
         data_size: u64, data: List<u8>) -> ()
         = effect::update(command_buffer, dst_buffer, dst_offset, data_size, data);
@@ -88,18 +88,18 @@ commands! {
     Device V1_0 vkCmdClearColorImage(command_buffer: vk::CommandBuffer, image: vk::Image, image_layout:
         vk::ImageLayout, color: In<vk::ClearColorValue>, range_count: u32, ranges: List<vk::ImageSubresourceRange>)
         -> ()
-        = command::accept(command_buffer);
+        = raster::clear_color(command_buffer, image, color, range_count, ranges);
     Device V1_0 vkCmdClearDepthStencilImage(command_buffer: vk::CommandBuffer, image: vk::Image, image_layout:
         vk::ImageLayout, depth_stencil: In<vk::ClearDepthStencilValue>, range_count: u32, ranges:
         List<vk::ImageSubresourceRange>) -> ()
-        = command::accept(command_buffer);
+        = raster::clear_depth_stencil(command_buffer, image, depth_stencil, range_count, ranges);
     Device V1_0 vkCmdClearAttachments(command_buffer: vk::CommandBuffer, attachment_count: u32, attachments:
         List<vk::ClearAttachment>, rect_count: u32, rects: List<vk::ClearRect>) -> ()
         = command::accept(command_buffer);
     Device V1_0 vkCmdResolveImage(command_buffer: vk::CommandBuffer, src_image: vk::Image, src_image_layout:
         vk::ImageLayout, dst_image: vk::Image, dst_image_layout: vk::ImageLayout, region_count: u32, regions:
         List<vk::ImageResolve>) -> ()
-        = command::accept(command_buffer);
+        = raster::resolve(command_buffer, src_image, dst_image, region_count, regions);
     Device V1_0 vkCmdSetEvent(command_buffer: vk::CommandBuffer, event: vk::Event, stage_mask:
         vk::PipelineStageFlags) -> ()
         = effect::event(command_buffer, event, true);
@@ -132,7 +132,7 @@ commands! {
     Device V1_0 vkCmdCopyQueryPoolResults(command_buffer: vk::CommandBuffer, query_pool: vk::QueryPool, first_query:
         u32, query_count: u32, dst_buffer: vk::Buffer, dst_offset: u64, stride: u64, flags: vk::QueryResultFlags) ->
         ()
-        = effect::copy_queries(command_buffer, query_pool, dst_buffer, &effect::Results { first: first_query, count: query_count, offset: dst_offset, stride, flags });
+        = effect::copy_queries(command_buffer, query_pool, dst_buffer, effect::Results { first: first_query, count: query_count, offset: dst_offset, stride, flags });
     Device V1_0 vkCmdPushConstants(command_buffer: vk::CommandBuffer, layout: vk::PipelineLayout, stage_flags:
         vk::ShaderStageFlags, offset: u32, size: u32, values: List<u8>) -> ()
         = command::accept(command_buffer);
@@ -147,19 +147,19 @@ commands! {
         List<vk::CommandBuffer>) -> ()
         = command::execute(command_buffer, command_buffer_count, command_buffers);
     Device V1_1 vkCmdSetDeviceMask(command_buffer: vk::CommandBuffer, device_mask: u32) -> ()
-        = command::accept(command_buffer),
+        = command::set_mask(command_buffer, device_mask),
         vkCmdSetDeviceMaskKHR in "VK_KHR_device_group";
     Device V1_1 vkCmdDispatchBase(command_buffer: vk::CommandBuffer, base_group_x: u32, base_group_y: u32,
         base_group_z: u32, group_count_x: u32, group_count_y: u32, group_count_z: u32) -> ()
-        = command::accept(command_buffer),
+        = command::dispatch(command_buffer, [group_count_x, group_count_y, group_count_z]),
         vkCmdDispatchBaseKHR in "VK_KHR_device_group";
     Device V1_2 vkCmdDrawIndirectCount(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         count_buffer: vk::Buffer, count_buffer_offset: u64, max_draw_count: u32, stride: u32) -> ()
-        = command::accept(command_buffer),
+        = command::draw(command_buffer),
         vkCmdDrawIndirectCountKHR in "VK_KHR_draw_indirect_count";
     Device V1_2 vkCmdDrawIndexedIndirectCount(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         count_buffer: vk::Buffer, count_buffer_offset: u64, max_draw_count: u32, stride: u32) -> ()
-        = command::accept(command_buffer),
+        = command::draw(command_buffer),
         vkCmdDrawIndexedIndirectCountKHR in "VK_KHR_draw_indirect_count";
     Device V1_2 vkCmdBeginRenderPass2(command_buffer: vk::CommandBuffer, render_pass_begin:
         In<vk::RenderPassBeginInfo<'_>>, subpass_begin_info: In<vk::SubpassBeginInfo<'_>>) -> ()
@@ -199,23 +199,23 @@ commands! {
         vkCmdCopyBuffer2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdCopyImage2(command_buffer: vk::CommandBuffer, copy_image_info: In<vk::CopyImageInfo2<'_>>) ->
         ()
-        = command::accept(command_buffer),
+        = transfer::image_to_image2(command_buffer, copy_image_info),
         vkCmdCopyImage2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdCopyBufferToImage2(command_buffer: vk::CommandBuffer, copy_buffer_to_image_info:
         In<vk::CopyBufferToImageInfo2<'_>>) -> ()
-        = command::accept(command_buffer),
+        = transfer::buffer_to_image2(command_buffer, copy_buffer_to_image_info),
         vkCmdCopyBufferToImage2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdCopyImageToBuffer2(command_buffer: vk::CommandBuffer, copy_image_to_buffer_info:
         In<vk::CopyImageToBufferInfo2<'_>>) -> ()
-        = command::accept(command_buffer),
+        = transfer::image_to_buffer2(command_buffer, copy_image_to_buffer_info),
         vkCmdCopyImageToBuffer2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdBlitImage2(command_buffer: vk::CommandBuffer, blit_image_info: In<vk::BlitImageInfo2<'_>>) ->
         ()
-        = command::accept(command_buffer),
+        = raster::blit2(command_buffer, blit_image_info),
         vkCmdBlitImage2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdResolveImage2(command_buffer: vk::CommandBuffer, resolve_image_info:
         In<vk::ResolveImageInfo2<'_>>) -> ()
-        = command::accept(command_buffer),
+        = raster::resolve2(command_buffer, resolve_image_info),
         vkCmdResolveImage2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdBeginRendering(command_buffer: vk::CommandBuffer, rendering_info: In<vk::RenderingInfo<'_>>) ->
         ()
@@ -268,10 +268,13 @@ commands! {
         vkCmdSetStencilOpEXT in "VK_EXT_extended_dynamic_state";
     Device V1_3 vkCmdSetRasterizerDiscardEnable(command_buffer: vk::CommandBuffer, rasterizer_discard_enable: u32)
         -> ()
-        = command::accept(command_buffer);
+        = command::accept(command_buffer),
+        vkCmdSetRasterizerDiscardEnableEXT in "VK_EXT_extended_dynamic_state2";
     Device V1_3 vkCmdSetDepthBiasEnable(command_buffer: vk::CommandBuffer, depth_bias_enable: u32) -> ()
-        = command::accept(command_buffer);
+        = command::accept(command_buffer),
+        vkCmdSetDepthBiasEnableEXT in "VK_EXT_extended_dynamic_state2";
     Device V1_3 vkCmdSetPrimitiveRestartEnable(command_buffer: vk::CommandBuffer, primitive_restart_enable: u32) ->
         ()
-        = command::accept(command_buffer);
+        = command::accept(command_buffer),
+        vkCmdSetPrimitiveRestartEnableEXT in "VK_EXT_extended_dynamic_state2";
 }

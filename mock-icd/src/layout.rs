@@ -1,0 +1,376 @@
+//! Where an image's texels lie: planes one after the other, in each the layers, in each the mip levels, in each rows of
+//! texel blocks. A partly resident image lies in 64 KiB tiles instead, so that each can be bound by itself, with its
+//! smallest levels together in a tail.
+
+use ash::vk;
+
+use crate::format::{Format, Plane};
+
+/// What one sparse binding covers (oracle: sparse images are bound in blocks of 64 KiB).
+pub const TILE: u64 = 65_536;
+
+/// A texel block of an image, in units of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    pub plane: usize,
+    pub level: u32,
+    pub layer: u32,
+    pub x: u32,
+    pub y: u32,
+    pub z: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Layout {
+    planes: Vec<PlaneLayout>,
+    /// Of all planes.
+    pub size: u64,
+    tiles: Option<Tiles>,
+}
+
+#[derive(Clone, Debug)]
+struct PlaneLayout {
+    offset: u64,
+    /// Bytes of a block, all samples.
+    block: u64,
+    levels: Vec<Level>,
+    array_pitch: u64,
+    size: u64,
+}
+
+/// One mip level of one layer, in blocks and bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Level {
+    pub offset: u64,
+    pub row: u64,
+    pub slice: u64,
+    pub size: u64,
+    pub width: u32,
+    pub height: u32,
+    pub depth: u32,
+}
+
+/// A partly resident image: how its tiles are counted.
+#[derive(Clone, Debug)]
+pub struct Tiles {
+    /// In blocks.
+    pub extent: [u32; 3],
+    /// By level before the tail: tiles along each side, and the number of the level's first tile in a layer.
+    levels: Vec<([u32; 3], u64)>,
+    /// Tiles of one layer before its tail.
+    per_layer: u64,
+    pub tail: Tail,
+}
+
+/// The levels too small for tiles of their own, of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    pub first_level: u32,
+    pub size: u64,
+    pub offset: u64,
+    pub stride: u64,
+}
+
+/// What a layout is made for.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub extent: vk::Extent3D,
+    pub levels: u32,
+    pub layers: u32,
+    pub samples: u32,
+    /// Rows begin at multiples of this.
+    pub row_alignment: u64,
+}
+
+fn at_level(side: u32, level: u32) -> u32 {
+    side.checked_shr(level).unwrap_or(0).max(1)
+}
+
+impl Layout {
+    /// `None` beyond 2^64 bytes.
+    pub fn new(format: &Format, wanted: &Wanted) -> Option<Self> {
+        let mut offset = 0_u64;
+        let mut planes = Vec::new();
+        for plane in &format.shape.planes {
+            let plane = PlaneLayout::new(plane, wanted, offset)?;
+            offset = offset.checked_add(plane.size)?;
+            planes.push(plane);
+        }
+        Some(Self {
+            planes,
+            size: offset,
+            tiles: None,
+        })
+    }
+
+    /// The same image in tiles of `extent` blocks; only formats of one plane are partly resident.
+    pub fn tiled(mut self, extent: [u32; 3], wanted: &Wanted) -> Option<Self> {
+        let plane = self.planes.first()?;
+        let mut first = 0_u64;
+        let mut levels = Vec::new();
+        for level in &plane.levels {
+            let sides = [level.width, level.height, level.depth];
+            if sides.iter().zip(extent).any(|(side, tile)| *side < tile) {
+                break;
+            }
+            let mut count = [0; 3];
+            for (count, (side, tile)) in count.iter_mut().zip(sides.iter().zip(extent)) {
+                *count = side.div_ceil(tile);
+            }
+            levels.push((count, first));
+            first += count.iter().map(|count| u64::from(*count)).product::<u64>();
+        }
+        let in_tail: u64 = plane.levels[levels.len()..]
+            .iter()
+            .map(|level| level.size)
+            .sum();
+        let size = in_tail.next_multiple_of(TILE);
+        let layers = u64::from(wanted.layers);
+        let tail = Tail {
+            first_level: u32::try_from(levels.len()).ok()?,
+            size,
+            offset: first.checked_mul(TILE)?.checked_mul(layers)?,
+            stride: size,
+        };
+        self.size = tail.offset.checked_add(tail.size.checked_mul(layers)?)?;
+        self.tiles = Some(Tiles {
+            extent,
+            levels,
+            per_layer: first,
+            tail,
+        });
+        Some(self)
+    }
+
+    pub fn tiles(&self) -> Option<&Tiles> {
+        self.tiles.as_ref()
+    }
+
+    pub fn block(&self, plane: usize) -> u64 {
+        self.planes.get(plane).map_or(0, |plane| plane.block)
+    }
+
+    pub fn level(&self, plane: usize, level: u32) -> Option<Level> {
+        self.planes.get(plane)?.levels.get(level as usize).copied()
+    }
+
+    pub fn plane_size(&self, plane: usize) -> Option<u64> {
+        self.planes.get(plane).map(|plane| plane.size)
+    }
+
+    pub fn plane_offset(&self, plane: usize) -> u64 {
+        self.planes.get(plane).map_or(0, |plane| plane.offset)
+    }
+
+    pub fn subresource(
+        &self,
+        plane: usize,
+        level: u32,
+        layer: u32,
+    ) -> Option<vk::SubresourceLayout> {
+        let of_plane = self.planes.get(plane)?;
+        let Level {
+            offset,
+            row,
+            slice,
+            size,
+            ..
+        } = *of_plane.levels.get(level as usize)?;
+        Some(vk::SubresourceLayout {
+            offset: of_plane.offset + of_plane.array_pitch * u64::from(layer) + offset,
+            size,
+            row_pitch: row,
+            array_pitch: of_plane.array_pitch,
+            depth_pitch: slice,
+        })
+    }
+
+    /// Where `count` blocks from `spot` on along its row lie, as (offset, blocks); nothing outside the image.
+    pub fn row(&self, spot: Spot, count: u32) -> Vec<(u64, u32)> {
+        let Some(plane) = self.planes.get(spot.plane) else {
+            return Vec::new();
+        };
+        let Some(level) = plane.levels.get(spot.level as usize) else {
+            return Vec::new();
+        };
+        if spot.x >= level.width || spot.y >= level.height || spot.z >= level.depth {
+            return Vec::new();
+        }
+        let count = count.min(level.width - spot.x);
+        let within = u64::from(spot.z) * level.slice
+            + u64::from(spot.y) * level.row
+            + u64::from(spot.x) * plane.block;
+        match &self.tiles {
+            None => {
+                let layer = plane.array_pitch * u64::from(spot.layer);
+                vec![(plane.offset + layer + level.offset + within, count)]
+            }
+            Some(tiles) if spot.level >= tiles.tail.first_level => {
+                let first = tiles.tail.first_level as usize;
+                let in_tail = level.offset - plane.levels[first].offset;
+                let layer = tiles.tail.offset + tiles.tail.stride * u64::from(spot.layer);
+                vec![(layer + in_tail + within, count)]
+            }
+            Some(tiles) => tiles.row(plane.block, spot, count),
+        }
+    }
+}
+
+impl PlaneLayout {
+    fn new(plane: &Plane, wanted: &Wanted, offset: u64) -> Option<Self> {
+        let block = u64::from(plane.block.bytes).checked_mul(wanted.samples.into())?;
+        let mut levels = Vec::new();
+        let mut end = 0_u64;
+        for level in 0..wanted.levels {
+            let width = at_level(wanted.extent.width, level)
+                .div_ceil(plane.divide.0)
+                .div_ceil(plane.block.width);
+            let height = at_level(wanted.extent.height, level)
+                .div_ceil(plane.divide.1)
+                .div_ceil(plane.block.height);
+            let depth = at_level(wanted.extent.depth, level);
+            let row = u64::from(width)
+                .checked_mul(block)?
+                .checked_next_multiple_of(wanted.row_alignment)?;
+            let slice = row.checked_mul(height.into())?;
+            let size = slice.checked_mul(depth.into())?;
+            levels.push(Level {
+                offset: end,
+                row,
+                slice,
+                size,
+                width,
+                height,
+                depth,
+            });
+            end = end.checked_add(size)?;
+        }
+        Some(Self {
+            offset,
+            block,
+            levels,
+            array_pitch: end,
+            size: end.checked_mul(wanted.layers.into())?,
+        })
+    }
+}
+
+impl Tiles {
+    /// The number of a tile, by its place in its level.
+    pub fn number(&self, level: u32, layer: u32, tile: [u32; 3]) -> Option<u64> {
+        let (count, first) = self.levels.get(level as usize)?;
+        if tile.iter().zip(count).any(|(tile, count)| tile >= count) {
+            return None;
+        }
+        let [across, down, _] = count.map(u64::from);
+        let [x, y, z] = tile.map(u64::from);
+        Some(self.per_layer * u64::from(layer) + first + (z * down + y) * across + x)
+    }
+
+    fn row(&self, block: u64, spot: Spot, count: u32) -> Vec<(u64, u32)> {
+        let [width, height, depth] = self.extent;
+        let (row, slice) = (
+            u64::from(width) * block,
+            u64::from(width) * u64::from(height) * block,
+        );
+        let mut runs = Vec::new();
+        let (mut x, end) = (spot.x, spot.x + count);
+        while x < end {
+            let stop = end.min((x / width + 1) * width);
+            let tile = [x / width, spot.y / height, spot.z / depth];
+            if let Some(number) = self.number(spot.level, spot.layer, tile) {
+                let within = u64::from(spot.z % depth) * slice
+                    + u64::from(spot.y % height) * row
+                    + u64::from(x % width) * block;
+                runs.push((number * TILE + within, stop - x));
+            }
+            x = stop;
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format;
+
+    fn wanted(width: u32, height: u32, levels: u32, layers: u32) -> Wanted {
+        Wanted {
+            extent: vk::Extent3D {
+                width,
+                height,
+                depth: 1,
+            },
+            levels,
+            layers,
+            samples: 1,
+            row_alignment: 1,
+        }
+    }
+
+    fn rgba() -> &'static Format {
+        format::find(vk::Format::R8G8B8A8_UNORM).expect("a format")
+    }
+
+    #[test]
+    fn subresources_lie_one_after_the_other() {
+        let layout = Layout::new(rgba(), &wanted(64, 32, 2, 3)).unwrap();
+        let second = layout.subresource(0, 1, 2).unwrap();
+        let layer = 64 * 32 * 4 + 32 * 16 * 4;
+        assert_eq!(
+            (second.offset, second.size, second.row_pitch),
+            (2 * layer + 64 * 32 * 4, 32 * 16 * 4, 32 * 4)
+        );
+        assert_eq!(layout.size, 3 * layer);
+    }
+
+    #[test]
+    fn an_image_beyond_the_number_range_has_no_layout() {
+        let format = format::find(vk::Format::R32G32B32A32_SFLOAT).unwrap();
+        assert!(Layout::new(format, &wanted(u32::MAX, u32::MAX, 1, 2)).is_none());
+    }
+
+    #[test]
+    fn no_two_texels_of_a_tiled_image_share_a_byte() {
+        let shape = wanted(300, 200, 9, 2);
+        let layout = Layout::new(rgba(), &shape)
+            .and_then(|layout| layout.tiled([128, 128, 1], &shape))
+            .unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        for (layer, level) in (0..2).flat_map(|layer| (0..9).map(move |level| (layer, level))) {
+            let size = layout.level(0, level).unwrap();
+            for y in 0..size.height {
+                let spot = Spot {
+                    plane: 0,
+                    level,
+                    layer,
+                    x: 0,
+                    y,
+                    z: 0,
+                };
+                for (offset, count) in layout.row(spot, u32::MAX) {
+                    assert!(offset + u64::from(count) * 4 <= layout.size);
+                    for block in 0..u64::from(count) {
+                        assert!(seen.insert(offset + block * 4));
+                    }
+                }
+            }
+        }
+        let texels: u32 = (0..9)
+            .map(|level| at_level(300, level) * at_level(200, level))
+            .sum();
+        assert_eq!(seen.len(), texels as usize * 2);
+    }
+
+    #[test]
+    fn two_planes_lie_one_after_the_other() {
+        let format = format::find(vk::Format::G8_B8R8_2PLANE_420_UNORM).unwrap();
+        let layout = Layout::new(format, &wanted(640, 480, 1, 1)).unwrap();
+        let chroma = layout.subresource(1, 0, 0).unwrap();
+        assert_eq!(
+            (chroma.offset, chroma.row_pitch, chroma.size),
+            (640 * 480, 640, 640 * 240)
+        );
+    }
+}
