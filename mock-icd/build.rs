@@ -3,5 +3,5 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
+    build_support::link::bound_to_itself();
 }

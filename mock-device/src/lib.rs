@@ -6,7 +6,7 @@
 //!
 //! | to | call |
 //! |---|---|
-//! | choose a machine | [`profile::embedded`] (`rtx6000-ada`, `h200`, `h200x2`, `tiny`, `name*N`), [`profile::parse`] |
+//! | choose a machine | [`profile::embedded`] (`rtx6000-ada`, `h200`, `h200x2`, `tiny`, `name*N`, `name+535`), [`profile::parse`], [`mod@generation`] |
 //! | say what goes wrong | [`FaultPlan::parse`], then in each mock's `boundary::enter` [`World::consult`], [`Consultation::carry_out`] and [`World::lost`] |
 //! | know the devices | [`World::devices`], what an API shows: [`World::shown`], [`World::identity`], [`World::reserve`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
@@ -24,6 +24,7 @@ pub mod boundary;
 pub mod cost;
 pub mod engine;
 pub mod fault;
+pub mod generation;
 mod holds;
 pub mod identity;
 pub mod memory;

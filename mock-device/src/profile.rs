@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::cost::Cost;
+use crate::generation;
 use crate::identity::{PciAddress, Uuid};
 use crate::nvml::AnswerText;
 use crate::units::Bytes;
@@ -203,6 +204,11 @@ impl DeviceProfile {
 pub enum ProfileError {
     #[error("no embedded profile is called `{asked}` (there are {known})", known = known_names())]
     Unknown { asked: String },
+    #[error(
+        "`{asked}`: no driver generation is called `{generation}` (there are {known})",
+        known = known_generations()
+    )]
+    Generation { asked: String, generation: String },
     #[error("`{asked}`: the number of copies after `*` must be 1 to {MAX_DEVICES}")]
     Copies { asked: String },
     #[error("{input}: not a profile: {source}")]
@@ -227,6 +233,12 @@ fn known_names() -> String {
     EMBEDDED.map(|(name, _)| name).join(", ")
 }
 
+fn known_generations() -> String {
+    generation::numbers()
+        .map(|number| number.to_string())
+        .join(", ")
+}
+
 /// Names of the profiles that are compiled in.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
@@ -234,13 +246,23 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// An embedded profile by name; `name*N` is the same machine with its devices N times over, each copy with its own UUID
-/// and PCI address.
+/// and PCI address; `…+G` the same with a driver of generation G ([`generation`]).
 ///
 /// # Errors
-/// An unknown name, or more than [`MAX_DEVICES`] devices; the error names `asked`.
+/// An unknown name or generation, or more than [`MAX_DEVICES`] devices; the error names `asked`.
 pub fn embedded(asked: &str) -> Result<MachineProfile, ProfileError> {
-    let (name, copies) = match asked.split_once('*') {
-        None => (asked, 1),
+    let Some((machine, number)) = asked.split_once('+') else {
+        return of_its_own_driver(asked, asked);
+    };
+    let mut machine = of_its_own_driver(asked, machine)?;
+    generation::install(&mut machine, asked, number)?;
+    asked.clone_into(&mut machine.name);
+    Ok(machine)
+}
+
+fn of_its_own_driver(asked: &str, machine: &str) -> Result<MachineProfile, ProfileError> {
+    let (name, copies) = match machine.split_once('*') {
+        None => (machine, 1),
         Some((name, copies)) => match copies.parse::<usize>() {
             Ok(copies) if copies >= 1 => (name, copies),
             _ => {

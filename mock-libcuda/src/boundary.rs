@@ -284,7 +284,7 @@ mod stubs {
     use super::*;
 
     macro_rules! entries {
-        ($($name:ident { $before:expr, $after:expr })*) => {};
+        ($($name:ident $row:tt)*) => {};
     }
     macro_rules! stubs {
         ($($name:ident)*) => { $(
@@ -327,7 +327,7 @@ mod addresses {
     use crate::exports::*;
 
     macro_rules! entries {
-        ($($name:ident { $before:expr, $after:expr })*) => {
+        ($($name:ident $row:tt)*) => {
             pub static ALL: &[Address] = &[$(Address($name as *const c_void),)*];
         };
     }

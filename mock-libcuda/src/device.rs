@@ -59,7 +59,7 @@ pub fn total_mem_32(bytes: Out<c_uint>, dev: CUdevice) -> Answer {
 }
 
 /// Attributes that this driver defines; those that a profile does not give are absent features, hence 0.
-const ATTRIBUTES: std::ops::RangeInclusive<CUdevice_attribute> = 1..=148;
+const ATTRIBUTES: std::ops::RangeInclusive<CUdevice_attribute> = 1..=147;
 
 pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice) -> Answer {
     let value = value.required()?;

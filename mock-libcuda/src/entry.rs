@@ -1,27 +1,47 @@
-//! Every function that driver 580 exports, with what the oracle recorded of it.
+//! Every function that a driver generation exports, with what the oracle recorded of it.
+
+use std::sync::OnceLock;
 
 use abi::cuda::CUresult;
+use mock_device::generation;
 
-/// The answer to ten zero arguments on the card.
+use crate::driver;
+
+/// The answer to ten zero arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     Code(u32),
     /// The real driver died of SIGSEGV.
     Crash,
-    NotCalled,
+    Unknown,
+}
+
+/// A row of the oracle's table.
+struct Row {
+    name: &'static str,
+    /// The generations that export it.
+    first: u16,
+    last: u16,
+    /// Before cuInit, by generation, the oldest first.
+    before: [Recorded; 6],
+    initialised: Recorded,
 }
 
 macro_rules! entries {
-    ($($name:ident { $before:expr, $after:expr })*) => {
+    ($($name:ident { $first:expr, $last:expr, $before:expr, [$after:expr] })*) => {
         /// One exported function.
         #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "C names stay exact")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
         pub enum Entry { $($name,)* }
 
-        const NAMES: &[&str] = &[$(stringify!($name),)*];
-        const BEFORE: &[Recorded] = &[$($before,)*];
-        const AFTER: &[Recorded] = &[$($after,)*];
+        const ROWS: &[Row] = &[$(Row {
+            name: stringify!($name),
+            first: $first,
+            last: $last,
+            before: $before,
+            initialised: $after,
+        },)*];
     };
 }
 macro_rules! stubs {
@@ -34,19 +54,50 @@ include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
 impl Entry {
     pub fn name(self) -> &'static str {
-        NAMES[self as usize]
+        ROWS[self as usize].name
     }
 
     pub fn before_init(self) -> Recorded {
-        BEFORE[self as usize]
+        ROWS[self as usize].before[generation().column]
     }
 
     pub fn initialised(self) -> Recorded {
-        AFTER[self as usize]
+        ROWS[self as usize].initialised
     }
 
-    /// Whether the driver looks at its own initialisation before it looks at the arguments.
+    /// Whether this machine's driver looks at its own initialisation before it looks at the arguments.
     pub fn refuses_before_init(self) -> bool {
-        BEFORE[self as usize] == Recorded::Code(CUresult::ERROR_NOT_INITIALIZED.0)
+        self.before_init() == Recorded::Code(CUresult::ERROR_NOT_INITIALIZED.0)
     }
+
+    /// Whether this machine's driver has it.
+    pub fn exported(self) -> bool {
+        let row = &ROWS[self as usize];
+        (row.first..=row.last).contains(&generation().number)
+    }
+}
+
+/// The driver generation that this machine says it has.
+pub struct Generation {
+    pub number: u16,
+    column: usize,
+    pub refuses_newer: bool,
+}
+
+pub fn generation() -> &'static Generation {
+    static GENERATION: OnceLock<Generation> = OnceLock::new();
+    GENERATION.get_or_init(|| {
+        let numbers = generation::numbers();
+        let newest = numbers.len() - 1;
+        let driver = driver::world().map(|world| &world.machine().driver);
+        let number = driver.map_or(numbers[newest], generation::number);
+        Generation {
+            number,
+            column: numbers
+                .iter()
+                .position(|known| *known == number)
+                .unwrap_or(newest),
+            refuses_newer: driver.is_none_or(|driver| generation::of(driver).refuses_newer),
+        }
+    })
 }

@@ -1,13 +1,14 @@
 //! cuGetProcAddress and cuGetExportTable.
 
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 use abi::cuda::*;
 use mock_device::Api;
 
 use crate::boundary::{self, Answer, In, Out, crash};
 use crate::driver;
-use crate::entry::Entry;
+use crate::entry::{self, Entry};
 
 /// A base name and what it is at which version.
 pub struct Name {
@@ -17,22 +18,22 @@ pub struct Name {
 
 pub struct Run {
     from: i32,
-    /// For flags 0 (default), 1 (legacy stream), 2 (per-thread default stream).
-    by_flags: [Found; 3],
+    /// For flags 0 (default), 1 (legacy stream), 2 (per-thread default stream); `None` is newer than asked.
+    by_flags: [Option<Entry>; 3],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+enum Found {
     Symbol(Entry),
     /// Known, but newer than the version asked for.
     Newer,
     Unknown,
-    /// A version above the driver's own.
+    /// Flags that there are not, or a version above the driver's own.
     Refused,
 }
 
 mod table {
-    use super::{Entry, Found, Name, Run};
+    use super::{Entry, Name, Run};
     include!(concat!(env!("OUT_DIR"), "/lookup.rs"));
 }
 use table::TABLE;
@@ -83,6 +84,8 @@ pub fn proc_address(
     }
 }
 
+/// A driver answers with the runs whose symbols it has, and knows a name of which it has any: true of every recorded one.
+/// It takes a negative version for one above all others.
 fn find(name: &CStr, version: i32, flags: u64) -> Found {
     let Some(column) = [0, 1, 2, 2]
         .get(flags as usize)
@@ -91,27 +94,20 @@ fn find(name: &CStr, version: i32, flags: u64) -> Found {
     else {
         return Found::Refused;
     };
-    let name = name.to_bytes();
-    let runs = match TABLE.binary_search_by(|row| row.base.as_bytes().cmp(name)) {
-        Ok(at) => TABLE[at].runs,
-        Err(_) if newer_than_driver(version) => return Found::Refused,
-        Err(_) => return Found::Unknown,
-    };
-    let upto = runs.partition_point(|run| run.from <= version);
-    // A symbol that the fault plan took away answers like a driver that does not have it: with the one before it, and
-    // like an unknown name where there is none.
-    let mut passed_over = false;
-    for run in runs[..upto].iter().rev() {
-        match run.by_flags[column] {
-            Found::Symbol(entry) if missing(entry) => passed_over = true,
-            Found::Newer if passed_over => return Found::Unknown,
-            found => return found,
-        }
+    if entry::generation().refuses_newer && newer_than_driver(version) {
+        return Found::Refused;
     }
-    if passed_over {
-        Found::Unknown
-    } else {
-        Found::Newer
+    let name = name.to_bytes();
+    let Ok(at) = TABLE.binary_search_by(|row| row.base.as_bytes().cmp(name)) else {
+        return Found::Unknown;
+    };
+    let runs = TABLE[at].runs;
+    let has = |run: &Run| run.by_flags[column].filter(|symbol| !is_absent(*symbol));
+    let upto = runs.partition_point(|run| run.from.cast_unsigned() <= version.cast_unsigned());
+    match runs[..upto].iter().rev().find_map(has) {
+        Some(symbol) => Found::Symbol(symbol),
+        None if runs[upto..].iter().any(|run| has(run).is_some()) => Found::Newer,
+        None => Found::Unknown,
     }
 }
 
@@ -119,13 +115,14 @@ fn newer_than_driver(version: i32) -> bool {
     driver::world().is_some_and(|world| version > world.machine().driver.cuda_version)
 }
 
-fn missing(entry: Entry) -> bool {
-    driver::world().is_some_and(|world| {
-        world
-            .missing_symbols(Api::Cuda)
-            .iter()
-            .any(|gone| gone == entry.name())
-    })
+/// What this machine's driver does not have: the exports of other generations, and what the fault plan took away.
+fn is_absent(entry: Entry) -> bool {
+    static MISSING: OnceLock<Vec<&'static str>> = OnceLock::new();
+    let missing = MISSING.get_or_init(|| {
+        let symbols = driver::world().map_or(&[][..], |world| world.missing_symbols(Api::Cuda));
+        symbols.iter().map(String::as_str).collect()
+    });
+    !entry.exported() || (!missing.is_empty() && missing.contains(&entry.name()))
 }
 
 /// No table is known here: the mock does not pose as the vendor's driver.

@@ -78,6 +78,9 @@ pub fn create(
 }
 
 pub fn retain(object: CUuserObject, count: c_uint) -> Answer {
+    if object.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let mut process = driver::get()?.lock();
     let id = process.object_id(object)?;
     if count == 0 {
@@ -88,6 +91,9 @@ pub fn retain(object: CUuserObject, count: c_uint) -> Answer {
 }
 
 pub fn release(object: CUuserObject, count: c_uint) -> Answer {
+    if object.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.object_id(object)?;

@@ -359,7 +359,7 @@ mod stubs {
     use abi::nvml::*;
 
     macro_rules! entries {
-        ($($name:ident { $device:expr, $null:expr, $before:expr })*) => {};
+        ($($name:ident $row:tt)*) => {};
     }
     macro_rules! stubs {
         ($($name:ident)*) => { $( abi::nvml_signature!($name => export!(recorded::answer)); )* };

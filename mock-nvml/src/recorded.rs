@@ -22,9 +22,8 @@ pub fn survive(entry: Entry, first: Option<&WordValue>) {
 
 /// The answer to one call.
 pub fn answer(entry: Entry, words: &[Word]) -> Answer {
-    let recorded = entry.recorded();
     if !library::initialised() {
-        return refuse(recorded.before_init, nvmlReturn_t::ERROR_UNINITIALIZED);
+        return refuse(entry.before_init(), nvmlReturn_t::ERROR_UNINITIALIZED);
     }
     let world = library::ready()?;
     check_nulls(entry, words)?;

@@ -418,4 +418,9 @@ signatures! { $ nvml_signature nvml_signatures;
     nvmlGetBlacklistDeviceCount(device_count: *mut c_uint) -> nvmlReturn_t;
     nvmlGetBlacklistDeviceInfoByIndex(index: c_uint, info: *mut nvmlExcludedDeviceInfo_t) -> nvmlReturn_t;
     nvmlInternalGetExportTable(table: *mut *const c_void, id: *const c_void) -> nvmlReturn_t;
+
+    // Exported by 525 or before and not since; the last is declared nowhere
+    nvmlDeviceCcuGetStreamState(device: nvmlDevice_t, state: *mut c_uint) -> nvmlReturn_t;
+    nvmlDeviceCcuSetStreamState(device: nvmlDevice_t, state: c_uint) -> nvmlReturn_t;
+    nvmlRetry_NvRmControl(device: nvmlDevice_t) -> nvmlReturn_t;
 }

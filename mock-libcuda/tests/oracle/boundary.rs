@@ -4,6 +4,8 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use build_support::oracle::Recorded;
+
 /// A library opened with dlopen. Opening runs none of its code.
 pub struct Library(*mut c_void);
 
@@ -132,33 +134,11 @@ pub fn set_environment(name: &str, value: &[u8]) {
     }
 }
 
-/// Rows of a fixture, without its comments.
-pub fn rows(fixture: &str) -> Vec<Vec<&str>> {
-    fixture
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split(' ').collect())
-        .collect()
-}
-
-/// A recorded answer: `S` died of SIGSEGV, `-` was not called.
-pub fn recorded(text: &str) -> Option<Ended> {
-    match text {
-        "-" => None,
-        "S" => Some(Ended::Died(libc::SIGSEGV)),
-        code => Some(Ended::Answered(code.parse().expect("a code"))),
+/// How a recorded call ended; `None` where nothing is known.
+pub fn ended(recorded: Recorded) -> Option<Ended> {
+    match recorded {
+        Recorded::Unknown => None,
+        Recorded::Crash => Some(Ended::Died(libc::SIGSEGV)),
+        Recorded::Code(code) => Some(Ended::Answered(code.into())),
     }
-}
-
-/// Prints how much of the oracle is met; answers what is not.
-pub fn report(what: &str, checked: usize, wrong: Vec<String>) -> Vec<String> {
-    let right = checked - wrong.len();
-    println!(
-        "{what}: {right} of {checked} as recorded ({:.2} %)",
-        100.0 * right as f64 / checked as f64
-    );
-    for line in &wrong {
-        println!("  differs: {line}");
-    }
-    wrong
 }

@@ -1,15 +1,8 @@
-//! The oracle's odd calls: sizes, pointers and deltas of free memory.
+//! What the oracle's odd calls say together: sizes, pointers and deltas of free memory. Row by row they are in `edge_table`.
 
 use crate::boundary::{Ended, in_child};
+use crate::edge_table::{MIB, free_memory};
 use crate::{CUDA, must, out, start};
-
-const MIB: u64 = 1 << 20;
-
-fn free_memory() -> u64 {
-    let mut free = 0u64;
-    must("cuMemGetInfo_v2", &[out(&mut free), 0]);
-    free
-}
 
 /// (answer, out-parameter) of an allocation.
 fn alloc(size: u64) -> (u32, u64) {

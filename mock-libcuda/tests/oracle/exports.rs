@@ -1,14 +1,17 @@
-//! What the built library exports, and how it is linked.
+//! What the built library and its copies for each generation export, and how it is linked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use build_support::oracle::GENERATIONS;
 use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
 
-use crate::boundary::{built, rows};
-use crate::{ANSWERS, CUDA};
+use crate::boundary::built;
+use crate::generations::library;
+use crate::score::Score;
+use crate::{CUDA, EXPORTS};
 
 #[test]
-fn the_exports_are_those_of_driver_580_and_each_has_its_own_address() {
+fn the_exports_are_those_of_all_generations_and_each_has_its_own_address() {
     let bytes = std::fs::read(built("libmock_libcuda.so")).expect("the built library");
     let file = object::File::parse(&*bytes).expect("ELF");
     let exported: BTreeSet<&str> = file
@@ -16,7 +19,7 @@ fn the_exports_are_those_of_driver_580_and_each_has_its_own_address() {
         .filter(|symbol| symbol.is_definition())
         .map(|symbol| symbol.name().unwrap())
         .collect();
-    let wanted: BTreeSet<&str> = rows(ANSWERS).into_iter().map(|row| row[0]).collect();
+    let wanted: BTreeSet<&str> = EXPORTS.iter().map(|row| row.name).collect();
     assert_eq!(wanted.len(), 707);
     assert_eq!(exported, wanted);
 
@@ -32,6 +35,33 @@ fn the_exports_are_those_of_driver_580_and_each_has_its_own_address() {
         .filter(|names| names.len() > 1)
         .collect();
     assert!(shared.is_empty(), "one address for {shared:?}");
+}
+
+/// Every name, by dlsym on the copy, against the table; and all that it finds against the recorded list.
+pub fn compare(generation: u16) -> Score {
+    let mut score = Score::default();
+    let mut found = BTreeSet::new();
+    for row in EXPORTS.iter() {
+        let here = library(generation).address(row.name).is_some();
+        let there = row.span.contains(generation);
+        score.checked += 1;
+        if here {
+            found.insert(row.name);
+        }
+        if here != there {
+            let line = format!("{}: exported {here}, recorded {there}", row.name);
+            score.wrong.push(line);
+        }
+    }
+    score.whole_list("symbols-libcuda", generation, found.iter().copied());
+    score
+}
+
+#[test]
+fn each_generation_exports_what_its_driver_did() {
+    for generation in GENERATIONS {
+        compare(generation).all(&format!("exports of {generation}"));
+    }
 }
 
 #[test]

@@ -1,21 +1,31 @@
-//! The built libcuda.so.1 against what an H200 with driver 580.159.04 answered (`fixtures/oracle`).
+//! The built libcuda.so.1 against what real drivers answered (`fixtures/oracle`), by generation.
 
 mod boundary;
+mod edge_table;
 mod edges;
+mod errors;
 mod exports;
+mod generations;
 mod lookup;
+mod matrix;
 mod nulls;
+mod score;
+mod told;
+mod values;
 mod visible;
 
 use std::sync::LazyLock;
 
 use boundary::Library;
+use build_support::oracle::{self, Export};
 
 /// The library under test. No test calls it in this process.
 pub static CUDA: LazyLock<Library> =
     LazyLock::new(|| Library::open(&boundary::built("libmock_libcuda.so")));
 
-pub const ANSWERS: &str = include_str!("../../../fixtures/oracle/libcuda-580.txt");
+/// Every export of any generation.
+pub static EXPORTS: LazyLock<Vec<Export<'static>>> =
+    LazyLock::new(|| oracle::exports(include_str!("../../../fixtures/oracle/libcuda.txt")));
 
 /// An address for an answer.
 pub fn out<T>(value: &mut T) -> u64 {

@@ -1,20 +1,26 @@
-//! The built libnvidia-ml.so.1 against what an H200 with driver 580.159.04 answered (`fixtures/oracle`).
+//! The built libnvidia-ml.so.1 against what real drivers answered (`fixtures/oracle`), by generation.
 
 #[path = "../../../mock-libcuda/tests/oracle/boundary.rs"]
 mod boundary;
 mod exports;
 mod facts;
+mod generations;
 mod nulls;
+#[path = "../../../mock-libcuda/tests/oracle/score.rs"]
+mod score;
 
 use std::sync::LazyLock;
 
 use boundary::Library;
+use build_support::oracle::{self, Export};
 
 /// The library under test. No test calls it in this process.
 pub static NVML: LazyLock<Library> =
     LazyLock::new(|| Library::open(&boundary::built("libmock_nvml.so")));
 
-pub const ANSWERS: &str = include_str!("../../../fixtures/oracle/nvml-580.txt");
+/// Every export of any generation.
+pub static EXPORTS: LazyLock<Vec<Export<'static>>> =
+    LazyLock::new(|| oracle::exports(include_str!("../../../fixtures/oracle/nvml.txt")));
 
 /// An address for an answer.
 pub fn out<T>(value: &mut T) -> u64 {

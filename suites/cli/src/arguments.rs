@@ -47,7 +47,7 @@ pub struct TestArguments {
     /// ours, passthrough, none, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
-    /// mock, mock:PROFILE[*N][+GENERATION] or real
+    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real
     #[arg(long, default_value_t)]
     pub driver: Driver,
     /// Write junit=FILE or json=FILE
@@ -75,7 +75,7 @@ pub struct ListArguments {
 
 #[derive(Args)]
 pub struct ExecArguments {
-    /// mock, mock:PROFILE[*N][+GENERATION] or real
+    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real
     #[arg(long, default_value_t)]
     pub driver: Driver,
     /// Short for --driver mock:PROFILE

@@ -3,18 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
+use mock_device::{Api, generation, profile};
+
+use crate::symbols;
+
 /// The machine of a case that names none, and of `--driver mock`.
 pub const DEFAULT_PROFILE: &str = "rtx6000-ada";
-/// The driver generation that the mocks are built as.
-pub const DEFAULT_GENERATION: &str = "580";
+/// The driver generation of the mocks where none is named.
+pub const DEFAULT_GENERATION: u16 = 580;
 
-/// `mock:rtx6000-ada+580`, `mock:rtx6000-ada*2` or `real`.
+/// `mock:rtx6000-ada+580`, `mock:h200*2+535`, `mock:h200+535-cuMemAlloc_v2` or `real`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Driver {
     Mock {
         /// Embedded profile, with `*n` for n such GPUs.
         profile: String,
-        generation: String,
+        generation: u16,
+        /// Exports of the generation that this driver lacks, as spelled.
+        without: Vec<String>,
     },
     Real,
 }
@@ -23,15 +29,32 @@ pub enum Driver {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     #[error(
-        "\"{text}\" is not a driver: write real, mock, mock:PROFILE or mock:PROFILE+GENERATION"
+        "\"{text}\" is not a driver: write real, mock, mock:PROFILE, mock:PROFILE+GENERATION or mock:PROFILE+GENERATION-SYMBOL"
     )]
     Unknown { text: String },
     #[error(
-        "driver \"{text}\" asks for generation {generation}; the mocks can be {DEFAULT_GENERATION}"
+        "driver \"{text}\" asks for generation {generation}; the mocks can be {}",
+        known_generations()
     )]
     Generation { text: String, generation: String },
     #[error("driver \"{text}\": {reason}")]
     Profile { text: String, reason: String },
+    #[error(
+        "driver \"{text}\": generation {generation} exports no {symbol} that it could be without"
+    )]
+    Symbol {
+        text: String,
+        generation: u16,
+        symbol: String,
+    },
+    #[error("driver \"{text}\" is without {symbol} twice")]
+    Twice { text: String, symbol: String },
+}
+
+fn known_generations() -> String {
+    generation::numbers()
+        .map(|number| number.to_string())
+        .join(", ")
 }
 
 impl Driver {
@@ -40,38 +63,72 @@ impl Driver {
     }
 
     /// The machine that a case gets. The driver's profile stands in for the default one, how many GPUs is the case's
-    /// affair; a case that names another machine needs its shape and keeps it.
+    /// affair; a case that names another machine needs its shape and keeps it. All of them get the driver's generation.
     pub fn machine_for(&self, machine: &str) -> Option<String> {
-        let Self::Mock { profile, .. } = self else {
+        let Self::Mock {
+            profile,
+            generation,
+            ..
+        } = self
+        else {
             return None;
         };
-        match machine.strip_prefix(DEFAULT_PROFILE) {
-            Some("") => Some(profile.clone()),
+        let machine = match machine.strip_prefix(DEFAULT_PROFILE) {
+            Some("") => profile.clone(),
             Some(count) if count.starts_with('*') => {
                 let base = profile.split('*').next().unwrap_or(profile);
-                Some(format!("{base}{count}"))
+                format!("{base}{count}")
             }
-            _ => Some(machine.to_owned()),
+            _ => machine.to_owned(),
+        };
+        Some(match *generation {
+            DEFAULT_GENERATION => machine,
+            generation => format!("{machine}+{generation}"),
+        })
+    }
+
+    /// The exports that it lacks although its generation has them.
+    pub fn without(&self) -> &[String] {
+        match self {
+            Self::Mock { without, .. } => without,
+            Self::Real => &[],
         }
     }
 
     /// What expectation files call it, the most precise name first.
     pub fn file_names(&self) -> Vec<String> {
-        match self {
-            Self::Mock {
-                profile,
-                generation,
-            } => vec![format!("mock-{profile}+{generation}"), "mock".to_owned()],
-            Self::Real => vec!["real".to_owned()],
+        let Self::Mock {
+            profile,
+            generation,
+            without,
+        } = self
+        else {
+            return vec!["real".to_owned()];
+        };
+        let mut names = vec![
+            format!("mock-{profile}+{generation}"),
+            format!("mock+{generation}"),
+            "mock".to_owned(),
+        ];
+        if !without.is_empty() {
+            let less = spelled_without(without);
+            names.insert(0, format!("mock-{profile}+{generation}{less}"));
+            names.insert(1, format!("mock+{generation}{less}"));
         }
+        names
     }
+}
+
+fn spelled_without(symbols: &[String]) -> String {
+    symbols.iter().map(|symbol| format!("-{symbol}")).collect()
 }
 
 impl Default for Driver {
     fn default() -> Self {
         Self::Mock {
             profile: DEFAULT_PROFILE.to_owned(),
-            generation: DEFAULT_GENERATION.to_owned(),
+            generation: DEFAULT_GENERATION,
+            without: Vec::new(),
         }
     }
 }
@@ -82,7 +139,12 @@ impl fmt::Display for Driver {
             Self::Mock {
                 profile,
                 generation,
-            } => write!(out, "mock:{profile}+{generation}"),
+                without,
+            } => write!(
+                out,
+                "mock:{profile}+{generation}{}",
+                spelled_without(without)
+            ),
             Self::Real => out.write_str("real"),
         }
     }
@@ -92,36 +154,64 @@ impl FromStr for Driver {
     type Err = DriverError;
 
     fn from_str(text: &str) -> Result<Self, DriverError> {
+        let input = || text.to_owned();
         let rest = match text {
             "real" => return Ok(Self::Real),
             "mock" => return Ok(Self::default()),
-            _ => text
-                .strip_prefix("mock:")
-                .ok_or_else(|| DriverError::Unknown {
-                    text: text.to_owned(),
-                })?,
+            _ => text.strip_prefix("mock:"),
         };
-        let (profile, generation) = rest.split_once('+').unwrap_or((rest, DEFAULT_GENERATION));
-        if generation != DEFAULT_GENERATION {
-            return Err(DriverError::Generation {
-                text: text.to_owned(),
-                generation: generation.to_owned(),
-            });
-        }
-        if profile.is_empty() {
-            return Err(DriverError::Unknown {
-                text: text.to_owned(),
-            });
-        }
-        mock_device::profile::embedded(profile).map_err(|error| DriverError::Profile {
-            text: text.to_owned(),
+        let rest = rest.filter(|rest| !rest.is_empty() && !rest.starts_with('+'));
+        let rest = rest.ok_or_else(|| DriverError::Unknown { text: input() })?;
+        let (profile, driver) = match rest.split_once('+') {
+            Some((profile, driver)) => (profile, Some(driver)),
+            None => (rest, None),
+        };
+        let (generation, without) = match driver {
+            Some(driver) => read_driver(text, driver)?,
+            None => (DEFAULT_GENERATION, Vec::new()),
+        };
+        profile::embedded(profile).map_err(|error| DriverError::Profile {
+            text: input(),
             reason: error.to_string(),
         })?;
         Ok(Self::Mock {
             profile: profile.to_owned(),
-            generation: generation.to_owned(),
+            generation,
+            without,
         })
     }
+}
+
+/// `535-cuMemAlloc_v2-cuMemFree_v2`.
+fn read_driver(text: &str, driver: &str) -> Result<(u16, Vec<String>), DriverError> {
+    let mut parts = driver.split('-');
+    let spelled = parts.next().unwrap_or_default();
+    let known = generation::numbers()
+        .into_iter()
+        .find(|number| number.to_string() == spelled);
+    let generation = known.ok_or_else(|| DriverError::Generation {
+        text: text.to_owned(),
+        generation: spelled.to_owned(),
+    })?;
+    let mut without: Vec<String> = Vec::new();
+    for symbol in parts.map(str::to_owned) {
+        let text = text.to_owned();
+        if without.contains(&symbol) {
+            return Err(DriverError::Twice { text, symbol });
+        }
+        let exported = [Api::Cuda, Api::Nvml]
+            .into_iter()
+            .any(|api| symbols::of_generation(api, generation).contains(&symbol.as_str()));
+        if !exported {
+            return Err(DriverError::Symbol {
+                text,
+                generation,
+                symbol,
+            });
+        }
+        without.push(symbol);
+    }
+    Ok((generation, without))
 }
 
 #[cfg(test)]
@@ -133,6 +223,11 @@ mod tests {
     #[case("mock", "mock:rtx6000-ada+580")]
     #[case("mock:h200", "mock:h200+580")]
     #[case("mock:rtx6000-ada*2+580", "mock:rtx6000-ada*2+580")]
+    #[case("mock:h200*4+535", "mock:h200*4+535")]
+    #[case(
+        "mock:h200+535-cuMemAlloc_v2-nvmlDeviceGetName",
+        "mock:h200+535-cuMemAlloc_v2-nvmlDeviceGetName"
+    )]
     fn a_driver_reads_back_as_its_full_spelling(#[case] text: &str, #[case] full: &str) {
         assert_eq!(
             text.parse::<Driver>().map(|driver| driver.to_string()),
@@ -148,8 +243,17 @@ mod tests {
             Err(DriverError::Unknown { text })
         );
         assert!(
-            matches!("mock:h200+470".parse::<Driver>(), Err(DriverError::Generation { generation, .. }) if generation == "470")
+            matches!("mock:h200+471".parse::<Driver>(), Err(DriverError::Generation { generation, .. }) if generation == "471")
         );
+        assert!(
+            matches!("mock:h200+".parse::<Driver>(), Err(DriverError::Generation { text, .. }) if text == "mock:h200+")
+        );
+        for text in ["mock:", "mock:+535"] {
+            let unknown = DriverError::Unknown {
+                text: text.to_owned(),
+            };
+            assert_eq!(text.parse::<Driver>(), Err(unknown));
+        }
         assert!(
             matches!("mock:h900".parse::<Driver>(), Err(DriverError::Profile { text, .. }) if text == "mock:h900")
         );
@@ -164,5 +268,53 @@ mod tests {
             Some("h200*4")
         );
         assert_eq!(driver.machine_for("tiny").as_deref(), Some("tiny"));
+    }
+
+    #[rstest::rstest]
+    #[case("mock:h200+535-cuNope", "cuNope")]
+    // Driver 470 has no cuMemAddressReserve of a later kind, and 580 no longer has the CCU's.
+    #[case("mock:h200+470-cuLibraryLoadData", "cuLibraryLoadData")]
+    #[case(
+        "mock:h200+580-nvmlDeviceCcuGetStreamState",
+        "nvmlDeviceCcuGetStreamState"
+    )]
+    #[case("mock:h200+535-", "")]
+    fn a_symbol_that_the_generation_does_not_export_is_named(
+        #[case] text: &str,
+        #[case] wanted: &str,
+    ) {
+        assert!(
+            matches!(text.parse::<Driver>(), Err(DriverError::Symbol { symbol, .. }) if symbol == wanted)
+        );
+    }
+
+    #[test]
+    fn a_symbol_can_be_missing_once() {
+        let answer = "mock:h200+580-cuInit-cuInit".parse::<Driver>();
+        assert!(matches!(answer, Err(DriverError::Twice { symbol, .. }) if symbol == "cuInit"));
+    }
+
+    #[test]
+    fn every_machine_gets_the_drivers_generation() {
+        let driver: Driver = "mock:h200+535-cuMemAlloc_v2".parse().expect("a driver");
+        assert_eq!(
+            driver.machine_for("rtx6000-ada*4").as_deref(),
+            Some("h200*4+535")
+        );
+        assert_eq!(driver.machine_for("tiny").as_deref(), Some("tiny+535"));
+        assert_eq!(driver.without(), ["cuMemAlloc_v2"]);
+    }
+
+    #[test]
+    fn expectations_are_looked_for_by_profile_generation_and_missing_symbols() {
+        let driver: Driver = "mock:h200+535-cuInit".parse().expect("a driver");
+        let names = [
+            "mock-h200+535-cuInit",
+            "mock+535-cuInit",
+            "mock-h200+535",
+            "mock+535",
+            "mock",
+        ];
+        assert_eq!(driver.file_names(), names);
     }
 }

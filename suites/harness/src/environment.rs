@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use mock_device::fault::{self, Effect, Fault};
+use mock_device::generation;
 use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
 
 use crate::artifacts::{self, ArtifactError, Library};
@@ -182,6 +183,11 @@ fn world_spec(
 ) -> Result<WorldSpec, EnvironmentError> {
     let mut spec = WorldSpec::new(mock_device::profile::embedded(machine)?);
     spec.faults = FaultPlan::parse(request.name, request.faults)?;
+    for symbol in request.driver.without() {
+        let row = format!("[[fault]]\nat = \"{symbol}\"\nthen = \"missing\"\n");
+        let plan = FaultPlan::parse(request.name, &row)?;
+        spec.faults.faults.extend(plan.faults);
+    }
     spec.trace = request.traced.then(|| root.join("trace.jsonl"));
     Ok(spec)
 }
@@ -204,7 +210,8 @@ fn absent_library(api: Api) -> Absent {
     }
 }
 
-/// Links the mocks, or copies without the symbols that the fault plan takes away, under the names clients ask for.
+/// Links the mocks under the names that clients ask for. They export what any driver generation does, so that each machine
+/// has copies without the exports of others, and without those that the fault plan takes away.
 fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(), EnvironmentError> {
     let mocks = [
         (
@@ -225,14 +232,9 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
             continue;
         }
         let mut built = artifacts::find(library)?;
-        let missing: Vec<String> = spec
-            .faults
-            .faults
-            .iter()
-            .filter_map(Fault::missing)
-            .filter(|(of, _)| *of == api)
-            .map(|(_, name)| name.to_owned())
-            .collect();
+        let mut missing = symbols::not_of_generation(api, generation::number(&spec.machine.driver));
+        let taken = spec.faults.faults.iter().filter_map(Fault::missing);
+        missing.extend(taken.filter(|(of, _)| *of == api).map(|(_, name)| name));
         if !missing.is_empty() {
             let copy = root.join(library.file_name());
             symbols::copy_without(&built, &copy, &missing)?;

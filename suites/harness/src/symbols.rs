@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use build_support::oracle;
+use mock_device::Api;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, elf};
 
@@ -23,8 +25,41 @@ pub enum SymbolError {
     NoSuchExport { path: PathBuf, symbol: String },
 }
 
+/// What each driver generation exports.
+const TABLES: [(Api, &str); 2] = [
+    (
+        Api::Cuda,
+        include_str!("../../../fixtures/oracle/libcuda.txt"),
+    ),
+    (Api::Nvml, include_str!("../../../fixtures/oracle/nvml.txt")),
+];
+
+/// The exports of a driver generation; none of Vulkan, whose commands are asked for by name.
+pub fn of_generation(api: Api, generation: u16) -> Vec<&'static str> {
+    exporting(api, |span| span.contains(generation))
+}
+
+/// What the mock library exports and a driver of this generation does not.
+pub fn not_of_generation(api: Api, generation: u16) -> Vec<&'static str> {
+    exporting(api, |span| !span.contains(generation))
+}
+
+fn exporting(api: Api, wanted: impl Fn(oracle::Span) -> bool) -> Vec<&'static str> {
+    TABLES
+        .iter()
+        .filter(|(of, _)| *of == api)
+        .flat_map(|(_, table)| oracle::exports(table))
+        .filter(|row| wanted(row.span))
+        .map(|row| row.name)
+        .collect()
+}
+
 /// Writes `copy`, which is `library` without those exports.
-pub fn copy_without(library: &Path, copy: &Path, missing: &[String]) -> Result<(), SymbolError> {
+pub fn copy_without(
+    library: &Path,
+    copy: &Path,
+    missing: &[impl AsRef<str>],
+) -> Result<(), SymbolError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| SymbolError::File { path, source }
@@ -34,10 +69,10 @@ pub fn copy_without(library: &Path, copy: &Path, missing: &[String]) -> Result<(
         path: library.to_owned(),
         source,
     })?;
-    for symbol in missing {
+    for symbol in missing.iter().map(AsRef::as_ref) {
         let no_such_export = || SymbolError::NoSuchExport {
             path: library.to_owned(),
-            symbol: symbol.clone(),
+            symbol: symbol.to_owned(),
         };
         let (_, offset) = places
             .iter()

@@ -17,10 +17,7 @@ macro_rules! table {
                     exports: &EXPORTS,
                     by_address: std::sync::OnceLock::new(),
                 },
-                // What the generations export beside the public headers.
-                [
-                    nvmlDeviceCcuGetStreamState nvmlDeviceCcuSetStreamState nvmlRetry_NvRmControl
-                ]
+                []
             )
             $($rows)*
         }
