@@ -3,6 +3,7 @@
 //! `enter` is the one place where the fault plan is consulted and the trace written. It is never inlined and takes the
 //! entry's own id, so that no two exports can be merged into one address.
 
+pub mod private;
 mod trace;
 
 pub use self::trace::Arguments;
@@ -20,6 +21,11 @@ use crate::lost;
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
+    /// A pointer that stood in a structure which the caller gave.
+    pub fn at(pointer: *mut T) -> Out<T> {
+        Out(pointer)
+    }
+
     pub fn is_null(&self) -> bool {
         self.0.is_null()
     }
@@ -46,6 +52,11 @@ impl<T: Copy> Slot<T> {
     pub fn get(&self) -> T {
         // SAFETY: as for `set`; in-out arguments are read before they are written.
         unsafe { self.0.read_unaligned() }
+    }
+
+    /// The same place for another handler.
+    pub fn again(&self) -> Out<T> {
+        Out(self.0)
     }
 
     /// The `at`-th element of the array that begins here; the caller said that it is there.
@@ -78,6 +89,33 @@ impl In<c_char> {
         }
         // SAFETY: not NULL; the C contract is a NUL-terminated string that lives as long as the call.
         Some(unsafe { CStr::from_ptr(self.0) })
+    }
+}
+
+impl In<nvmlUUID_v1_t> {
+    pub fn get(&self) -> Option<nvmlUUID_v1_t> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL; the C contract of an in-pointer.
+        Some(unsafe { self.0.read_unaligned() })
+    }
+}
+
+/// The union of a UUID as bytes, whichever member was meant.
+pub fn uuid_bytes(uuid: &nvmlUUID_v1_t) -> [u8; 41] {
+    // SAFETY: both members are plain bytes, the text the longer one; it was read as a whole.
+    unsafe { uuid.value.str }.map(|byte| byte as u8)
+}
+
+impl In<c_void> {
+    /// The 16 bytes of an identifier.
+    pub fn sixteen(&self) -> Option<[u8; 16]> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL; the entry points that take one read 16 bytes.
+        Some(unsafe { self.0.cast::<[u8; 16]>().read_unaligned() })
     }
 }
 

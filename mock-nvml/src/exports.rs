@@ -2,10 +2,13 @@
 
 #![allow(non_snake_case, reason = "C names stay exact")]
 
+use abi::nvml::enumerations::*;
 use abi::nvml::*;
 
 use crate::boundary::export;
-use crate::{device, error, memory, process, system};
+use crate::{
+    device, error, event, field, gpm, memory, mig, private, process, system, topology, utilization,
+};
 
 macro_rules! entry_points {
     ($($noun:ident { $($name:ident => $($handler:ident)::+;)* })*) => {

@@ -10,7 +10,17 @@ use crate::boundary::Memory;
 /// and says which of its layouts is meant.
 pub fn write(kind: &str, memory: &Memory, data: Option<&Data>) {
     match structure_for(kind, memory) {
-        Some(layout) => fields(layout, 0, data, memory),
+        Some(layout) => {
+            fields(layout, 0, data, memory);
+            // Who takes any version tells which one it took.
+            if let Some(number) = number_of(layout).filter(|_| is_versioned(layout))
+                && of_version(kind, memory.number()).is_none()
+                && !names_version(data)
+            {
+                let version = layout.size as u32 | number << 24;
+                memory.put(0, &version.to_le_bytes());
+            }
+        }
         None => place(kind, 0, memory.size(), data, memory),
     }
 }
@@ -56,6 +66,16 @@ fn family(kind: &str) -> &str {
     }
 }
 
+/// `nvmlPlatformInfo_v2_t` → 2.
+fn number_of(layout: &Layout) -> Option<u32> {
+    let (_, end) = layout.rust.strip_suffix("_t")?.rsplit_once("_v")?;
+    end.parse().ok()
+}
+
+fn names_version(data: Option<&Data>) -> bool {
+    matches!(data, Some(Data::Fields(named)) if named.contains_key("version"))
+}
+
 fn fields(layout: &Layout, offset: usize, data: Option<&Data>, memory: &Memory) {
     // A number given for a structure or union is its bytes.
     if let Some(Data::Number(_)) = data {
@@ -63,16 +83,21 @@ fn fields(layout: &Layout, offset: usize, data: Option<&Data>, memory: &Memory) 
     }
     let versioned = offset == 0 && is_versioned(layout);
     let union = layout.fields.len() > 1 && layout.fields.iter().all(|field| field.1 == 0);
+    // `v3 = { … }`: what is different in that version.
+    let own = number_of(layout).map(|number| format!("v{number}"));
     for (at, ((name, start), (kind, size))) in layout.fields.iter().zip(layout.types).enumerate() {
-        if versioned && at == 0 {
-            continue;
-        }
         let mine = match data {
-            Some(Data::Fields(named)) => named.get(*name),
+            Some(Data::Fields(named)) => own
+                .as_ref()
+                .and_then(|own| match named.get(own) {
+                    Some(Data::Fields(own)) => own.get(*name),
+                    _ => None,
+                })
+                .or_else(|| named.get(*name)),
             Some(Data::List(each)) => each.get(at - usize::from(versioned)),
             _ => None,
         };
-        if union && mine.is_none() {
+        if mine.is_none() && (union || versioned && at == 0) {
             continue;
         }
         place(kind, offset + start, *size, mine, memory);

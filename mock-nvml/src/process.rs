@@ -1,55 +1,72 @@
 //! Process rows: who holds a device's memory. A process that uses both APIs is in both lists, with all its bytes.
 
 use abi::nvml::*;
-use mock_device::{Kind, ProcessUsage};
+use mock_device::{DeviceIndex, Kind, ProcessUsage, World};
 
-use crate::boundary::{Answer, Out, crash};
-use crate::library;
+use crate::boundary::{Answer, Out, Slot};
+use crate::library::{self, Subject};
+use crate::mig;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
+pub enum List {
     Compute,
     Graphics,
-}
-
-fn belongs(process: &ProcessUsage, list: List) -> bool {
-    let graphics = |kind: Kind| matches!(kind, Kind::Vulkan | Kind::VulkanDevice);
-    Kind::ALL
-        .iter()
-        .any(|kind| process.of(*kind).0 > 0 && graphics(*kind) == (list == List::Graphics))
+    /// No MPS server runs here.
+    Mps,
 }
 
 /// The figure that stands for "no instance" without MIG.
 const NO_INSTANCE: u32 = u32::MAX;
 
-fn rows(device: nvmlDevice_t, list: Option<List>) -> Result<Vec<nvmlProcessInfo_t>, nvmlReturn_t> {
-    let world = library::ready()?;
-    if device.0.is_null() {
-        crash();
+fn belongs(process: &ProcessUsage, list: List) -> bool {
+    let graphics = |kind: Kind| matches!(kind, Kind::Vulkan | Kind::VulkanDevice);
+    list != List::Mps
+        && Kind::ALL
+            .iter()
+            .any(|kind| process.of(*kind).0 > 0 && graphics(*kind) == (list == List::Graphics))
+}
+
+/// GPU and compute instance of the processes of a device. The world does not tell processes of a device apart by
+/// instance: all of them run in the first, which is the only one that CUDA enumerates.
+fn instance_ids(world: &'static World, index: DeviceIndex) -> (u32, u32) {
+    let first = library::profile(world, index).mig.first();
+    match first.and_then(|gpu| Some((gpu, gpu.compute.first()?))) {
+        Some((gpu, compute)) => (gpu.id, compute.id),
+        None => (NO_INSTANCE, NO_INSTANCE),
     }
-    let index = library::device(device)?;
+}
+
+/// The rows of one list, by PID. Of a MIG device: those of its instance.
+pub fn rows(device: nvmlDevice_t, list: List) -> Result<Vec<nvmlProcessInfo_t>, nvmlReturn_t> {
+    let world = library::ready()?;
+    let subject = library::subject(device)?;
+    let index = subject.device();
+    let (gpu, compute) = instance_ids(world, index);
+    if let Subject::Instance(instance) = subject {
+        let (of_gpu, of_compute) = mig::parts(instance)?;
+        if (of_gpu.id, of_compute.id) != (gpu, compute) {
+            return Ok(Vec::new());
+        }
+    }
     let processes = world.processes(index);
-    let wanted = processes
-        .iter()
-        .filter(|process| list.is_some_and(|list| belongs(process, list)));
+    let wanted = processes.iter().filter(|process| belongs(process, list));
     Ok(wanted
         .map(|process| nvmlProcessInfo_t {
             pid: process.pid,
             usedGpuMemory: process.total().0,
-            gpuInstanceId: NO_INSTANCE,
-            computeInstanceId: NO_INSTANCE,
+            gpuInstanceId: gpu,
+            computeInstanceId: compute,
         })
         .collect())
 }
 
 /// In: room in rows; out: how many there are. Too little room answers INSUFFICIENT_SIZE and writes no row.
-fn give<T: Copy>(
-    rows: &[nvmlProcessInfo_t],
-    count: Out<c_uint>,
+pub fn give<T: Copy, R>(
+    rows: &[R],
+    count: &Slot<c_uint>,
     infos: Out<T>,
-    shape: fn(&nvmlProcessInfo_t) -> T,
+    shape: impl Fn(&R) -> T,
 ) -> Answer {
-    let count = count.required()?;
     let room = count.get() as usize;
     if room > 0 && infos.is_null() {
         return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
@@ -73,43 +90,87 @@ fn v1(row: &nvmlProcessInfo_t) -> nvmlProcessInfo_v1_t {
     }
 }
 
-pub fn compute(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
-    give(&rows(device, Some(List::Compute))?, count, infos, |row| {
-        *row
-    })
+macro_rules! lists {
+    ($($list:ident $new:ident $old:ident;)*) => { $(
+        pub fn $new(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
+            give(&rows(device, List::$list)?, &count.required()?, infos, |row| *row)
+        }
+
+        pub fn $old(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_v1_t>) -> Answer {
+            give(&rows(device, List::$list)?, &count.required()?, infos, v1)
+        }
+    )* };
+}
+lists! {
+    Compute compute compute_v1;
+    Graphics graphics graphics_v1;
+    Mps mps mps_v1;
 }
 
-pub fn compute_v1(
-    device: nvmlDevice_t,
-    count: Out<c_uint>,
-    infos: Out<nvmlProcessInfo_v1_t>,
-) -> Answer {
-    give(&rows(device, Some(List::Compute))?, count, infos, v1)
+/// Mode 0 compute, 1 graphics, 2 MPS.
+pub fn detail_list(device: nvmlDevice_t, list: Out<nvmlProcessDetailList_v1_t>) -> Answer {
+    const VERSION: c_uint = size_of::<nvmlProcessDetailList_v1_t>() as c_uint | 1 << 24;
+    library::ready()?;
+    library::subject(device)?;
+    let slot = list.required()?;
+    let mut asked = slot.get();
+    if asked.version != VERSION {
+        return Err(nvmlReturn_t::ERROR_ARGUMENT_VERSION_MISMATCH);
+    }
+    let list = match asked.mode {
+        0 => List::Compute,
+        1 => List::Graphics,
+        2 => List::Mps,
+        _ => return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT),
+    };
+    let rows = rows(device, list)?;
+    let room = asked.numProcArrayEntries as usize;
+    asked.numProcArrayEntries = rows.len() as c_uint;
+    slot.set(asked);
+    if rows.len() > room {
+        return Err(nvmlReturn_t::ERROR_INSUFFICIENT_SIZE);
+    }
+    let array = Out::at(asked.procArray);
+    if let Ok(array) = array.required() {
+        for (at, row) in rows.iter().enumerate() {
+            array.nth(at).set(nvmlProcessDetail_v1_t {
+                pid: row.pid,
+                usedGpuMemory: row.usedGpuMemory,
+                gpuInstanceId: row.gpuInstanceId,
+                computeInstanceId: row.computeInstanceId,
+                usedGpuCcProtectedMemory: 0,
+            });
+        }
+    }
+    Ok(())
 }
 
-pub fn graphics(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
-    give(&rows(device, Some(List::Graphics))?, count, infos, |row| {
-        *row
-    })
+/// A process's command line, its words ended by NUL; empty for a kernel thread.
+fn command_line(pid: u32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/cmdline")).ok()
 }
 
-pub fn graphics_v1(
-    device: nvmlDevice_t,
-    count: Out<c_uint>,
-    infos: Out<nvmlProcessInfo_v1_t>,
-) -> Answer {
-    give(&rows(device, Some(List::Graphics))?, count, infos, v1)
+/// The first word of it.
+pub fn command(pid: u32) -> Option<String> {
+    let line = command_line(pid)?;
+    let first = line.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(first).into_owned())
 }
 
-/// No MPS server runs here.
-pub fn mps(device: nvmlDevice_t, count: Out<c_uint>, infos: Out<nvmlProcessInfo_t>) -> Answer {
-    give(&rows(device, None)?, count, infos, |row| *row)
-}
-
-pub fn mps_v1(
-    device: nvmlDevice_t,
-    count: Out<c_uint>,
-    infos: Out<nvmlProcessInfo_v1_t>,
-) -> Answer {
-    give(&rows(device, None)?, count, infos, v1)
+/// The whole command line, its words ended by NUL; what is longer than the room is cut, not refused.
+pub fn name(pid: c_uint, name: Out<c_char>, length: c_uint) -> Answer {
+    library::ready()?;
+    let name = name.required()?;
+    if length == 0 {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    let line = command_line(pid).ok_or(nvmlReturn_t::ERROR_NOT_FOUND)?;
+    if line.is_empty() {
+        return Err(nvmlReturn_t::ERROR_NO_DATA);
+    }
+    let end = line.len().min(length as usize - 1);
+    for (at, byte) in line[..end].iter().chain(&[0]).enumerate() {
+        name.nth(at).set(*byte as c_char);
+    }
+    Ok(())
 }

@@ -2,8 +2,8 @@
 //! the C types want it. Every export without a row in `table.rs` ends here; what no table names answers NOT_SUPPORTED.
 
 use abi::nvml::*;
-use mock_device::DeviceIndex;
 use mock_device::nvml::Answer as Data;
+use mock_device::{DeviceIndex, World};
 
 use crate::boundary::{Answer, Memory, Word, WordValue, crash};
 use crate::entry::{Entry, Recorded};
@@ -48,7 +48,24 @@ pub fn answer(entry: Entry, words: &[Word]) -> Answer {
     if let Some(code) = code(data) {
         return Err(code);
     }
-    write(words, data)
+    write(entry, words, data)
+}
+
+/// The code that the table has for an entry point whatever its arguments; SUCCESS where it has an answer instead.
+pub fn refusal(world: &'static World, index: DeviceIndex, entry: &str) -> nvmlReturn_t {
+    match library::answers(world, index).get(entry) {
+        None => nvmlReturn_t::ERROR_NOT_SUPPORTED,
+        Some(data) => code(data).unwrap_or(nvmlReturn_t::SUCCESS),
+    }
+}
+
+/// INVALID_ARGUMENT for a number that is none of a GPU instance profile's of this card.
+pub fn known_profile(world: &'static World, index: DeviceIndex, profile: u32) -> Answer {
+    match library::answers(world, index).get("nvmlDeviceGetGpuInstancePossiblePlacements") {
+        Some(Data::Fields(rows)) if rows.contains_key(&profile.to_string()) => Ok(()),
+        Some(_) => Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT),
+        None => Err(nvmlReturn_t::ERROR_NOT_SUPPORTED),
+    }
 }
 
 fn is_null(value: &WordValue) -> bool {
@@ -72,6 +89,18 @@ fn is_count(word: &Word) -> bool {
     word.is_out("c_uint") && (word.name.contains("count") || word.name.contains("size"))
 }
 
+/// Whether the array at that place may be NULL: its count stands before it and says 0, or behind it.
+fn has_count(words: &[Word], at: usize) -> bool {
+    let count = |word: Option<&Word>| match word {
+        Some(word) if is_count(word) => match &word.value {
+            WordValue::Out(count) if !count.is_null() => Some(count.number()),
+            _ => None,
+        },
+        _ => None,
+    };
+    count(words.get(at - 1)) == Some(0) || count(words.get(at + 1)).is_some()
+}
+
 /// What the card answered to NULLs in these places. An array may be NULL where its count says 0.
 fn check_nulls(entry: Entry, words: &[Word]) -> Answer {
     let Some(at) = words.iter().position(|word| is_null(&word.value)) else {
@@ -81,9 +110,7 @@ fn check_nulls(entry: Entry, words: &[Word]) -> Answer {
     if at == 0 {
         return refuse(recorded.all_null, nvmlReturn_t::ERROR_INVALID_ARGUMENT);
     }
-    if let (true, WordValue::Out(count)) = (is_count(&words[at - 1]), &words[at - 1].value)
-        && count.number() == 0
-    {
+    if has_count(words, at) {
         return Ok(());
     }
     let column = match words[0].value {
@@ -131,11 +158,11 @@ fn by_arguments<'d>(data: &'d Data, words: &[Word]) -> Option<&'d Data> {
     rows.get(&key).or_else(|| rows.get("*"))
 }
 
-fn write(words: &[Word], data: &Data) -> Answer {
+fn write(entry: Entry, words: &[Word], data: &Data) -> Answer {
     if let Data::Fields(fields) = data
         && let Some(Data::List(rows)) = fields.get("list")
     {
-        return write_list(words, rows);
+        return write_list(entry, words, rows);
     }
     let outs: Vec<(usize, &Memory, &str)> = words
         .iter()
@@ -171,19 +198,34 @@ fn write_text(memory: &Memory, text: &str, room: u32) -> Answer {
     Ok(())
 }
 
-/// A count and an array: in, room in rows; out, how many there are. Too little room writes no row.
-fn write_list(words: &[Word], rows: &[Data]) -> Answer {
-    let mut outs = words.iter().filter_map(|word| match &word.value {
-        WordValue::Out(memory) => Some((memory, word.pointee())),
-        _ => None,
-    });
-    let (Some((count, _)), Some((array, kind))) = (outs.next(), outs.next()) else {
+/// A count and an array. A count in front of its array says how much room there is, and too little room writes no row; one
+/// behind it is only told.
+fn write_list(entry: Entry, words: &[Word], rows: &[Data]) -> Answer {
+    let outs: Vec<(&Word, &Memory)> = words
+        .iter()
+        .filter_map(|word| match &word.value {
+            WordValue::Out(memory) => Some((word, memory)),
+            _ => None,
+        })
+        .collect();
+    let [(first, one), (second, other)] = outs.as_slice() else {
         return Err(nvmlReturn_t::ERROR_UNKNOWN);
     };
+    let counted_first = is_count(first);
+    let (count, array, kind) = match counted_first {
+        true => (one, other, second.pointee()),
+        false => (other, one, first.pointee()),
+    };
+    if !counted_first && array.is_null() && !entry.name().ends_with("_v2") {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
     let room = count.number() as usize;
     count.put(0, &(rows.len() as u32).to_le_bytes());
-    if room < rows.len() {
+    if counted_first && room < rows.len() {
         return Err(nvmlReturn_t::ERROR_INSUFFICIENT_SIZE);
+    }
+    if array.is_null() {
+        return Ok(());
     }
     for (at, row) in rows.iter().enumerate() {
         layout::write(kind, &array.nth(at), Some(row));

@@ -13,6 +13,7 @@ entry_points! {
         nvmlSystemGetCudaDriverVersion => system::cuda_version;
         nvmlSystemGetCudaDriverVersion_v2 => system::cuda_version;
         nvmlUnitGetCount => system::unit_count;
+        nvmlInternalGetExportTable => private::table;
     }
     device {
         nvmlDeviceGetCount => device::count;
@@ -26,11 +27,21 @@ entry_points! {
         nvmlDeviceGetUUID => device::uuid;
         nvmlDeviceGetIndex => device::index;
         nvmlDeviceGetMinorNumber => device::minor_number;
-        nvmlDeviceGetPciInfo => device::pci_info_v2;
+        nvmlDeviceGetPciInfo => device::pci_info_v1;
         nvmlDeviceGetPciInfo_v2 => device::pci_info_v2;
         nvmlDeviceGetPciInfo_v3 => device::pci_info;
         nvmlDeviceGetCudaComputeCapability => device::compute_capability;
-        nvmlDeviceGetUtilizationRates => device::utilization;
+        nvmlDeviceGetSerial => device::serial;
+        nvmlDeviceGetHandleBySerial => device::by_serial;
+        nvmlDeviceGetHandleByUUIDV => device::by_uuid_v;
+        nvmlDeviceGetPciInfoExt => device::pci_info_ext;
+        nvmlDeviceGetBoardId => device::board_id;
+        nvmlDeviceGetPdi => device::pdi;
+        nvmlDeviceGetGspFirmwareVersion => device::gsp_version;
+        nvmlDeviceGetSupportedPerformanceStates => device::performance_states;
+        nvmlDeviceGetSupportedGraphicsClocks => device::graphics_clocks;
+        nvmlDeviceGetLastBBXFlushTime => device::flush_time;
+        nvmlSystemGetDriverBranch => device::driver_branch;
     }
     memory {
         nvmlDeviceGetMemoryInfo => memory::info;
@@ -46,5 +57,61 @@ entry_points! {
         nvmlDeviceGetMPSComputeRunningProcesses => process::mps_v1;
         nvmlDeviceGetMPSComputeRunningProcesses_v2 => process::mps;
         nvmlDeviceGetMPSComputeRunningProcesses_v3 => process::mps;
+        nvmlDeviceGetRunningProcessDetailList => process::detail_list;
+        nvmlSystemGetProcessName => process::name;
+    }
+    event {
+        nvmlEventSetCreate => event::create;
+        nvmlEventSetFree => event::free;
+        nvmlEventSetWait => event::wait;
+        nvmlEventSetWait_v2 => event::wait;
+        nvmlDeviceRegisterEvents => event::register;
+    }
+    mig {
+        nvmlDeviceIsMigDeviceHandle => mig::is_mig_device;
+        nvmlDeviceGetMigMode => mig::mode;
+        nvmlDeviceGetMigDeviceHandleByIndex => mig::handle_by_index;
+        nvmlDeviceGetDeviceHandleFromMigDeviceHandle => mig::parent;
+        nvmlDeviceGetGpuInstanceId => mig::gpu_instance_id;
+        nvmlDeviceGetComputeInstanceId => mig::compute_instance_id;
+        nvmlDeviceGetAttributes => mig::attributes;
+        nvmlDeviceGetAttributes_v2 => mig::attributes;
+        nvmlDeviceGetGpuInstances => mig::gpu_instances;
+        nvmlDeviceGetGpuInstanceById => mig::gpu_instance_by_id;
+        nvmlGpuInstanceGetInfo => mig::gpu_instance_info;
+        nvmlGpuInstanceGetComputeInstances => mig::compute_instances;
+        nvmlGpuInstanceGetComputeInstanceById => mig::compute_instance_by_id;
+        nvmlComputeInstanceGetInfo => mig::compute_instance_info;
+        nvmlComputeInstanceGetInfo_v2 => mig::compute_instance_info;
+    }
+    topology {
+        nvmlDeviceGetTopologyCommonAncestor => topology::common_ancestor;
+        nvmlDeviceGetTopologyNearestGpus => topology::nearest;
+        nvmlSystemGetTopologyGpuSet => topology::gpu_set;
+        nvmlDeviceGetP2PStatus => topology::p2p_status;
+        nvmlDeviceOnSameBoard => topology::same_board;
+        nvmlDeviceGetCpuAffinity => topology::cpu_affinity;
+        nvmlDeviceGetCpuAffinityWithinScope => topology::cpu_affinity_within;
+        nvmlDeviceGetMemoryAffinity => topology::memory_affinity;
+    }
+    utilization {
+        nvmlDeviceGetUtilizationRates => utilization::rates;
+        nvmlDeviceGetProcessUtilization => utilization::processes;
+        nvmlDeviceGetProcessesUtilizationInfo => utilization::processes_info;
+        nvmlDeviceGetSamples => utilization::samples;
+        nvmlDeviceGetPowerUsage => utilization::power;
+        nvmlDeviceGetTotalEnergyConsumption => utilization::energy;
+        nvmlDeviceGetViolationStatus => utilization::violation;
+        nvmlDeviceGetDynamicPstatesInfo => utilization::dynamic_pstates;
+    }
+    field {
+        nvmlDeviceGetFieldValues => field::values;
+        nvmlDeviceClearFieldValues => field::clear;
+    }
+    gpm {
+        nvmlGpmSampleAlloc => gpm::alloc;
+        nvmlGpmSampleFree => gpm::free;
+        nvmlGpmSampleGet => gpm::get;
+        nvmlGpmMetricsGet => gpm::metrics;
     }
 }

@@ -1,4 +1,4 @@
-//! Versions of structures: what a caller may write into `version`.
+//! Versions of structures: what a caller may write into `version`, as driver 580 answered every getter's every version.
 
 use abi::nvml::*;
 
@@ -6,14 +6,55 @@ use crate::boundary::{Answer, Memory};
 use crate::entry::Entry;
 use crate::layout;
 
+/// These answer what they answer before they look at the version.
+const REGARDLESS: &[&str] = &[
+    "nvmlDeviceGetDramEncryptionMode",
+    "nvmlDeviceGetNvlinkBwMode",
+    "nvmlDeviceGetNvlinkSupportedBwModes",
+    "nvmlDeviceGetPlatformInfo",
+    "nvmlDeviceGetVgpuHeterogeneousMode",
+    "nvmlDeviceGetVgpuMetadata",
+    "nvmlDeviceGetVgpuProcessesUtilizationInfo",
+    "nvmlDeviceGetVgpuTypeCreatablePlacements",
+    "nvmlDeviceGetVgpuTypeSupportedPlacements",
+    "nvmlGetVgpuCompatibility",
+    "nvmlGpuInstanceGetActiveVgpus",
+    "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
+    "nvmlGpuInstanceGetCreatableVgpus",
+    "nvmlGpuInstanceGetVgpuHeterogeneousMode",
+    "nvmlGpuInstanceGetVgpuSchedulerLog",
+    "nvmlGpuInstanceGetVgpuSchedulerState",
+    "nvmlGpuInstanceGetVgpuTypeCreatablePlacements",
+    "nvmlVgpuInstanceGetMetadata",
+    "nvmlVgpuInstanceGetRuntimeStateSize",
+    "nvmlVgpuTypeGetBAR1Info",
+    "nvmlVgpuTypeGetMaxInstancesPerGpuInstance",
+];
+
+/// These refuse with INVALID_ARGUMENT.
+const INVALID: &[&str] = &[
+    "nvmlDeviceGetGpuInstanceProfileInfoByIdV",
+    "nvmlDeviceGetGpuInstanceProfileInfoV",
+];
+
+/// These know a plain 1, without the structure's size.
+const PLAIN: &[&str] = &["nvmlGpmMetricsGet_t", "nvmlGpmSupport_t"];
+
 /// A structure whose version is none of its family's is refused.
-pub fn check(_entry: Entry, kind: &str, memory: &Memory) -> Answer {
-    let Some(known) = layout::structure(kind).filter(|known| layout::is_versioned(known)) else {
+pub fn check(entry: Entry, kind: &str, memory: &Memory) -> Answer {
+    if memory.is_null() || !layout::structure(kind).is_some_and(layout::is_versioned) {
         return Ok(());
+    }
+    let version = memory.number();
+    let known = if PLAIN.contains(&kind) {
+        version == 1
+    } else {
+        layout::of_version(kind, version).is_some()
     };
-    let _ = known;
-    if memory.is_null() || layout::of_version(kind, memory.number()).is_some() {
+    if known || REGARDLESS.contains(&entry.name()) {
         Ok(())
+    } else if INVALID.contains(&entry.name()) {
+        Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT)
     } else {
         Err(nvmlReturn_t::ERROR_ARGUMENT_VERSION_MISMATCH)
     }

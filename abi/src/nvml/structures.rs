@@ -117,15 +117,7 @@ structures! {
     }
     struct nvmlGpuThermalSettings_t "nvmlGpuThermalSettings_t" {
         count: c_uint,
-        anon: nvmlGpuThermalSettings_t_anon,
         sensor: [nvmlGpuThermalSettings_t_sensor; 3],
-    }
-    struct nvmlGpuThermalSettings_t_anon "" {
-        controller: nvmlThermalController_t,
-        defaultMinTemp: c_int,
-        defaultMaxTemp: c_int,
-        currentTemp: c_int,
-        target: nvmlThermalTarget_t,
     }
     struct nvmlGpuThermalSettings_t_sensor "__typeof__(((nvmlGpuThermalSettings_t *)0)->sensor[0])" {
         controller: nvmlThermalController_t,
@@ -274,14 +266,7 @@ structures! {
     }
     struct nvmlGpuDynamicPstatesInfo_t "nvmlGpuDynamicPstatesInfo_t" {
         flags: c_uint,
-        anon: nvmlGpuDynamicPstatesInfo_t_anon,
         utilization: [nvmlGpuDynamicPstatesInfo_t_utilization; 8],
-    }
-    struct nvmlGpuDynamicPstatesInfo_t_anon "" {
-        bIsPresent: c_uint,
-        percentage: c_uint,
-        incThreshold: c_uint,
-        decThreshold: c_uint,
     }
     struct nvmlGpuDynamicPstatesInfo_t_utilization "__typeof__(((nvmlGpuDynamicPstatesInfo_t *)0)->utilization[0])" {
         bIsPresent: c_uint,

@@ -1,5 +1,6 @@
 //! The built libnvidia-ml.so.1 against what real drivers answered (`fixtures/oracle`), by generation.
 
+mod answers;
 #[path = "../../../mock-libcuda/tests/oracle/boundary.rs"]
 mod boundary;
 mod exports;

@@ -1,0 +1,97 @@
+//! Event sets. The one event of a simulated machine is the loss of a device (XID 79); a wait for any other ends by its timeout.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use abi::nvml::*;
+use mock_device::DeviceIndex;
+use mock_device::nvml::Answer as Data;
+
+use crate::boundary::{Answer, Out};
+use crate::library;
+
+/// Above what a process can map.
+const SETS: u64 = 0x00d3_0000_0000_0000;
+/// How often a waiter looks again.
+const LOOK: Duration = Duration::from_millis(10);
+
+#[derive(Default)]
+struct Sets {
+    made: u64,
+    /// Per set: the devices whose events it waits for.
+    open: BTreeMap<u64, Vec<DeviceIndex>>,
+}
+
+fn sets() -> MutexGuard<'static, Sets> {
+    static SETS: Mutex<Sets> = Mutex::new(Sets {
+        made: 0,
+        open: BTreeMap::new(),
+    });
+    SETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn make() -> u64 {
+    let mut sets = sets();
+    sets.made += 1;
+    let set = SETS | sets.made << 4;
+    sets.open.insert(set, Vec::new());
+    set
+}
+
+pub fn create(set: Out<nvmlEventSet_t>) -> Answer {
+    library::ready()?;
+    set.required()?.set(nvmlEventSet_t(make() as *mut c_void));
+    Ok(())
+}
+
+pub fn free(set: nvmlEventSet_t) -> Answer {
+    library::ready()?;
+    let gone = sets().open.remove(&(set.0 as u64));
+    gone.map(|_| ()).ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)
+}
+
+/// What events the device can tell of.
+fn supported(device: DeviceIndex) -> Result<u64, nvmlReturn_t> {
+    let world = library::ready()?;
+    match library::answers(world, device).get("nvmlDeviceGetSupportedEventTypes") {
+        Some(Data::Number(types)) => Ok(*types as u64),
+        _ => Err(nvmlReturn_t::ERROR_NOT_SUPPORTED),
+    }
+}
+
+pub fn register(device: nvmlDevice_t, types: c_ulonglong, set: nvmlEventSet_t) -> Answer {
+    library::ready()?;
+    let device = library::device(device)?;
+    let mut sets = sets();
+    let waits_for = sets
+        .open
+        .get_mut(&(set.0 as u64))
+        .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
+    if types & !supported(device)? != 0 {
+        return Err(nvmlReturn_t::ERROR_NOT_SUPPORTED);
+    }
+    waits_for.push(device);
+    Ok(())
+}
+
+fn wait_for(set: u64, timeout_ms: c_uint) -> Answer {
+    let began = Instant::now();
+    let timeout = Duration::from_millis(timeout_ms.into());
+    loop {
+        if !sets().open.contains_key(&set) {
+            return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+        }
+        let left = timeout.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(nvmlReturn_t::ERROR_TIMEOUT);
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+pub fn wait(set: nvmlEventSet_t, data: Out<nvmlEventData_t>, timeout_ms: c_uint) -> Answer {
+    library::ready()?;
+    data.required()?;
+    wait_for(set.0 as u64, timeout_ms)
+}
