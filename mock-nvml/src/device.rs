@@ -40,7 +40,10 @@ fn handle_by_uuid(world: &'static World, asked: &str) -> Option<nvmlDevice_t> {
         text == asked || text.strip_prefix("GPU-") == Some(asked)
     };
     let of_instance = || mig::by_uuid(world, asked.strip_prefix("MIG-")?);
-    all(world).find(same).map(library::handle).or_else(of_instance)
+    all(world)
+        .find(same)
+        .map(library::handle)
+        .or_else(of_instance)
 }
 
 pub fn by_uuid(uuid: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {

@@ -13,6 +13,9 @@ use crate::library;
 
 /// Above what a process can map.
 const SETS: u64 = 0x00d3_0000_0000_0000;
+/// nvmlEventTypeXidCriticalError, and the XID of a device that fell off the bus.
+const XID_CRITICAL_ERROR: u64 = 8;
+const FELL_OFF_THE_BUS: u64 = 79;
 /// How often a waiter looks again.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -75,23 +78,44 @@ pub fn register(device: nvmlDevice_t, types: c_ulonglong, set: nvmlEventSet_t) -
     Ok(())
 }
 
-fn wait_for(set: u64, timeout_ms: c_uint) -> Answer {
+/// A device of the set that is lost and was not told of.
+fn lost(set: u64) -> Result<Option<DeviceIndex>, nvmlReturn_t> {
+    let world = library::ready()?;
+    let mut sets = sets();
+    let waits_for = sets
+        .open
+        .get_mut(&set)
+        .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
+    let at = waits_for.iter().position(|device| world.lost(*device));
+    Ok(at.map(|at| waits_for.swap_remove(at)))
+}
+
+/// Until a device is lost, or that many milliseconds.
+pub fn wait(set: nvmlEventSet_t, data: Out<nvmlEventData_t>, timeout_ms: c_uint) -> Answer {
+    library::ready()?;
+    let slot = data.required()?;
     let began = Instant::now();
     let timeout = Duration::from_millis(timeout_ms.into());
     loop {
-        if !sets().open.contains_key(&set) {
-            return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+        if let Some(device) = lost(set.0 as u64)? {
+            slot.set(nvmlEventData_t {
+                device: library::handle(device),
+                eventType: XID_CRITICAL_ERROR,
+                eventData: FELL_OFF_THE_BUS,
+                gpuInstanceId: u32::MAX,
+                computeInstanceId: u32::MAX,
+            });
+            return Ok(());
         }
         let left = timeout.saturating_sub(began.elapsed());
         if left.is_zero() {
+            // The one thing that a wait without an event writes.
+            slot.set(nvmlEventData_t {
+                eventData: 0,
+                ..slot.get()
+            });
             return Err(nvmlReturn_t::ERROR_TIMEOUT);
         }
         std::thread::sleep(left.min(LOOK));
     }
-}
-
-pub fn wait(set: nvmlEventSet_t, data: Out<nvmlEventData_t>, timeout_ms: c_uint) -> Answer {
-    library::ready()?;
-    data.required()?;
-    wait_for(set.0 as u64, timeout_ms)
 }

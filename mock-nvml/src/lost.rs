@@ -23,7 +23,8 @@ pub fn answer(
             1.. if after && entry.starts_with(NEW_HANDLE) => parameter.read(8),
             _ => None,
         })?;
-    let device = library::device(nvmlDevice_t(handle as *mut _)).ok()?;
+    let subject = library::subject(nvmlDevice_t(handle as *mut _)).ok()?;
+    let device = subject.device();
     world
         .lost(device)
         .then_some(nvmlReturn_t::ERROR_GPU_IS_LOST)

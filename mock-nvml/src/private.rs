@@ -47,6 +47,10 @@ pub fn bus_id(index: c_uint, text: Out<c_char>, length: c_uint) -> Answer {
 }
 
 pub fn rows(device: nvmlDevice_t, list: List, count: Out<c_uint>, rows: Out<Row>) -> Answer {
+    let index = library::subject(device)?.device();
+    if library::ready()?.lost(index) {
+        return Err(nvmlReturn_t::ERROR_GPU_IS_LOST);
+    }
     let found = process::rows(device, list)?;
     process::give(&found, &count.required()?, rows, |row| Row {
         pid: row.pid,

@@ -49,6 +49,7 @@ fn called(act: impl FnOnce() -> super::Answer) -> u32 {
     let code: nvmlReturn_t = enter(
         Entry::nvmlInternalGetExportTable,
         || super::IntoReturned::returned(act()),
+        || mock_device::Parameters(Vec::new()),
         |_| {},
     );
     code.0
