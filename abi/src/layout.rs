@@ -1,4 +1,4 @@
-//! Structures that know how they are laid out, so that a C compiler can be asked whether it agrees.
+//! Structures that know how they are laid out, and constants that know their names, so that a C compiler can be asked whether it agrees.
 
 /// What this crate believes of one C structure or union.
 #[derive(Clone, Copy, Debug)]
@@ -45,3 +45,18 @@ macro_rules! structures {
     };
 }
 pub(crate) use structures;
+
+macro_rules! enumerations {
+    (@alias type $kind:ident $c:ty) => { pub type $kind = $c; };
+    (@alias of $kind:ident $c:ty) => {};
+    ($( $how:ident $kind:ident: $c:ty { $( $name:ident = $value:expr, )* } )*) => {
+        $(
+            enumerations!(@alias $how $kind $c);
+            $( pub const $name: $c = $value; )*
+        )*
+
+        /// Every constant of this module, by its C name.
+        pub const CONSTANTS: &[(&str, i64)] = &[$( $( (stringify!($name), $name as i64), )* )*];
+    };
+}
+pub(crate) use enumerations;

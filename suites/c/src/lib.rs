@@ -24,21 +24,57 @@ pub enum WitnessError {
     },
 }
 
-/// The include directories of the CUDA and NVML headers.
-pub fn include_directories() -> Result<[PathBuf; 2], WitnessError> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.clients/headers/nvidia");
-    let found = [
-        root.join("cuda_runtime/include"),
-        root.join("nvml_dev/include"),
-    ];
-    match found.iter().find(|directory| !directory.is_dir()) {
-        Some(absent) => Err(WitnessError::NoHeaders(absent.clone())),
-        None => Ok(found),
+/// The CUDA and NVML headers of one release.
+#[derive(Clone, Debug)]
+pub struct Headers {
+    pub version: &'static str,
+    directories: Vec<PathBuf>,
+}
+
+impl Headers {
+    /// CUDA 12.9's, which programs are built against.
+    pub fn usual() -> Result<Headers, WitnessError> {
+        Headers::find(
+            "12.9",
+            &[
+                "headers/nvidia/cuda_runtime/include",
+                "headers/nvidia/nvml_dev/include",
+            ],
+        )
+    }
+
+    /// Every release that `suites/setup` fetches, in the order in which they decide: driver 580's own, what was before it,
+    /// what came after.
+    pub fn all() -> Result<[Headers; 3], WitnessError> {
+        let own = "headers13/nvidia/cu13/include";
+        let later = ["headers135/nvidia/cu13/include", own];
+        Ok([
+            Headers::find("13.0", &[own])?,
+            Headers::usual()?,
+            Headers::find("13.5", &later)?,
+        ])
+    }
+
+    fn find(version: &'static str, directories: &[&str]) -> Result<Headers, WitnessError> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.clients");
+        let directories: Vec<PathBuf> = directories.iter().map(|path| root.join(path)).collect();
+        match directories.iter().find(|directory| !directory.is_dir()) {
+            Some(absent) => Err(WitnessError::NoHeaders(absent.clone())),
+            None => Ok(Headers {
+                version,
+                directories,
+            }),
+        }
     }
 }
 
 /// Compiles one C source file to an executable or, with `-shared` among the flags, a library.
-pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<(), WitnessError> {
+pub fn compile(
+    headers: &Headers,
+    source: &Path,
+    output: &Path,
+    flags: &[&str],
+) -> Result<(), WitnessError> {
     // Outside a build script nobody sets TARGET and friends for `cc`.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let compiler = cc::Build::new()
@@ -48,7 +84,7 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<(), Witne
         .cargo_metadata(false)
         .get_compiler();
     let mut command: Command = compiler.to_command();
-    for directory in include_directories()? {
+    for directory in &headers.directories {
         command.arg("-I").arg(directory);
     }
     command

@@ -23,6 +23,7 @@ fn build(directory: &Path) -> std::path::PathBuf {
     let program = directory.join("budget");
     let search = format!("-L{}", directory.display());
     c_witness::compile(
+        &c_witness::Headers::usual().unwrap_or_else(|error| panic!("{error}")),
         &source,
         &program,
         &[
