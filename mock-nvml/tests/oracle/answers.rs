@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::boundary::{Ended, in_child, report, set_environment};
+use crate::boundary::{Ended, in_child, set_environment};
+use crate::score::Score;
 use crate::{NVML, start};
 
 const RECORDED: &str = include_str!("../../../fixtures/oracle/nvml-answers-580.txt");
@@ -138,9 +139,15 @@ fn every_getter_answers_every_version_and_argument_as_the_card() {
             other => wrong.push(format!("{}: {other:?}", row.entry)),
         }
     }
-    let wrong = report("NVML, getters by version and argument", calls, wrong);
+    let score = Score {
+        checked: calls,
+        wrong,
+        ..Score::default()
+    };
+    score.say("NVML, getters by version and argument");
     let known: BTreeMap<&str, &str> = KNOWN.iter().copied().collect();
-    let unknown: Vec<&String> = wrong
+    let unknown: Vec<&String> = score
+        .wrong
         .iter()
         .filter(|line| !known.contains_key(line.split([' ', ':']).next().unwrap_or("")))
         .collect();
