@@ -6,11 +6,13 @@
 mod backing;
 mod canary;
 mod client_call;
+mod node_params;
 mod trace;
 
 pub use self::trace::Arguments;
 pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
+pub use node_params::{alloc_v2, node_params};
 pub use client_call::{ClientCall, Kept, batch_fields};
 
 use std::ffi::CStr;

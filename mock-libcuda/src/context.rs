@@ -78,6 +78,7 @@ impl Process {
             .any(|context| context.alive && context.device == device);
         if last {
             self.empty_pools(driver, device);
+            crate::graph_memory::empty(self, driver, device);
         }
     }
 

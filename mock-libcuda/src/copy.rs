@@ -16,7 +16,12 @@ impl Process {
     /// INVALID_VALUE for NULL and for device addresses that no live allocation holds.
     pub fn place(&self, address: u64, len: u64) -> Result<Place, CUresult> {
         match self.device_at(address) {
-            Some(device) if self.holding(address, len).is_some() => Ok(Place::Device(device)),
+            Some(device)
+                if self.holding(address, len).is_some()
+                    || crate::graph_memory::holding(self, address, len).is_some() =>
+            {
+                Ok(Place::Device(device))
+            }
             None if address != 0 => Ok(Place::Host),
             _ => Err(CUresult::ERROR_INVALID_VALUE),
         }

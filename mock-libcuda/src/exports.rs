@@ -8,7 +8,7 @@ use abi::cuda::*;
 use crate::boundary::export;
 use crate::{
     array, capture, context, copy, device, error, event, exec, fill, graph, graph_memory, host,
-    host_function, init, launch, limits, lookup, memop, memory, pointer, pool, stream, user_object,
+    host_function, init, launch, limits, lookup, memop, memory, node, pointer, pool, stream, user_object,
     vmm,
 };
 

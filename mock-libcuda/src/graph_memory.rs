@@ -1,12 +1,13 @@
 //! Memory that graphs allocate: addresses at the node, memory at the first upload or launch, kept until a trim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use mock_device::{Bytes, Kind};
 
 use crate::boundary::{Answer, Out};
+use crate::capture;
 use crate::driver::{self, Driver, Ordinal};
 use crate::exec::{self, Body};
 use crate::graph::{GraphId, NodeId, Payload};
@@ -19,27 +20,51 @@ pub struct Allocation {
     /// As asked for.
     pub size: u64,
     pub device: Ordinal,
+    /// Where the device memory below it begins.
+    segment: u64,
+}
+
+/// Addresses that one graph allocates in, a whole number of the device's pool steps.
+struct Segment {
+    graph: GraphId,
+    device: Ordinal,
+    len: u64,
+    /// How much of it has been given out.
+    filled: u64,
+    backed: bool,
+}
+
+/// Addresses that were given out; a node behind the one that frees them may have them again.
+struct Chunk {
+    address: u64,
+    len: u64,
+    freed_by: Option<NodeId>,
 }
 
 #[derive(Default)]
 pub struct GraphMemory {
-    /// Address → length of what is backed by device memory, by device.
-    backed: BTreeMap<(usize, u64), u64>,
-    /// Address → length of what is allocated now.
-    live: BTreeMap<u64, (usize, u64)>,
+    segments: BTreeMap<u64, Segment>,
+    chunks: BTreeMap<GraphId, Vec<Chunk>>,
+    /// Every address that a node allocates, with its size and segment.
+    known: BTreeMap<u64, Allocation>,
+    /// What is the client's to free.
+    live: BTreeSet<u64>,
     used_high: BTreeMap<usize, u64>,
     reserved_high: BTreeMap<usize, u64>,
 }
 
 impl GraphMemory {
     fn reserved(&self, device: usize) -> u64 {
-        let own = self.backed.iter().filter(|((of, _), _)| *of == device);
-        own.map(|(_, len)| len).sum()
+        let own = self.segments.values().filter(|segment| segment.device.0 == device);
+        own.filter(|segment| segment.backed).map(|segment| segment.len).sum()
     }
 
-    fn used(&self, device: usize) -> u64 {
-        let own = self.live.values().filter(|(of, _)| *of == device);
-        own.map(|(_, len)| len).sum()
+    fn raise(&mut self, device: usize) {
+        let reserved = self.reserved(device);
+        for high in [&mut self.used_high, &mut self.reserved_high] {
+            let high = high.entry(device).or_default();
+            *high = reserved.max(*high);
+        }
     }
 }
 
@@ -95,51 +120,209 @@ pub fn one_instance(process: &Process, body: &Body) -> Answer {
     }
 }
 
-/// Takes device memory for the addresses that an executable graph allocates, as far as they have none.
+/// Chooses the address of an allocation node: one that a node before it frees, else a new one.
+pub fn place(
+    process: &mut Process,
+    driver: &Driver,
+    graph: GraphId,
+    after: &[NodeId],
+    device: Ordinal,
+    size: u64,
+) -> Result<Allocation, CUresult> {
+    let profile = driver.profile(device);
+    let oom = CUresult::ERROR_OUT_OF_MEMORY;
+    let len = size.checked_next_multiple_of(profile.suballocation.0).ok_or(oom)?;
+    let before = process.graphs.ancestors(graph, after);
+    let chunks = process.graphs.memory.chunks.entry(graph).or_default();
+    let again = chunks
+        .iter_mut()
+        .find(|chunk| chunk.len >= len && chunk.freed_by.is_some_and(|node| before.contains(&node)));
+    let address = match again {
+        Some(chunk) => {
+            chunk.freed_by = None;
+            chunk.address
+        }
+        None => {
+            let address = fresh(process, driver, graph, device, len)?;
+            let chunks = process.graphs.memory.chunks.entry(graph).or_default();
+            chunks.push(Chunk {
+                address,
+                len,
+                freed_by: None,
+            });
+            address
+        }
+    };
+    let memory = &mut process.graphs.memory;
+    let (segment, _) = memory.segments.range(..=address).next_back().ok_or(oom)?;
+    let allocation = Allocation {
+        address,
+        size,
+        device,
+        segment: *segment,
+    };
+    memory.known.insert(address, allocation);
+    Ok(allocation)
+}
+
+fn fresh(
+    process: &mut Process,
+    driver: &Driver,
+    graph: GraphId,
+    device: Ordinal,
+    len: u64,
+) -> Result<u64, CUresult> {
+    let room = process
+        .graphs
+        .memory
+        .segments
+        .iter_mut()
+        .find(|(_, segment)| segment.graph == graph && segment.device == device && segment.len - segment.filled >= len);
+    if let Some((base, segment)) = room {
+        segment.filled += len;
+        return Ok(base + segment.filled - len);
+    }
+    let step = driver.profile(device).pool_step.0;
+    let oom = CUresult::ERROR_OUT_OF_MEMORY;
+    let whole = len.checked_next_multiple_of(step).ok_or(oom)?;
+    let base = process.arena(driver, device)?.holes.take(whole).ok_or(oom)?;
+    process.graphs.memory.segments.insert(
+        base,
+        Segment {
+            graph,
+            device,
+            len: whole,
+            filled: len,
+            backed: false,
+        },
+    );
+    Ok(base)
+}
+
+/// A free node may name an address that a node allocates and that no node of the graph frees yet.
+pub fn may_free(process: &Process, address: u64) -> Answer {
+    let memory = &process.graphs.memory;
+    let freed = memory
+        .chunks
+        .values()
+        .flatten()
+        .any(|chunk| chunk.address == address && chunk.freed_by.is_some());
+    match memory.known.contains_key(&address) && !freed {
+        true => Ok(()),
+        false => Err(CUresult::ERROR_INVALID_VALUE),
+    }
+}
+
+/// A node stands in its graph: if it frees, what it frees can be had again behind it.
+pub fn added(process: &mut Process, node: NodeId) {
+    let Payload::Free(address) = process.graphs.node(node).payload else {
+        return;
+    };
+    let chunks = process.graphs.memory.chunks.values_mut().flatten();
+    for chunk in chunks.filter(|chunk| chunk.address == address) {
+        chunk.freed_by = Some(node);
+    }
+}
+
+/// The address and size of the graph allocation that holds all of a range.
+pub fn holding(process: &Process, address: u64, len: u64) -> Option<(u64, Ordinal)> {
+    let memory = &process.graphs.memory;
+    let (base, allocation) = memory.known.range(..=address).next_back()?;
+    let end = address.checked_add(len)?;
+    (end <= base + allocation.size).then_some((*base, allocation.device))
+}
+
+/// Frees what a launch left to the client; `None` if no graph allocates there.
+pub fn free(process: &mut Process, address: u64) -> Option<Answer> {
+    let memory = &mut process.graphs.memory;
+    memory.known.get(&address)?;
+    Some(match memory.live.remove(&address) {
+        true => Ok(()),
+        false => Err(CUresult::ERROR_INVALID_VALUE),
+    })
+}
+
+/// Takes device memory for all that an executable graph allocates in, as far as it has none.
 pub fn back(process: &mut Process, driver: &Driver, exec: u32) -> Answer {
     let (allocated, _) = allocations(&process.graphs.execs[&exec].body);
     for allocation in allocated {
-        let device = allocation.device;
-        let block = driver.profile(device).block.0;
-        let len = allocation.size.next_multiple_of(block);
-        let key = (device.0, allocation.address);
-        let known = process.graphs.memory.backed.get(&key).copied().unwrap_or(0);
-        if known >= len {
+        let Some(segment) = process.graphs.memory.segments.get(&allocation.segment) else {
+            continue;
+        };
+        if segment.backed {
             continue;
         }
-        process.charge(driver, device, Kind::Pool, len - known)?;
+        let (device, len) = (segment.device, segment.len);
+        process.charge(driver, device, Kind::Pool, len)?;
         let memory = &mut process.graphs.memory;
-        memory.backed.insert(key, len);
-        let reserved = memory.reserved(device.0);
-        let high = memory.reserved_high.entry(device.0).or_default();
-        *high = reserved.max(*high);
+        if let Some(segment) = memory.segments.get_mut(&allocation.segment) {
+            segment.backed = true;
+        }
+        memory.raise(device.0);
     }
     Ok(())
 }
 
 /// What a launch does to the books of memory: allocations without a free node are the client's from here on.
 pub fn begin_launch(process: &mut Process, driver: &Driver, id: u32) -> Answer {
-    back(process, driver, id)?;
     let exec = &process.graphs.execs[&id];
     let (allocated, freed) = allocations(&exec.body);
     let auto_free = exec.flags & exec::AUTO_FREE != 0;
+    let live = &process.graphs.memory.live;
+    if !auto_free && allocated.iter().any(|allocation| live.contains(&allocation.address)) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    back(process, driver, id)?;
+    let memory = &mut process.graphs.memory;
     for allocation in &allocated {
-        if process.graphs.memory.live.contains_key(&allocation.address) && !auto_free {
-            return Err(CUresult::ERROR_INVALID_VALUE);
+        // An address that is freed and had again is the client's once.
+        let times = allocated.iter().filter(|other| other.address == allocation.address).count();
+        let frees = freed.iter().filter(|address| **address == allocation.address).count();
+        if times > frees {
+            memory.live.insert(allocation.address);
         }
     }
-    for allocation in allocated {
-        let memory = &mut process.graphs.memory;
-        let entry = (allocation.device.0, allocation.size);
-        memory.live.insert(allocation.address, entry);
-        let used = memory.used(allocation.device.0);
-        let high = memory.used_high.entry(allocation.device.0).or_default();
-        *high = used.max(*high);
-    }
     for address in freed {
-        process.graphs.memory.live.remove(&address);
+        if !allocated.iter().any(|allocation| allocation.address == address) {
+            memory.live.remove(&address);
+        }
     }
     Ok(())
+}
+
+/// cuMemAllocAsync on a stream that captures becomes a node; `None` on others.
+pub fn captured_alloc(
+    process: &mut Process,
+    driver: &Driver,
+    stream: CUstream,
+    device: Ordinal,
+    size: u64,
+) -> Result<Option<u64>, CUresult> {
+    let line = process.line_of(stream)?;
+    if !capture::takes(process, stream, line)? {
+        return Ok(None);
+    }
+    let Some((graph, after)) = capture::position(process, line) else {
+        return Ok(None);
+    };
+    if size == 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let allocation = place(process, driver, graph, &after, device, size)?;
+    capture::add_payload(process, line, Payload::Alloc(allocation))?;
+    Ok(Some(allocation.address))
+}
+
+/// cuMemFreeAsync on a stream that captures becomes a node; whether it did.
+pub fn captured_free(process: &mut Process, stream: CUstream, address: u64) -> Result<bool, CUresult> {
+    let line = process.line_of(stream)?;
+    if !capture::takes(process, stream, line)? {
+        return Ok(false);
+    }
+    may_free(process, address)?;
+    let node = capture::add_payload(process, line, Payload::Free(address))?;
+    added(process, node);
+    Ok(true)
 }
 
 /// Gives back what no live allocation lies in.
@@ -148,20 +331,34 @@ pub fn trim(device: CUdevice) -> Answer {
     let device = driver.ordinal(device)?;
     let mut process = driver.lock();
     let memory = &mut process.graphs.memory;
-    let live = std::mem::take(&mut memory.live);
+    let kept: BTreeSet<u64> = memory
+        .live
+        .iter()
+        .filter_map(|address| memory.known.get(address))
+        .map(|allocation| allocation.segment)
+        .collect();
     let mut gone = 0;
-    memory.backed.retain(|(of, address), len| {
-        let keep = *of != device.0 || live.contains_key(address);
-        if !keep {
-            gone += *len;
+    for (base, segment) in &mut memory.segments {
+        if segment.device == device && segment.backed && !kept.contains(base) {
+            segment.backed = false;
+            gone += segment.len;
         }
-        keep
-    });
-    memory.live = live;
-    driver
-        .world
-        .give_back(driver.index(device), Kind::Pool, Bytes(gone));
+    }
+    if gone > 0 {
+        driver.world.give_back(driver.index(device), Kind::Pool, Bytes(gone));
+    }
     Ok(())
+}
+
+/// The last context of a device is gone, and with it what graphs hold there.
+pub fn empty(process: &mut Process, driver: &Driver, device: Ordinal) {
+    let gone = process.graphs.memory.reserved(device.0);
+    for segment in process.graphs.memory.segments.values_mut() {
+        segment.backed &= segment.device != device;
+    }
+    if gone > 0 {
+        driver.world.give_back(driver.index(device), Kind::Pool, Bytes(gone));
+    }
 }
 
 /// CU_GRAPH_MEM_ATTR_…
@@ -179,7 +376,8 @@ pub fn get_attribute(device: CUdevice, attr: CUgraphMem_attribute, value: Out<c_
     let process = driver.lock();
     let memory = &process.graphs.memory;
     value.set(match attr {
-        attribute::USED_CURRENT => memory.used(device),
+        // A card counts what graphs may use as used as soon as it is there (H200, 580.159.04).
+        attribute::USED_CURRENT => memory.reserved(device),
         attribute::USED_HIGH => memory.used_high.get(&device).copied().unwrap_or(0),
         attribute::RESERVED_CURRENT => memory.reserved(device),
         attribute::RESERVED_HIGH => memory.reserved_high.get(&device).copied().unwrap_or(0),
@@ -199,7 +397,7 @@ pub fn set_attribute(device: CUdevice, attr: CUgraphMem_attribute, value: Out<c_
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     match attr {
-        attribute::USED_HIGH => memory.used_high.insert(device, memory.used(device)),
+        attribute::USED_HIGH => memory.used_high.insert(device, memory.reserved(device)),
         attribute::RESERVED_HIGH => memory.reserved_high.insert(device, memory.reserved(device)),
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     };

@@ -44,6 +44,9 @@ impl Process {
 
     /// Ends an allocation of any origin; INVALID_VALUE where none begins at `address`.
     pub fn free(&mut self, driver: &Driver, address: u64) -> Result<Owner, CUresult> {
+        if let Some(freed) = crate::graph_memory::free(self, address) {
+            return freed.map(|()| Owner::Graph);
+        }
         let allocation = self
             .allocations
             .remove(&address)
@@ -65,6 +68,7 @@ impl Process {
                     arena.contents.forget(address, address + allocation.taken);
                 }
             }
+            Owner::Graph => {}
             Owner::Pool(pool) => self.free_in_pool(driver, pool, address, allocation.taken),
         }
         Ok(allocation.owner)

@@ -7,6 +7,7 @@ use mock_device::Kind;
 use crate::arena::Blocks;
 use crate::boundary::{Answer, In, Out};
 use crate::driver::{self, Driver, Ordinal};
+use crate::graph_memory;
 use crate::handle;
 use crate::memory::answer;
 use crate::process::{ContextId, Owner, PoolId, Process};
@@ -195,7 +196,14 @@ pub fn alloc_async(dptr: Out<CUdeviceptr>, size: usize, stream: CUstream) -> Ans
     let mut process = driver.lock();
     let context = process.stream_context(stream)?;
     let dptr = dptr.required()?;
-    let pool = process.current_pools[process.context(context).device.0];
+    let device = process.context(context).device;
+    if let Some(address) =
+        graph_memory::captured_alloc(&mut process, driver, stream, device, size as u64)?
+    {
+        dptr.set(address);
+        return Ok(());
+    }
+    let pool = process.current_pools[device.0];
     answer(
         &dptr,
         process.allocate_in_pool(driver, pool, context, size as u64),
@@ -223,7 +231,7 @@ pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     process.stream_context(stream)?;
-    if dptr == 0 {
+    if dptr == 0 || graph_memory::captured_free(&mut process, stream, dptr)? {
         return Ok(());
     }
     process.free(driver, dptr).map(|_| ())

@@ -57,6 +57,8 @@ pub enum Owner {
     Blocks,
     Managed,
     Pool(PoolId),
+    /// A graph's; [`crate::graph_memory`] keeps its books.
+    Graph,
 }
 
 #[derive(Clone, Copy, Debug)]

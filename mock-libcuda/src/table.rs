@@ -246,6 +246,56 @@ entry_points! {
         cuGraphLaunch => exec::launch;
         cuGraphLaunch_ptsz => exec::launch;
     }
+    node {
+        cuGraphAddEmptyNode => node::add_empty;
+        cuGraphAddKernelNode => node::add_kernel_v1;
+        cuGraphAddKernelNode_v2 => node::add_kernel;
+        cuGraphKernelNodeGetParams => node::get_kernel_v1;
+        cuGraphKernelNodeGetParams_v2 => node::get_kernel;
+        cuGraphKernelNodeSetParams => node::set_kernel_v1;
+        cuGraphKernelNodeSetParams_v2 => node::set_kernel;
+        cuGraphExecKernelNodeSetParams => node::set_exec_kernel_v1;
+        cuGraphExecKernelNodeSetParams_v2 => node::set_exec_kernel;
+        cuGraphKernelNodeGetAttribute => node::get_kernel_attribute;
+        cuGraphKernelNodeSetAttribute => node::set_kernel_attribute;
+        cuGraphKernelNodeCopyAttributes => node::copy_kernel_attributes;
+        cuGraphAddMemcpyNode => node::add_copy;
+        cuGraphMemcpyNodeGetParams => node::get_copy;
+        cuGraphMemcpyNodeSetParams => node::set_copy;
+        cuGraphExecMemcpyNodeSetParams => node::set_exec_copy;
+        cuGraphAddMemsetNode => node::add_fill;
+        cuGraphMemsetNodeGetParams => node::get_fill;
+        cuGraphMemsetNodeSetParams => node::set_fill;
+        cuGraphExecMemsetNodeSetParams => node::set_exec_fill;
+        cuGraphAddHostNode => node::add_host;
+        cuGraphHostNodeGetParams => node::get_host;
+        cuGraphHostNodeSetParams => node::set_host;
+        cuGraphExecHostNodeSetParams => node::set_exec_host;
+        cuGraphAddChildGraphNode => node::add_child;
+        cuGraphChildGraphNodeGetGraph => node::get_child;
+        cuGraphExecChildGraphNodeSetParams => node::set_exec_child;
+        cuGraphAddEventRecordNode => node::add_record;
+        cuGraphEventRecordNodeGetEvent => node::get_record;
+        cuGraphEventRecordNodeSetEvent => node::set_record;
+        cuGraphExecEventRecordNodeSetEvent => node::set_exec_record;
+        cuGraphAddEventWaitNode => node::add_wait;
+        cuGraphEventWaitNodeGetEvent => node::get_wait;
+        cuGraphEventWaitNodeSetEvent => node::set_wait;
+        cuGraphExecEventWaitNodeSetEvent => node::set_exec_wait;
+        cuGraphAddBatchMemOpNode => node::add_mem_ops;
+        cuGraphBatchMemOpNodeGetParams => node::get_mem_ops;
+        cuGraphBatchMemOpNodeSetParams => node::set_mem_ops;
+        cuGraphExecBatchMemOpNodeSetParams => node::set_exec_mem_ops;
+        cuGraphAddMemAllocNode => node::add_alloc;
+        cuGraphMemAllocNodeGetParams => node::get_alloc;
+        cuGraphAddMemFreeNode => node::add_free;
+        cuGraphMemFreeNodeGetParams => node::get_free;
+        cuGraphAddNode => node::add_general;
+        cuGraphAddNode_v2 => node::add_general_v2;
+        cuGraphNodeSetParams => node::set_general;
+        cuGraphExecNodeSetParams => node::set_exec_general;
+        cuGraphDebugDotPrint => node::print_dot;
+    }
     variants {
         cuMemcpy_ptds => copy::any;
         cuMemcpyAsync_ptsz => copy::any_async;
