@@ -1,44 +1,101 @@
-//! What keeps a call from its handler: a capture that forbids it, an error that the context has for good, or the place it
-//! is made from (a host function).
+//! What keeps a call from its handler, in one place: a capture that forbids it, an error that the process keeps, the place
+//! it is made from (a host function), or work that it waits for.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::cuda::CUresult;
+use mock_device::Nanos;
 
 use crate::capture::Mode;
 use crate::driver;
 use crate::entry::Entry;
-use crate::stream::this_thread;
+use crate::stream::{this_thread, wait_for_context};
 
-/// Captures under way; none is the common case and costs one load.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+/// Captures under way, and host functions being called; zero is the common case.
+static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The error that every context of the process has for good; 0 without.
 static STICKY: AtomicU32 = AtomicU32::new(0);
+/// When the last work that was ever put on a stream is done; all ones while something is deferred.
+static LAST_END: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
+    static MODE: Cell<i32> = const { Cell::new(0) };
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls that might synchronise or allocate behind a capture's back.
+/// Calls that might synchronise or allocate behind a capture's back (H200, 580.159.04).
 const UNSAFE_IN_CAPTURE: &[&str] = &[
-    "cuMemAlloc_v2",
-    "cuMemAllocPitch_v2",
+    "cuArray3DCreate_v2",
+    "cuArrayCreate_v2",
+    "cuArrayDestroy",
+    "cuCtxSetLimit",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuGraphInstantiate",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphInstantiateWithParams",
+    "cuGraphInstantiateWithParams_ptsz",
+    "cuGraphInstantiate_v2",
     "cuMemAllocHost_v2",
-    "cuMemHostAlloc",
     "cuMemAllocManaged",
-    "cuMemFree_v2",
+    "cuMemAllocPitch_v2",
+    "cuMemAlloc_v2",
     "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemPoolTrimTo",
+    "cuMipmappedArrayCreate",
+    "cuModuleUnload",
+    "cuStreamQuery",
+    "cuStreamQuery_ptsz",
+    "cuStreamSynchronize",
+    "cuStreamSynchronize_ptsz",
+];
+
+/// Calls that answer although the context has an error for good (H200, 580.159.04).
+const ANSWERS_IN_ERROR: &[&str] = &[
+    "cuCtxDestroy",
+    "cuCtxDestroy_v2",
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuCtxGetFlags",
+    "cuCtxPopCurrent",
+    "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxSetCurrent",
+    "cuDriverGetVersion",
+    "cuInit",
+    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
+];
+
+/// Calls that wait until the context is idle (H200, 580.159.04).
+const WAITS_FOR_CONTEXT: &[&str] = &[
+    "cuCtxSetLimit",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuModuleLoad",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleLoadFatBinary",
+    "cuModuleUnload",
 ];
 
 pub fn captures(count: usize) {
-    CAPTURES.store(count, Ordering::Relaxed);
+    WATCHED.store(count, Ordering::Relaxed);
 }
 
-pub fn exchange_mode(mode: Mode) -> Mode {
-    MODE.try_with(|own| own.replace(mode))
-        .unwrap_or(Mode::Global)
+/// Work was put on a stream.
+pub fn work_until(end: Nanos) {
+    LAST_END.fetch_max(end.0, Ordering::Relaxed);
+}
+
+pub fn exchange_mode(mode: i32) -> i32 {
+    MODE.try_with(|own| own.replace(mode)).unwrap_or(0)
 }
 
 /// Runs a function of the client; what it calls of the driver is refused.
@@ -48,29 +105,112 @@ pub fn in_host_function(act: impl FnOnce()) {
     let _ = IN_HOST_FUNCTION.try_with(|flag| flag.set(false));
 }
 
+/// Whether a result is one that a context keeps.
+pub fn is_sticky(code: CUresult) -> bool {
+    matches!(code.0, 214 | 219 | 220 | 226 | 700 | 702 | 710 | 714..=719)
+}
+
 /// Gives every context of the process an error that it keeps.
 pub fn poison(code: CUresult) {
     let _ = STICKY.compare_exchange(0, code.0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
+/// The error that all contexts have for good.
+pub fn sticky() -> Option<CUresult> {
+    match STICKY.load(Ordering::Relaxed) {
+        0 => None,
+        code => Some(CUresult(code)),
+    }
+}
+
 /// Whether an entry point's handler may run.
 #[inline]
 pub fn check(entry: Entry) -> Result<(), CUresult> {
-    if CAPTURES.load(Ordering::Relaxed) == 0 {
-        return Ok(());
+    if IN_HOST_FUNCTION.try_with(Cell::get).unwrap_or(false) {
+        in_function(entry)?;
     }
-    forbidden_by_capture(entry)
+    if WATCHED.load(Ordering::Relaxed) != 0 {
+        by_capture(entry)?;
+    }
+    if STICKY.load(Ordering::Relaxed) != 0 {
+        by_error(entry)?;
+    }
+    if LAST_END.load(Ordering::Relaxed) != 0 {
+        by_work(entry);
+    }
+    Ok(())
 }
 
 #[cold]
-fn forbidden_by_capture(entry: Entry) -> Result<(), CUresult> {
-    if !UNSAFE_IN_CAPTURE.contains(&entry.name()) {
+fn in_function(entry: Entry) -> Result<(), CUresult> {
+    let name = entry.name();
+    let harmless = ["cuGetError", "cuGetProcAddress", "cuDriverGetVersion"];
+    match harmless.iter().any(|start| name.starts_with(start)) {
+        true => Ok(()),
+        false => Err(CUresult::ERROR_NOT_PERMITTED),
+    }
+}
+
+#[cold]
+fn by_capture(entry: Entry) -> Result<(), CUresult> {
+    if UNSAFE_IN_CAPTURE.binary_search(&entry.name()).is_err() {
         return Ok(());
     }
-    let mode = MODE.try_with(Cell::get).unwrap_or(Mode::Global);
+    let Ok(mode) = Mode::of(MODE.try_with(Cell::get).unwrap_or(0)) else {
+        return Ok(());
+    };
     let mut process = driver::get()?.lock();
     match process.captures.forbid(this_thread(), mode) {
         true => Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED),
         false => Ok(()),
+    }
+}
+
+#[cold]
+fn by_error(entry: Entry) -> Result<(), CUresult> {
+    let name = entry.name();
+    let answers = ANSWERS_IN_ERROR.binary_search(&name).is_ok()
+        || name.starts_with("cuDevice")
+        || name.starts_with("cuGraph") && !name.contains("Launch") && !name.contains("Upload")
+        || name.starts_with("cuGet")
+        || name.starts_with("cuUserObject");
+    if answers {
+        return Ok(());
+    }
+    // Without a live context its own refusal comes first.
+    driver::get()?.lock().current()?;
+    Err(sticky().unwrap_or(CUresult::ERROR_UNKNOWN))
+}
+
+fn by_work(entry: Entry) {
+    if WAITS_FOR_CONTEXT.binary_search(&entry.name()).is_err() {
+        return;
+    }
+    let Ok(driver) = driver::get() else {
+        return;
+    };
+    let last = LAST_END.load(Ordering::Relaxed);
+    if driver.world.now().0 >= last {
+        let _ = LAST_END.compare_exchange(last, 0, Ordering::Relaxed, Ordering::Relaxed);
+        return;
+    }
+    let process = driver.lock();
+    if let Ok(context) = process.current() {
+        drop(wait_for_context(driver, process, context));
+        if last == u64::MAX {
+            let _ = LAST_END.compare_exchange(last, 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_are_sorted() {
+        for list in [UNSAFE_IN_CAPTURE, ANSWERS_IN_ERROR, WAITS_FOR_CONTEXT] {
+            assert!(list.is_sorted());
+        }
     }
 }

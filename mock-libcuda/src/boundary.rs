@@ -12,8 +12,8 @@ mod trace;
 pub use self::trace::Arguments;
 pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
+pub use client_call::{ClientCall, Kept, batch_fields, first_word};
 pub use node_params::{alloc_v2, node_params};
-pub use client_call::{ClientCall, Kept, batch_fields};
 
 use std::ffi::CStr;
 
@@ -138,6 +138,13 @@ impl<T: Copy> In<T> {
         }
         // SAFETY: not NULL, and the C contract lets the driver read it.
         Ok(unsafe { self.0.read_unaligned() })
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// Where the real driver reads without looking, NULL ends the process.
+    pub fn or_crash(self) -> T {
+        self.required().unwrap_or_else(|_| crash())
     }
 }
 

@@ -7,7 +7,6 @@ use abi::cuda::*;
 
 use crate::boundary::{Answer, ClientCall, In, Kept, Out};
 use crate::driver;
-use crate::event::EXTERNAL;
 use crate::graph::{self, Edge, GraphId, NodeId, Payload};
 use crate::memop::MemOp;
 use crate::process::{ContextId, Process};
@@ -95,7 +94,7 @@ impl Captures {
     /// Ends every capture that a forbidden call of the thread breaks; whether there was one.
     pub fn forbid(&mut self, thread: u64, mode: Mode) -> bool {
         let mut forbidden = false;
-        for capture in self.all.values_mut().filter(|capture| !capture.invalidated) {
+        for capture in self.all.values_mut() {
             let own = capture.thread == thread && capture.mode != Mode::Relaxed;
             let breaks = match mode {
                 Mode::Relaxed => false,
@@ -108,6 +107,24 @@ impl Captures {
             }
         }
         forbidden
+    }
+}
+
+/// Whether a capture fills this graph.
+pub fn fills(process: &Process, graph: GraphId) -> bool {
+    process
+        .captures
+        .all
+        .values()
+        .any(|capture| capture.graph == graph)
+}
+
+/// A call on a stream was refused: if the stream captures, its capture is broken.
+pub fn refused(process: &mut Process, stream: CUstream) {
+    if process.captures.any()
+        && let Ok(line) = process.line_of(stream)
+    {
+        process.captures.invalidate(line);
     }
 }
 
@@ -148,11 +165,11 @@ fn implicit(process: &mut Process, legacy: LineId) -> Answer {
 
 /// Synchronising or asking a stream that captures breaks the capture.
 pub fn forbids_waiting(process: &mut Process, stream: CUstream, line: LineId) -> Answer {
-    if takes(process, stream, line)? {
+    if process.captures.of(line).is_some() {
         process.captures.invalidate(line);
         return Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
-    Ok(())
+    takes(process, stream, line).map(|_| ())
 }
 
 /// Synchronising a context breaks the captures of its streams.
@@ -167,8 +184,8 @@ pub fn forbids_context(process: &mut Process, context: ContextId) -> Answer {
     answer
 }
 
-/// Asking an event whose last record was captured breaks the capture.
-pub fn forbids_asking(process: &mut Process, event: u32) -> Answer {
+/// Asking an event whose last record was captured is refused, and may break the capture.
+pub fn forbids_asking(process: &mut Process, event: u32, breaks: bool) -> Answer {
     let captured = process
         .events
         .get(&event)
@@ -176,10 +193,13 @@ pub fn forbids_asking(process: &mut Process, event: u32) -> Answer {
     let Some(captured) = captured else {
         return Ok(());
     };
-    if let Some(capture) = process.captures.all.get_mut(&captured.capture) {
-        capture.invalidated = true;
+    match process.captures.all.get_mut(&captured.capture) {
+        Some(capture) => {
+            capture.invalidated |= breaks;
+            Err(CUresult::ERROR_CAPTURED_EVENT)
+        }
+        None => Err(CUresult::ERROR_INVALID_VALUE),
     }
-    Err(CUresult::ERROR_CAPTURED_EVENT)
 }
 
 /// Adds a node behind all that the line depends on, and makes it the line's only dependency.
@@ -316,14 +336,14 @@ pub fn event_waited(
         return Err(CUresult::ERROR_ILLEGAL_STATE);
     }
     let Some(captured) = captured else {
-        if !taken {
-            return Ok(false);
+        if !taken || process.events[&id].moment().is_none() {
+            return Ok(taken);
         }
         process.captures.invalidate(line);
         return Err(CUresult::ERROR_STREAM_CAPTURE_ISOLATION);
     };
     let Some(capture) = process.captures.all.get_mut(&captured.capture) else {
-        return Err(CUresult::ERROR_CAPTURED_EVENT);
+        return Err(CUresult::ERROR_INVALID_VALUE);
     };
     if capture.invalidated {
         return Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -388,7 +408,6 @@ fn open(
         return Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     if process.captures.of(line).is_some() {
-        process.captures.invalidate(line);
         return Err(CUresult::ERROR_ILLEGAL_STATE);
     }
     process.captures.next += 1;
@@ -433,9 +452,16 @@ pub fn begin_to_graph(
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let mut process = driver::get()?.lock();
-    let graph = process.graphs.graph_id(graph)?;
     process.stream_context(stream)?;
     let mode = Mode::of(mode)?;
+    let graph = process.graphs.graph_id(graph)?;
+    if Process::is_legacy(stream) {
+        return Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    let line = process.line_of(stream)?;
+    if process.captures.of(line).is_some() {
+        return Err(CUresult::ERROR_ILLEGAL_STATE);
+    }
     let after = process.graphs.nodes_of(graph, &dependencies, count)?;
     let _plain = graph::edges_of(&edges, count)?;
     open(&mut process, stream, mode, Some((graph, after)))
@@ -451,27 +477,29 @@ pub fn end(stream: CUstream, out: Out<CUgraph>) -> Answer {
         process.captures.invalidate(line);
         return Err(CUresult::ERROR_STREAM_CAPTURE_UNMATCHED);
     }
-    if capture.mode != Mode::Relaxed && capture.thread != this_thread() {
-        return Err(CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    }
-    let out = out.required()?;
+    let stranger = capture.mode != Mode::Relaxed && capture.thread != this_thread();
+    let out = out.optional();
     let id = process.captures.of_line[&line];
     let Some(capture) = end_of(&mut process, id) else {
         return Err(CUresult::ERROR_ILLEGAL_STATE);
     };
-    let answer = if capture.invalidated {
+    let answer = if stranger {
+        Err(CUresult::ERROR_STREAM_CAPTURE_WRONG_THREAD)
+    } else if capture.invalidated {
         Err(CUresult::ERROR_STREAM_CAPTURE_INVALIDATED)
     } else if unjoined(&process, &capture) {
         Err(CUresult::ERROR_STREAM_CAPTURE_UNJOINED)
     } else {
         Ok(())
     };
-    match answer {
-        Ok(()) => out.set(graph::handle_of(capture.graph)),
-        Err(_) => {
-            out.set(CUgraph::NULL);
-            process.graphs.discard(capture.graph);
-        }
+    if let Some(out) = out {
+        out.set(match answer {
+            Ok(()) => graph::handle_of(capture.graph),
+            Err(_) => CUgraph::NULL,
+        });
+    }
+    if answer.is_err() {
+        process.graphs.discard(capture.graph);
     }
     answer
 }
@@ -664,17 +692,9 @@ fn update(
     Ok(())
 }
 
-/// The thread's own mode, which says what other captures forbid it.
+/// The thread's own mode, which says what other captures forbid it. Any number is taken.
 pub fn exchange_mode(mode: Out<CUstreamCaptureMode>) -> Answer {
     let mode = mode.or_crash();
-    let new = Mode::of(mode.get())?;
-    let old = crate::admission::exchange_mode(new);
-    mode.set(match old {
-        Mode::Global => 0,
-        Mode::ThreadLocal => 1,
-        Mode::Relaxed => 2,
-    });
+    mode.set(crate::admission::exchange_mode(mode.get()));
     Ok(())
 }
-
-const _: () = assert!(EXTERNAL == 1);

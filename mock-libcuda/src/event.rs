@@ -36,9 +36,16 @@ impl Event {
 
 impl Process {
     pub fn event_id(&self, event: CUevent) -> Result<u32, CUresult> {
-        handle::decode(handle::Kind::Event, event.0 as u64)
-            .filter(|id| self.events.contains_key(id))
-            .ok_or(CUresult::ERROR_INVALID_HANDLE)
+        if event.is_null() {
+            return Err(CUresult::ERROR_INVALID_HANDLE);
+        }
+        // The driver follows what it is given; a number that never was an event ends the process.
+        let id = handle::decode(handle::Kind::Event, event.0 as u64)
+            .unwrap_or_else(|| crate::boundary::crash());
+        match self.events.get(&id) {
+            Some(_) => Ok(id),
+            None => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
+        }
     }
 
     pub fn event_of(&self, event: CUevent) -> Result<&Event, CUresult> {
@@ -126,7 +133,7 @@ pub fn synchronize(event: CUevent) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.event_id(event)?;
-    capture::forbids_asking(&mut process, id)?;
+    capture::forbids_asking(&mut process, id, true)?;
     let moment = process.events[&id].recorded.clone();
     timeline::wait(driver, process, moment.as_slice()).settle_pools(driver);
     Ok(())
@@ -137,7 +144,7 @@ pub fn query(event: CUevent) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.event_id(event)?;
-    capture::forbids_asking(&mut process, id)?;
+    capture::forbids_asking(&mut process, id, true)?;
     done(driver, &process.events[&id])
 }
 
@@ -157,9 +164,11 @@ pub fn elapsed(milliseconds: Out<c_float>, start: CUevent, end: CUevent) -> Answ
     let driver = driver::get()?;
     let mut process = driver.lock();
     let (start, end) = (process.event_id(start)?, process.event_id(end)?);
-    let milliseconds = milliseconds.required()?;
-    capture::forbids_asking(&mut process, start)?;
-    capture::forbids_asking(&mut process, end)?;
+    let milliseconds = milliseconds
+        .optional()
+        .ok_or(CUresult::ERROR_INVALID_HANDLE)?;
+    capture::forbids_asking(&mut process, start, false)?;
+    capture::forbids_asking(&mut process, end, false)?;
     let (start, end) = (&process.events[&start], &process.events[&end]);
     if (start.flags | end.flags) & DISABLE_TIMING != 0 || start.context != end.context {
         return Err(CUresult::ERROR_INVALID_HANDLE);
@@ -183,6 +192,7 @@ pub fn record_of_context(context: CUcontext, event: CUevent) -> Answer {
     let mut process = driver.lock();
     let context = process.context_of(context)?;
     let id = process.event_id(event)?;
+    capture::forbids_context(&mut process, context)?;
     let line = process.open_line(context, false);
     for moment in process.end_of_context(context) {
         process.put(driver, line, timeline::Op::Wait(moment));
@@ -197,6 +207,8 @@ pub fn wait_in_context(context: CUcontext, event: CUevent) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let context = process.context_of(context)?;
+    process.event_id(event)?;
+    capture::forbids_context(&mut process, context)?;
     if let Some(moment) = process.event_moment(event)? {
         for line in process.lines_of(context) {
             process.put(driver, line, timeline::Op::Wait(moment.clone()));

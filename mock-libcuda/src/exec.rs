@@ -6,8 +6,8 @@ use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use mock_device::Nanos;
 
-use crate::boundary::{Answer, In, Out};
-use crate::capture::{self, Shape};
+use crate::boundary::{Answer, Out};
+use crate::capture;
 use crate::driver::{self, Driver};
 use crate::graph::{GraphId, Graphs, NodeId, Payload, node_handle};
 use crate::handle;
@@ -37,8 +37,6 @@ pub struct Exec {
     pub objects: BTreeMap<u32, u32>,
     /// Its last launch is done; the next one does not begin before.
     last: Moment,
-    /// Allocations that a launch left to the client.
-    pub left: Vec<u64>,
 }
 
 /// CUDA_GRAPH_INSTANTIATE_FLAG_…
@@ -54,6 +52,7 @@ fn handle_of(id: u32) -> CUgraphExec {
 impl Graphs {
     pub fn exec_id(&self, exec: CUgraphExec) -> Result<u32, CUresult> {
         handle::decode(handle::Kind::GraphExec, exec.0 as u64)
+            .or_else(|| crate::graph::followed(exec.0 as u64))
             .filter(|id| self.execs.contains_key(id))
             .ok_or(CUresult::ERROR_INVALID_VALUE)
     }
@@ -83,21 +82,6 @@ impl Graphs {
             });
         }
         Some(body)
-    }
-
-    /// A graph again from what was made of it.
-    fn graph_of(&mut self, body: &Body) -> GraphId {
-        let graph = self.create();
-        let mut nodes = Vec::new();
-        for node in body {
-            let payload = match &node.payload {
-                Payload::Child(_) => Payload::Child(self.graph_of(&node.child)),
-                other => other.clone(),
-            };
-            let before: Vec<NodeId> = node.before.iter().map(|at| nodes[*at]).collect();
-            nodes.push(self.add(graph, payload, &before));
-        }
-        graph
     }
 }
 
@@ -142,7 +126,6 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
             body,
             objects,
             last: Moment::at(Nanos::ZERO),
-            left: Vec::new(),
         },
     );
     Ok(id)
@@ -274,12 +257,7 @@ pub fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
     let line = process.line_of(stream)?;
     let body = process.graphs.execs[&id].body.clone();
     if capture::takes(&mut process, stream, line)? {
-        let context = process.stream_context(stream)?;
-        let child = process.graphs.graph_of(&body);
-        process.graphs.graph_mut(child).embedded = true;
-        let act = std::sync::Arc::new(|_: &mut Process, _: &Driver| {});
-        let shape = Shape::Child(child);
-        return capture::add_work(&mut process, line, context, Work::Nothing, shape, act);
+        return capture::forbids_waiting(&mut process, stream, line);
     }
     crate::graph_memory::begin_launch(&mut process, driver, id)?;
     let start = Moment::unknown();
@@ -465,11 +443,11 @@ struct Difference(CUgraphExecUpdateResult, Option<NodeId>);
 
 const TOPOLOGY_CHANGED: i32 = 2;
 const NODE_TYPE_CHANGED: i32 = 3;
+const NOT_SUPPORTED: i32 = 6;
 
 fn difference(old: &Body, new: &Body) -> Option<Difference> {
     if old.len() != new.len() {
-        let extra = new.get(old.len()).map(|node| node.origin);
-        return Some(Difference(TOPOLOGY_CHANGED, extra));
+        return Some(Difference(TOPOLOGY_CHANGED, None));
     }
     for (old, new) in old.iter().zip(new) {
         if old.payload.kind() != new.payload.kind() {
@@ -520,7 +498,12 @@ pub fn update(
         Ok(()) => (0, None),
         Err(Difference(code, node)) => (code, node),
     };
-    result.set(code);
+    // The first version knows no changed topology.
+    result.set(if code == TOPOLOGY_CHANGED {
+        NOT_SUPPORTED
+    } else {
+        code
+    });
     if let Some(out) = error_node.optional() {
         out.set(node.map_or(CUgraphNode::NULL, node_handle));
     }
@@ -545,5 +528,3 @@ pub fn update_v2(
     info.set(told);
     outcome.map_err(|_| CUresult::ERROR_GRAPH_EXEC_UPDATE_FAILURE)
 }
-
-const _: Option<In<u8>> = None;

@@ -133,6 +133,14 @@ pub fn node_handle(node: NodeId) -> CUgraphNode {
     CUgraphNode(handle::encode(handle::Kind::GraphNode, node.0) as *mut c_void)
 }
 
+/// The driver follows what it is given; a number that never was a handle ends the process.
+pub fn followed(handle: u64) -> Option<u32> {
+    if handle != 0 {
+        crate::boundary::crash();
+    }
+    None
+}
+
 /// What is said of `count` edges; all plain where nothing is.
 pub fn edges_of(edges: &In<CUgraphEdgeData>, count: usize) -> Result<Vec<Edge>, CUresult> {
     const PROGRAMMATIC: u8 = 1;
@@ -185,6 +193,7 @@ impl Graphs {
 
     pub fn graph_id(&self, graph: CUgraph) -> Result<GraphId, CUresult> {
         handle::decode(handle::Kind::Graph, graph.0 as u64)
+            .or_else(|| followed(graph.0 as u64))
             .map(GraphId)
             .filter(|id| self.graphs.contains_key(id))
             .ok_or(CUresult::ERROR_INVALID_VALUE)
@@ -192,6 +201,7 @@ impl Graphs {
 
     pub fn node_id(&self, node: CUgraphNode) -> Result<NodeId, CUresult> {
         handle::decode(handle::Kind::GraphNode, node.0 as u64)
+            .or_else(|| followed(node.0 as u64))
             .map(NodeId)
             .filter(|id| self.nodes.contains_key(id))
             .ok_or(CUresult::ERROR_INVALID_VALUE)
@@ -361,6 +371,9 @@ pub fn destroy(graph: CUgraph) -> Answer {
     if process.graphs.graph(id).embedded {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
+    if crate::capture::fills(&process, id) {
+        return Err(CUresult::ERROR_ILLEGAL_STATE);
+    }
     let objects = process.graphs.discard(id);
     process.drop_objects(driver, objects);
     Ok(())
@@ -383,10 +396,9 @@ pub fn find_in_clone(node: Out<CUgraphNode>, original: CUgraphNode, copy: CUgrap
     let nodes = &process.graphs.graph(copy).nodes;
     let twin = nodes
         .iter()
-        .find(|twin| process.graphs.node(**twin).original == Some(original))
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    node.set(node_handle(*twin));
-    Ok(())
+        .find(|twin| process.graphs.node(**twin).original == Some(original));
+    node.set(twin.map_or(CUgraphNode::NULL, |twin| node_handle(*twin)));
+    twin.map(|_| ()).ok_or(CUresult::ERROR_INVALID_VALUE)
 }
 
 pub fn destroy_node(node: CUgraphNode) -> Answer {

@@ -55,8 +55,13 @@ pub struct GraphMemory {
 
 impl GraphMemory {
     fn reserved(&self, device: usize) -> u64 {
-        let own = self.segments.values().filter(|segment| segment.device.0 == device);
-        own.filter(|segment| segment.backed).map(|segment| segment.len).sum()
+        let own = self
+            .segments
+            .values()
+            .filter(|segment| segment.device.0 == device);
+        own.filter(|segment| segment.backed)
+            .map(|segment| segment.len)
+            .sum()
     }
 
     fn raise(&mut self, device: usize) {
@@ -131,12 +136,14 @@ pub fn place(
 ) -> Result<Allocation, CUresult> {
     let profile = driver.profile(device);
     let oom = CUresult::ERROR_OUT_OF_MEMORY;
-    let len = size.checked_next_multiple_of(profile.suballocation.0).ok_or(oom)?;
+    let len = size
+        .checked_next_multiple_of(profile.suballocation.0)
+        .ok_or(oom)?;
     let before = process.graphs.ancestors(graph, after);
     let chunks = process.graphs.memory.chunks.entry(graph).or_default();
-    let again = chunks
-        .iter_mut()
-        .find(|chunk| chunk.len >= len && chunk.freed_by.is_some_and(|node| before.contains(&node)));
+    let again = chunks.iter_mut().find(|chunk| {
+        chunk.len >= len && chunk.freed_by.is_some_and(|node| before.contains(&node))
+    });
     let address = match again {
         Some(chunk) => {
             chunk.freed_by = None;
@@ -177,7 +184,11 @@ fn fresh(
         .memory
         .segments
         .iter_mut()
-        .find(|(_, segment)| segment.graph == graph && segment.device == device && segment.len - segment.filled >= len);
+        .find(|(_, segment)| {
+            segment.graph == graph
+                && segment.device == device
+                && segment.len - segment.filled >= len
+        });
     if let Some((base, segment)) = room {
         segment.filled += len;
         return Ok(base + segment.filled - len);
@@ -185,7 +196,11 @@ fn fresh(
     let step = driver.profile(device).pool_step.0;
     let oom = CUresult::ERROR_OUT_OF_MEMORY;
     let whole = len.checked_next_multiple_of(step).ok_or(oom)?;
-    let base = process.arena(driver, device)?.holes.take(whole).ok_or(oom)?;
+    let base = process
+        .arena(driver, device)?
+        .holes
+        .take(whole)
+        .ok_or(oom)?;
     process.graphs.memory.segments.insert(
         base,
         Segment {
@@ -269,21 +284,34 @@ pub fn begin_launch(process: &mut Process, driver: &Driver, id: u32) -> Answer {
     let (allocated, freed) = allocations(&exec.body);
     let auto_free = exec.flags & exec::AUTO_FREE != 0;
     let live = &process.graphs.memory.live;
-    if !auto_free && allocated.iter().any(|allocation| live.contains(&allocation.address)) {
+    if !auto_free
+        && allocated
+            .iter()
+            .any(|allocation| live.contains(&allocation.address))
+    {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     back(process, driver, id)?;
     let memory = &mut process.graphs.memory;
     for allocation in &allocated {
         // An address that is freed and had again is the client's once.
-        let times = allocated.iter().filter(|other| other.address == allocation.address).count();
-        let frees = freed.iter().filter(|address| **address == allocation.address).count();
+        let times = allocated
+            .iter()
+            .filter(|other| other.address == allocation.address)
+            .count();
+        let frees = freed
+            .iter()
+            .filter(|address| **address == allocation.address)
+            .count();
         if times > frees {
             memory.live.insert(allocation.address);
         }
     }
     for address in freed {
-        if !allocated.iter().any(|allocation| allocation.address == address) {
+        if !allocated
+            .iter()
+            .any(|allocation| allocation.address == address)
+        {
             memory.live.remove(&address);
         }
     }
@@ -314,7 +342,11 @@ pub fn captured_alloc(
 }
 
 /// cuMemFreeAsync on a stream that captures becomes a node; whether it did.
-pub fn captured_free(process: &mut Process, stream: CUstream, address: u64) -> Result<bool, CUresult> {
+pub fn captured_free(
+    process: &mut Process,
+    stream: CUstream,
+    address: u64,
+) -> Result<bool, CUresult> {
     let line = process.line_of(stream)?;
     if !capture::takes(process, stream, line)? {
         return Ok(false);
@@ -345,7 +377,9 @@ pub fn trim(device: CUdevice) -> Answer {
         }
     }
     if gone > 0 {
-        driver.world.give_back(driver.index(device), Kind::Pool, Bytes(gone));
+        driver
+            .world
+            .give_back(driver.index(device), Kind::Pool, Bytes(gone));
     }
     Ok(())
 }
@@ -357,7 +391,9 @@ pub fn empty(process: &mut Process, driver: &Driver, device: Ordinal) {
         segment.backed &= segment.device != device;
     }
     if gone > 0 {
-        driver.world.give_back(driver.index(device), Kind::Pool, Bytes(gone));
+        driver
+            .world
+            .give_back(driver.index(device), Kind::Pool, Bytes(gone));
     }
 }
 

@@ -41,7 +41,6 @@ pub enum MemOp {
 
 /// CU_STREAM_WAIT_VALUE_FLUSH: no device of the profiles can flush remote writes.
 const FLUSH: u32 = 1 << 30;
-const NO_MEMORY_BARRIER: u32 = 1;
 /// Operations of one batch.
 const MOST: u32 = 256;
 
@@ -111,7 +110,7 @@ fn write_of(
     flags: u32,
 ) -> Result<MemOp, CUresult> {
     aligned(process, address, wide)?;
-    if flags & !NO_MEMORY_BARRIER != 0 {
+    if flags != 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     Ok(MemOp::Write {
@@ -213,8 +212,11 @@ pub fn unsupported_batch(
 
 /// The operations of a batch, checked.
 pub fn read_batch(process: &Process, count: u32, ops: Host) -> Result<Vec<MemOp>, CUresult> {
-    if count > MOST || (count > 0 && ops.0 == 0) {
+    if count > MOST {
         return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if count > 0 && ops.0 == 0 {
+        crate::boundary::crash();
     }
     (0..u64::from(count))
         .map(|at| {

@@ -28,7 +28,12 @@ pub struct Place {
 }
 
 impl Place {
-    fn plain(node: Out<CUgraphNode>, graph: CUgraph, after: In<CUgraphNode>, count: usize) -> Place {
+    fn plain(
+        node: Out<CUgraphNode>,
+        graph: CUgraph,
+        after: In<CUgraphNode>,
+        count: usize,
+    ) -> Place {
         Place {
             node,
             graph,
@@ -55,7 +60,11 @@ impl Place {
         let payload = make(&mut process, driver, id, &after)?;
         let node = process.graphs.add(id, payload, &after);
         for (before, edge) in after.iter().zip(edges) {
-            process.graphs.graph_mut(id).edges.insert((*before, node), edge);
+            process
+                .graphs
+                .graph_mut(id)
+                .edges
+                .insert((*before, node), edge);
         }
         crate::graph_memory::added(&mut process, node);
         slot.set(node_handle(node));
@@ -170,7 +179,11 @@ fn kernel(
     let context = context_of(process, params.ctx)?;
     params.ctx = crate::context::handle_of(context);
     let cost = check(process, driver, &params)?;
-    Ok(Payload::Kernel(KernelNode::new(Kept(params), cost, context)))
+    Ok(Payload::Kernel(KernelNode::new(
+        Kept(params),
+        cost,
+        context,
+    )))
 }
 
 pub fn add_kernel(
@@ -248,7 +261,9 @@ pub fn set_exec_kernel(
     params: In<CUDA_KERNEL_NODE_PARAMS>,
 ) -> Answer {
     let params = params.required()?;
-    change_exec(exec, node, |process, driver| kernel(process, driver, params))
+    change_exec(exec, node, |process, driver| {
+        kernel(process, driver, params)
+    })
 }
 
 pub fn set_exec_kernel_v1(
@@ -257,7 +272,9 @@ pub fn set_exec_kernel_v1(
     params: In<CUDA_KERNEL_NODE_PARAMS_v1>,
 ) -> Answer {
     let params = from_v1(params.required()?);
-    change_exec(exec, node, |process, driver| kernel(process, driver, params))
+    change_exec(exec, node, |process, driver| {
+        kernel(process, driver, params)
+    })
 }
 
 /// CU_LAUNCH_ATTRIBUTE_… that a kernel node has.
@@ -352,9 +369,7 @@ pub fn get_copy(node: CUgraphNode, out: Out<CUDA_MEMCPY3D>) -> Answer {
 pub fn set_copy(node: CUgraphNode, params: In<CUDA_MEMCPY3D>) -> Answer {
     let params = params.required()?;
     change(node, |process, _, old| match old {
-        Payload::Copy { context, .. } => {
-            copy(process, params, crate::context::handle_of(*context))
-        }
+        Payload::Copy { context, .. } => copy(process, params, crate::context::handle_of(*context)),
         _ => Err(INVALID),
     })
 }
@@ -410,9 +425,7 @@ pub fn get_fill(node: CUgraphNode, out: Out<CUDA_MEMSET_NODE_PARAMS>) -> Answer 
 pub fn set_fill(node: CUgraphNode, params: In<CUDA_MEMSET_NODE_PARAMS>) -> Answer {
     let params = params.required()?;
     change(node, |process, _, old| match old {
-        Payload::Fill { context, .. } => {
-            fill(process, params, crate::context::handle_of(*context))
-        }
+        Payload::Fill { context, .. } => fill(process, params, crate::context::handle_of(*context)),
         _ => Err(INVALID),
     })
 }
@@ -562,7 +575,9 @@ macro_rules! event_nodes {
 
         pub fn $set(node: CUgraphNode, event: CUevent) -> Answer {
             not_null(event)?;
-            change(node, |process, _, _| event_of(process, event).map(Payload::$variant))
+            change(node, |process, _, _| {
+                event_of(process, event).map(Payload::$variant)
+            })
         }
 
         pub fn $set_exec(exec: CUgraphExec, node: CUgraphNode, event: CUevent) -> Answer {
@@ -732,11 +747,7 @@ pub enum General {
     Unsupported,
 }
 
-fn general(
-    process: &mut Process,
-    driver: &Driver,
-    params: General,
-) -> Result<Payload, CUresult> {
+fn general(process: &mut Process, driver: &Driver, params: General) -> Result<Payload, CUresult> {
     match params {
         General::Kernel(params) => kernel(process, driver, params),
         General::Copy(params, context) => copy(process, params, context),
@@ -823,9 +834,17 @@ pub fn print_dot(graph: CUgraph, path: In<c_char>, _flags: c_uint) -> Answer {
     }
     let process = driver::get()?.lock();
     let id = process.graphs.graph_id(graph)?;
-    let mut text = String::from("digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n");
+    let mut text = String::from(
+        "digraph dot {\nsubgraph cluster_1 {\nlabel=\"graph_1\" graph[style=\"dashed\"];\n",
+    );
     let graph = process.graphs.graph(id);
-    let number = |node: &NodeId| graph.nodes.iter().position(|other| other == node).unwrap_or(0);
+    let number = |node: &NodeId| {
+        graph
+            .nodes
+            .iter()
+            .position(|other| other == node)
+            .unwrap_or(0)
+    };
     for node in &graph.nodes {
         let kind = name_of(&process.graphs.node(*node).payload);
         let at = number(node);

@@ -88,6 +88,10 @@ pub struct Process {
     /// The pool that cuMemAllocAsync uses, by device.
     pub current_pools: Vec<PoolId>,
     pub streams: HashMap<u32, Stream>,
+    /// Streams that ended with their context.
+    pub lost_streams: std::collections::HashSet<u32>,
+    /// Device memory that each context's streams took.
+    pub stream_memory: HashMap<ContextId, u64>,
     pub events: HashMap<u32, Event>,
     pub timeline: Timeline,
     pub captures: Captures,
@@ -128,6 +132,8 @@ impl Process {
                 .collect(),
             current_pools: (0..devices as u32).map(PoolId).collect(),
             streams: HashMap::new(),
+            lost_streams: Default::default(),
+            stream_memory: HashMap::new(),
             events: HashMap::new(),
             timeline: Timeline::default(),
             captures: Captures::default(),
@@ -293,7 +299,6 @@ impl Process {
             self.free(driver, address).expect("it is in the books");
         }
         self.drop_streams(driver, id);
-        self.events.retain(|_, event| event.context != id);
         let arrays: Vec<u32> = self
             .arrays
             .iter()

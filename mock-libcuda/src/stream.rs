@@ -22,8 +22,6 @@ pub struct Stream {
     pub context: ContextId,
     pub flags: u32,
     pub priority: i32,
-    /// Device memory that it took.
-    pub taken: u64,
     pub attributes: HashMap<CUlaunchAttributeID, Kept<CUkernelNodeAttrValue_v1>>,
 }
 
@@ -32,6 +30,14 @@ const PER_THREAD: u64 = 2;
 /// Greatest priority; the least is 0.
 const GREATEST: i32 = -5;
 const NON_BLOCKING: u32 = 1;
+
+/// Device memory that so many streams of a context take: each 512 KiB of one kind and 48 KiB of another, in blocks, the
+/// first of which the context has already (H200, 580.159.04: every step of 1 to 271 streams).
+fn stream_memory(count: u64) -> u64 {
+    const BLOCK: u64 = 2 << 20;
+    let blocks = |each: u64, had: u64| (count * each + had) / BLOCK;
+    BLOCK * (blocks(512 << 10, 1024 << 10) + blocks(48 << 10, 320 << 10))
+}
 
 thread_local! {
     static NULL_IS_PER_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -80,7 +86,8 @@ fn named(stream: CUstream) -> Result<Named, CUresult> {
         PER_THREAD => Ok(Named::PerThread),
         other => handle::decode(handle::Kind::Stream, other)
             .map(Named::Created)
-            .ok_or(CUresult::ERROR_INVALID_HANDLE),
+            // The driver follows what it is given; a number that never was a stream ends the process.
+            .map_or_else(|| crate::boundary::crash(), Ok),
     }
 }
 
@@ -137,15 +144,16 @@ impl Process {
     pub fn stream_context(&self, stream: CUstream) -> Result<ContextId, CUresult> {
         match named(stream)? {
             Named::Legacy | Named::PerThread => self.current(),
-            Named::Created(id) => {
-                self.current()?;
-                self.created(id).map(|stream| stream.context)
-            }
+            Named::Created(id) => self.created(id).map(|stream| stream.context),
         }
     }
 
     fn created(&self, id: u32) -> Result<&Stream, CUresult> {
-        self.streams.get(&id).ok_or(CUresult::ERROR_INVALID_HANDLE)
+        match self.streams.get(&id) {
+            Some(stream) => Ok(stream),
+            None if self.lost_streams.contains(&id) => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
+            None => Err(CUresult::ERROR_INVALID_CONTEXT),
+        }
     }
 
     /// A created stream; `None` for the default ones.
@@ -161,7 +169,14 @@ impl Process {
         let context = self.stream_context(stream)?;
         Ok(match named(stream)? {
             Named::Legacy => self.legacy_line(context),
-            Named::PerThread => self.per_thread_line(context, this_thread()),
+            Named::PerThread => match self.timeline.per_thread(context, this_thread()) {
+                Some(line) => line,
+                None => {
+                    let line = self.open_stream_line(driver::get()?, context, true)?;
+                    self.timeline.set_per_thread(context, this_thread(), line);
+                    line
+                }
+            },
             Named::Created(id) => LineId(id),
         })
     }
@@ -171,29 +186,53 @@ impl Process {
         matches!(named(stream), Ok(Named::Legacy))
     }
 
-    /// All streams of a context that ends.
-    pub fn drop_streams(&mut self, driver: &Driver, context: ContextId) {
-        let gone: Vec<u32> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.context == context)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in gone {
-            if let Some(stream) = self.streams.remove(&id) {
-                self.return_stream_memory(driver, &stream);
-            }
+    /// A line for a created stream or for a thread's default one, with the device memory that it takes. What was taken
+    /// for the most streams that there were at a time stays with the context.
+    fn open_stream_line(
+        &mut self,
+        driver: &Driver,
+        context: ContextId,
+        blocking: bool,
+    ) -> Result<LineId, CUresult> {
+        let device = self.context(context).device;
+        let (of_context, threads) = (
+            self.context_streams(context),
+            self.timeline.threads_of(context),
+        );
+        let needed = stream_memory(of_context + threads + 1);
+        let taken = self.stream_memory.get(&context).copied().unwrap_or(0);
+        if needed > taken {
+            self.charge(driver, device, Kind::Context, needed - taken)?;
+            self.stream_memory.insert(context, needed);
         }
-        self.drop_lines(context);
+        Ok(self.open_line(context, blocking))
     }
 
-    fn return_stream_memory(&mut self, driver: &Driver, stream: &Stream) {
-        if stream.taken > 0 {
-            let device = self.context(stream.context).device;
+    fn context_streams(&self, context: ContextId) -> u64 {
+        let own = self
+            .streams
+            .values()
+            .filter(|stream| stream.context == context);
+        own.count() as u64
+    }
+
+    /// All streams and events of a context that ends.
+    pub fn drop_streams(&mut self, driver: &Driver, context: ContextId) {
+        let own = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.context == context);
+        let gone: Vec<u32> = own.map(|(id, _)| *id).collect();
+        self.lost_streams.extend(&gone);
+        self.streams.retain(|_, stream| stream.context != context);
+        self.events.retain(|_, event| event.context != context);
+        if let Some(taken) = self.stream_memory.remove(&context) {
+            let device = self.context(context).device;
             driver
                 .world
-                .give_back(driver.index(device), Kind::Context, Bytes(stream.taken));
+                .give_back(driver.index(device), Kind::Context, Bytes(taken));
         }
+        self.drop_lines(context);
     }
 }
 
@@ -281,14 +320,13 @@ pub fn create_with_priority(stream: Out<CUstream>, flags: c_uint, priority: c_in
     let driver = driver::get()?;
     let mut process = driver.lock();
     let context = process.current()?;
-    let line = process.open_line(context, flags & NON_BLOCKING == 0);
+    let line = process.open_stream_line(driver, context, flags & NON_BLOCKING == 0)?;
     process.streams.insert(
         line.0,
         Stream {
             context,
             flags,
             priority: priority.clamp(GREATEST, 0),
-            taken: 0,
             attributes: HashMap::new(),
         },
     );
@@ -300,16 +338,16 @@ pub fn create_with_priority(stream: Out<CUstream>, flags: c_uint, priority: c_in
 
 /// What is still to do is done; the handle is gone at once.
 pub fn destroy(stream: CUstream) -> Answer {
-    let Some(id) = handle::decode(handle::Kind::Stream, stream.0 as u64) else {
+    if stream.0 as u64 <= PER_THREAD {
         return Err(CUresult::ERROR_INVALID_HANDLE);
-    };
+    }
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let stream = process
-        .streams
-        .remove(&id)
-        .ok_or(CUresult::ERROR_INVALID_HANDLE)?;
-    process.return_stream_memory(driver, &stream);
+    let Named::Created(id) = named(stream)? else {
+        return Err(CUresult::ERROR_INVALID_HANDLE);
+    };
+    process.created(id)?;
+    process.streams.remove(&id);
     capture::stream_destroyed(&mut process, LineId(id));
     process.timeline.close(LineId(id));
     Ok(())
@@ -408,7 +446,9 @@ pub fn device(stream: CUstream, device: Out<CUdevice>) -> Answer {
 
 pub fn id(stream: CUstream, id: Out<c_ulonglong>) -> Answer {
     let id = id.required()?;
-    let line = driver::get()?.lock().line_of(stream)?;
+    let mut process = driver::get()?.lock();
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
     id.set(line.0.into());
     Ok(())
 }
@@ -427,8 +467,9 @@ pub fn priority(stream: CUstream, priority: Out<c_int>) -> Answer {
 
 pub fn flags(stream: CUstream, flags: Out<c_uint>) -> Answer {
     let flags = flags.required()?;
-    let process = driver::get()?.lock();
-    process.stream_context(stream)?;
+    let mut process = driver::get()?.lock();
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
     flags.set(process.stream_of(stream)?.map_or(0, |stream| stream.flags));
     Ok(())
 }
@@ -466,7 +507,7 @@ pub fn get_attribute(
     match (attr, of.and_then(|of| of.attributes.get(&attr))) {
         (_, Some(kept)) => answer = kept.0,
         (attribute::ACCESS_POLICY_WINDOW | attribute::MEM_SYNC_DOMAIN, _) => {}
-        (attribute::SYNCHRONIZATION_POLICY, _) => answer.syncPolicy = 1,
+        (attribute::SYNCHRONIZATION_POLICY, _) => answer.syncPolicy = -1,
         (attribute::PRIORITY, _) => answer.priority = of.map_or(0, |of| of.priority),
         (attribute::MEM_SYNC_DOMAIN_MAP, _) => {
             answer.memSyncDomainMap.remote = 1;
@@ -482,9 +523,9 @@ pub fn set_attribute(
     attr: CUlaunchAttributeID,
     value: In<CUkernelNodeAttrValue_v1>,
 ) -> Answer {
-    let value = value.required()?;
     let mut process = driver::get()?.lock();
     process.stream_context(stream)?;
+    let value = value.or_crash();
     let known = [
         attribute::ACCESS_POLICY_WINDOW,
         attribute::SYNCHRONIZATION_POLICY,
@@ -492,7 +533,9 @@ pub fn set_attribute(
         attribute::MEM_SYNC_DOMAIN_MAP,
         attribute::MEM_SYNC_DOMAIN,
     ];
-    if !known.contains(&attr) {
+    let policy = crate::boundary::first_word(&value);
+    let bad_policy = attr == attribute::SYNCHRONIZATION_POLICY && !(1..=4).contains(&policy);
+    if !known.contains(&attr) || bad_policy {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     if let Named::Created(id) = named(stream)?
@@ -520,8 +563,9 @@ pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
 pub fn attach(stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) -> Answer {
     const HOW: std::ops::RangeInclusive<u32> = 1..=2;
     const SINGLE: u32 = 4;
-    let process = driver::get()?.lock();
-    process.stream_context(stream)?;
+    let mut process = driver::get()?.lock();
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
     let (base, allocation) = process
         .holding(dptr, 1)
         .filter(|(_, allocation)| allocation.owner == crate::process::Owner::Managed)

@@ -106,10 +106,6 @@ pub enum Duty {
 }
 
 impl Timeline {
-    pub fn line(&self, id: LineId) -> Option<&Line> {
-        self.lines.get(&id)
-    }
-
     fn mark(&mut self, id: LineId) -> Moment {
         let Some(line) = self.lines.get_mut(&id) else {
             return Moment::at(Nanos::ZERO);
@@ -146,6 +142,22 @@ impl Timeline {
             .iter()
             .filter(move |(_, line)| line.context == context)
             .map(|(id, line)| (*id, line))
+    }
+
+    pub fn per_thread(&self, context: ContextId, thread: u64) -> Option<LineId> {
+        self.per_thread.get(&(context, thread)).copied()
+    }
+
+    pub fn set_per_thread(&mut self, context: ContextId, thread: u64, line: LineId) {
+        self.per_thread.insert((context, thread), line);
+    }
+
+    /// How many threads have a default stream of their own in a context.
+    pub fn threads_of(&self, context: ContextId) -> u64 {
+        self.per_thread
+            .keys()
+            .filter(|(of, _)| *of == context)
+            .count() as u64
     }
 
     /// The lines that the legacy stream waits for.
@@ -218,15 +230,6 @@ impl Process {
         line
     }
 
-    pub fn per_thread_line(&mut self, context: ContextId, thread: u64) -> LineId {
-        if let Some(&line) = self.timeline.per_thread.get(&(context, thread)) {
-            return line;
-        }
-        let line = self.open_line(context, true);
-        self.timeline.per_thread.insert((context, thread), line);
-        line
-    }
-
     /// Puts an operation at the end of a line. It acts now, unless something before it is deferred.
     pub fn put(&mut self, driver: &Driver, id: LineId, op: Op) {
         let mut floor = Nanos::ZERO;
@@ -246,7 +249,11 @@ impl Process {
             if let Err(op) = self.perform(driver, id, op)
                 && let Some(line) = self.timeline.lines.get_mut(&id)
             {
+                if matches!(op, Op::Call(_)) {
+                    line.tail = line.tail.max(driver.world.now());
+                }
                 line.deferred.push_back(op);
+                crate::admission::work_until(Nanos(u64::MAX));
                 driver.attendant.wake();
             }
             return;
@@ -256,6 +263,7 @@ impl Process {
             line.deferred.push_back(Op::Wait(Moment::at(floor)));
         }
         line.deferred.push_back(op);
+        crate::admission::work_until(Nanos(u64::MAX));
         driver.attendant.wake();
     }
 
@@ -300,6 +308,9 @@ impl Process {
         }
         if let Some(line) = self.timeline.lines.get_mut(&id) {
             line.tail = tail;
+        }
+        if tail > now {
+            crate::admission::work_until(tail);
         }
         Ok(())
     }

@@ -35,14 +35,24 @@ const DEVICE: CUmemorytype = 2;
 const ARRAY: CUmemorytype = 3;
 const UNIFIED: CUmemorytype = 4;
 
-fn side(kind: CUmemorytype, host: u64, device: u64, at: &Extent, width: u64) -> Result<Side, CUresult> {
+fn side(
+    kind: CUmemorytype,
+    host: u64,
+    device: u64,
+    at: &Extent,
+    width: u64,
+) -> Result<Side, CUresult> {
     let start = match kind {
         HOST => host,
         DEVICE | UNIFIED => device,
         ARRAY => return Err(CUresult::ERROR_NOT_SUPPORTED),
         _ => return Err(INVALID),
     };
-    let row = if at.pitch == 0 { width + at.x } else { at.pitch };
+    let row = if at.pitch == 0 {
+        width + at.x
+    } else {
+        at.pitch
+    };
     if row < width + at.x || start == 0 {
         return Err(INVALID);
     }
@@ -66,17 +76,37 @@ pub fn copy(process: &Process, params: &CUDA_MEMCPY3D) -> Result<(Work, Act), CU
         y: params.srcY as u64,
         z: params.srcZ as u64,
         pitch: params.srcPitch as u64,
-        height: if params.srcHeight == 0 { height } else { params.srcHeight as u64 },
+        height: if params.srcHeight == 0 {
+            height
+        } else {
+            params.srcHeight as u64
+        },
     };
     let to = Extent {
         x: params.dstXInBytes as u64,
         y: params.dstY as u64,
         z: params.dstZ as u64,
         pitch: params.dstPitch as u64,
-        height: if params.dstHeight == 0 { height } else { params.dstHeight as u64 },
+        height: if params.dstHeight == 0 {
+            height
+        } else {
+            params.dstHeight as u64
+        },
     };
-    let from = side(params.srcMemoryType, params.srcHost as u64, params.srcDevice, &from, width)?;
-    let to = side(params.dstMemoryType, params.dstHost as u64, params.dstDevice, &to, width)?;
+    let from = side(
+        params.srcMemoryType,
+        params.srcHost as u64,
+        params.srcDevice,
+        &from,
+        width,
+    )?;
+    let to = side(
+        params.dstMemoryType,
+        params.dstHost as u64,
+        params.dstDevice,
+        &to,
+        width,
+    )?;
     let span = |side: &Side| side.slice * (depth - 1) + side.row * (height - 1) + width;
     let source = process.place(from.base, span(&from))?;
     let target = process.place(to.base, span(&to))?;

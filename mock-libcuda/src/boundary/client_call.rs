@@ -42,3 +42,9 @@ pub fn batch_fields(op: &CUstreamBatchMemOpParams) -> (CUstreamBatchMemOpType, u
         (op.operation, wait.address, wait.anon.value64, wait.flags)
     }
 }
+
+/// The first number of an attribute's value.
+pub fn first_word(value: &CUkernelNodeAttrValue_v1) -> i32 {
+    // SAFETY: every member of the union begins with plain bytes, and all of them were read from the client.
+    unsafe { value.priority }
+}
