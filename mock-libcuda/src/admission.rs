@@ -10,6 +10,7 @@ use mock_device::Nanos;
 use crate::capture::Mode;
 use crate::driver;
 use crate::entry::Entry;
+use crate::process::Process;
 use crate::stream::{this_thread, wait_for_context};
 
 /// Captures under way, and host functions being called; zero is the common case.
@@ -106,13 +107,21 @@ pub fn in_host_function(act: impl FnOnce()) {
 }
 
 /// Whether a result is one that a context keeps.
-pub fn is_sticky(code: CUresult) -> bool {
+fn is_sticky(code: CUresult) -> bool {
     matches!(code.0, 214 | 219 | 220 | 226 | 700 | 702 | 710 | 714..=719)
 }
 
 /// Gives every context of the process an error that it keeps.
 pub fn poison(code: CUresult) {
     let _ = STICKY.compare_exchange(0, code.0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// A result that the fault plan gives instead of the driver's: one that contexts keep is kept.
+pub fn injected(code: CUresult) -> CUresult {
+    if is_sticky(code) {
+        poison(code);
+    }
+    code
 }
 
 /// The error that all contexts have for good.
@@ -156,10 +165,18 @@ fn by_capture(entry: Entry) -> Result<(), CUresult> {
     if UNSAFE_IN_CAPTURE.binary_search(&entry.name()).is_err() {
         return Ok(());
     }
+    let mut process = driver::get()?.lock();
+    if entry.name().starts_with("cuGraphInstantiate") {
+        process.current()?;
+    }
+    forbid(&mut process)
+}
+
+/// Breaks the captures that forbid this thread an unsafe call.
+pub fn forbid(process: &mut Process) -> Result<(), CUresult> {
     let Ok(mode) = Mode::of(MODE.try_with(Cell::get).unwrap_or(0)) else {
         return Ok(());
     };
-    let mut process = driver::get()?.lock();
     match process.captures.forbid(this_thread(), mode) {
         true => Err(CUresult::ERROR_STREAM_CAPTURE_UNSUPPORTED),
         false => Ok(()),

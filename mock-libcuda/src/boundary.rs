@@ -231,7 +231,7 @@ pub fn enter(
         answer.err().unwrap_or(CUresult::SUCCESS)
     };
     let answer = consultation.carry_out(
-        |code| Some(CUresult(code as u32)),
+        |code| Some(crate::admission::injected(CUresult(code as u32))),
         &parameters,
         fields,
         carried_out,

@@ -471,6 +471,9 @@ pub fn end(stream: CUstream, out: Out<CUgraph>) -> Answer {
     let mut process = driver::get()?.lock();
     let line = process.line_of(stream)?;
     let Some(capture) = process.captures.of(line) else {
+        if let Some(out) = out.optional() {
+            out.set(CUgraph::NULL);
+        }
         return Err(CUresult::ERROR_ILLEGAL_STATE);
     };
     if capture.origin != line {
@@ -623,10 +626,18 @@ fn tell(
         out.set(graph::handle_of(of));
     }
     if let Some(out) = dependencies.and_then(Out::optional) {
-        out.set(nodes.0.as_ptr());
+        out.set(if len == 0 {
+            std::ptr::null()
+        } else {
+            nodes.0.as_ptr()
+        });
     }
     if let Some(out) = edges.and_then(Out::optional) {
-        out.set(plain.as_ptr());
+        out.set(if len == 0 {
+            std::ptr::null()
+        } else {
+            plain.as_ptr()
+        });
     }
     if let Some(out) = count.and_then(Out::optional) {
         out.set(len);

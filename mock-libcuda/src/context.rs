@@ -101,6 +101,9 @@ pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
     let id = match primary.context {
         Some(id) if process.context(id).alive => id,
         known => {
+            if let Some(code) = crate::admission::sticky() {
+                return Err(code);
+            }
             process.open_context(driver, device)?;
             let id =
                 known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));

@@ -328,6 +328,9 @@ pub fn captured_alloc(
 ) -> Result<Option<u64>, CUresult> {
     let line = process.line_of(stream)?;
     if !capture::takes(process, stream, line)? {
+        if process.captures.any() {
+            crate::admission::forbid(process)?;
+        }
         return Ok(None);
     }
     let Some((graph, after)) = capture::position(process, line) else {

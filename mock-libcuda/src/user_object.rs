@@ -141,12 +141,13 @@ pub fn release_by_graph(graph: CUgraph, object: CUuserObject, count: c_uint) -> 
     let id = process.object_id(object)?;
     let held = process.graphs.graph_mut(graph).objects.get_mut(&id);
     match held {
-        Some(held) if count > 0 => {
-            let count = count.min(*held);
+        Some(held) if count > 0 && count <= *held => {
             *held -= count;
             process.drop_objects(driver, BTreeMap::from([(id, count)]));
             Ok(())
         }
+        // More than it holds: nothing happens, and nothing is said.
+        Some(_) if count > 0 => Ok(()),
         _ => Err(CUresult::ERROR_INVALID_VALUE),
     }
 }

@@ -20,8 +20,26 @@ pub fn built(file: &str) -> PathBuf {
     exe.parent().expect("a directory").join(file)
 }
 
-/// Ten words: more than any entry point takes, so that "all zero" means what it says.
-type Call = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
+/// Sixteen words: more than any entry point takes, so that "all zero" means what it says, and a structure of 64 bytes fits
+/// on the stack.
+type Call = unsafe extern "C" fn(
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+) -> u32;
 
 impl Library {
     pub fn open(path: &Path) -> Library {
@@ -44,13 +62,16 @@ impl Library {
         let address = self
             .address(name)
             .unwrap_or_else(|| panic!("{name} is not exported"));
-        let mut w = [0; 10];
+        let mut w = [0; 16];
         w[..words.len()].copy_from_slice(words);
-        // SAFETY: the export takes at most ten words in the C calling convention; extra ones are ignored, and the test
+        // SAFETY: the export takes at most sixteen words in the C calling convention; extra ones are ignored, and the test
         // gives valid pointers where it wants an answer.
         unsafe {
             let call: Call = std::mem::transmute(address as usize);
-            call(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9])
+            call(
+                w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12],
+                w[13], w[14], w[15],
+            )
         }
     }
 }
@@ -140,5 +161,53 @@ pub fn ended(recorded: Recorded) -> Option<Ended> {
         Recorded::Unknown => None,
         Recorded::Crash => Some(Ended::Died(libc::SIGSEGV)),
         Recorded::Code(code) => Some(Ended::Answered(code.into())),
+    }
+}
+
+/// Writes into a test's own buffer.
+pub fn poke(address: u64, bytes: &[u8]) {
+    // SAFETY: the address lies in a live buffer of the test, with room for the bytes.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
+}
+
+fn bump(counter: *mut c_void, by: u32) {
+    if !counter.is_null() {
+        // SAFETY: the tests give the address of a 32-bit counter that outlives the call.
+        unsafe {
+            let counter = counter.cast::<u32>();
+            counter.write(counter.read() + by);
+        }
+    }
+}
+
+extern "C" fn host(counter: *mut c_void) {
+    bump(counter, 1);
+}
+
+extern "C" fn slow(counter: *mut c_void) {
+    std::thread::sleep(Duration::from_millis(300));
+    bump(counter, 1);
+}
+
+/// Leaves what the driver answers inside a host function.
+extern "C" fn inner(word: *mut c_void) {
+    let mut pointer = 0u64;
+    let code = crate::CUDA.call("cuMemAlloc_v2", &[crate::out(&mut pointer), 4096]);
+    // SAFETY: as for the counters.
+    unsafe { word.cast::<u32>().write(code) }
+}
+
+extern "C" fn callback(_stream: *mut c_void, status: u32, counter: *mut c_void) {
+    bump(counter, 1 + status);
+}
+
+/// The address of one of the functions that scripts name.
+pub fn host_functions(name: &str) -> u64 {
+    match name {
+        "host" => host as *const () as u64,
+        "slow" => slow as *const () as u64,
+        "inner" => inner as *const () as u64,
+        "callback" => callback as *const () as u64,
+        other => panic!("no function {other}"),
     }
 }

@@ -9,6 +9,7 @@ mod generations;
 mod lookup;
 mod matrix;
 mod nulls;
+mod play;
 mod score;
 mod told;
 mod values;
