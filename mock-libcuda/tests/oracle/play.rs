@@ -439,7 +439,11 @@ fn streams_events_captures_and_graphs_answer_as_the_card_did() {
     };
     score.say("calls on streams, events, captures and graphs");
     let least = 85.0;
-    assert!(score.percentage() >= least, "{} rows differ without a reason", unexcused.len());
+    assert!(
+        score.percentage() >= least,
+        "{} rows differ without a reason",
+        unexcused.len()
+    );
 }
 
 /// Whether a line has an answer.
