@@ -102,10 +102,22 @@ impl Parameters {
                 .filter(|found| found.size == 0)
                 .map(|found| found.value)
         };
-        let sizes = ["bytesize", "ByteCount", "size", "allocation_size", "N"];
+        let sizes = ["bytesize", "bytes", "size", "allocation_size"];
         let plain = sizes.iter().find_map(|name| value(name));
-        let pitched = || Some(value("WidthInBytes")?.saturating_mul(value("Height")?));
-        Bytes(plain.or_else(pitched).unwrap_or(0))
+        let area = |width, height| Some(value(width)?.saturating_mul(value(height)?));
+        let elements = || value("count").or_else(|| area("width", "height"));
+        let filled = || {
+            let width = match self.find("value")?.kind {
+                "u8" => 1,
+                "u16" => 2,
+                _ => 4,
+            };
+            Some(elements()?.saturating_mul(width))
+        };
+        let asked = plain
+            .or_else(|| area("width_in_bytes", "height"))
+            .or_else(filled);
+        Bytes(asked.unwrap_or(0))
     }
 }
 
@@ -189,8 +201,10 @@ mod tests {
             value,
             size: 0,
         };
-        let pitched = Parameters(vec![plain("WidthInBytes", 4), plain("Height", 5)]);
+        let pitched = Parameters(vec![plain("width_in_bytes", 4), plain("height", 5)]);
         assert_eq!(pitched.asked(), Bytes(20));
+        let (value, count) = (7u16, 50usize);
+        assert_eq!(parameters!(value: u16, count: usize).asked(), Bytes(100));
         assert_eq!(parameters!(other: u32).asked(), Bytes(0));
         let size: *mut usize = std::ptr::null_mut();
         assert_eq!(parameters!(size: *mut usize).asked(), Bytes(0), "an answer");

@@ -233,6 +233,22 @@ pub fn enter<R: Returned>(
 
 /// The fields of a structure, for faults that set one.
 fn fields(structure: &str) -> &'static [(&'static str, usize)] {
+    macro_rules! own {
+        ($($name:ident { $($field:ident)* })*) => {
+            match structure {
+                $(stringify!($name) => {
+                    return &[$((stringify!($field), std::mem::offset_of!($name, $field))),*];
+                })*
+                _ => {}
+            }
+        };
+    }
+    // Those that `abi` declares by hand.
+    own! {
+        nvmlMemory_t { total free used }
+        nvmlMemory_v2_t { version total reserved free used }
+        nvmlUtilization_t { gpu memory }
+    }
     abi::nvml::LAYOUTS
         .iter()
         .find(|layout| layout.rust == structure)

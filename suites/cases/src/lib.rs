@@ -2,12 +2,14 @@
 //!
 //! * [`ffi`]: the one room of unsafe, typed clients of CUDA, NVML and Vulkan.
 //! * [`clients`], [`greed`], [`tenant`], [`kill_storm`]: clients made ready, memory taken until refused, further processes.
-//! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`]: the cases, a file per noun.
+//! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`], [`faults`], [`views`]: the cases, a
+//!   file per noun.
 
 pub mod activation;
 pub mod clients;
 pub mod cross;
 pub mod cuda;
+pub mod faults;
 pub mod ffi;
 pub mod greed;
 pub mod kill_storm;
@@ -15,6 +17,7 @@ pub mod nvml;
 pub mod process;
 pub mod symbols;
 pub mod tenant;
+pub mod views;
 pub mod vulkan;
 
 /// Everything that `ringfence test` and `cargo test` run.
@@ -31,6 +34,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::devices::CASES,
         cuda::routes::CASES,
         nvml::CASES,
+        faults::CASES,
+        views::CASES,
         vulkan::budget::CASES,
         vulkan::heaps::CASES,
         vulkan::identity::UUID_FAULTS,

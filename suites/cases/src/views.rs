@@ -1,0 +1,264 @@
+//! APIs that show different devices: other orders, other counts, other UUIDs, libraries that are not there. Whatever each
+//! says, what a GPU holds for the tenant stays within that GPU's budget.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use crate::clients::{Gpu, context, cuda_without_context, fill, gpus, instance, nvml, told};
+use crate::faults::plan;
+use crate::ffi::cuda::Cuda;
+use crate::ffi::nvml::Nvml;
+use crate::ffi::vulkan::{Client, Vulkan};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
+
+/// Fills each CUDA device; the n-th has the budget of the device that `order` names.
+fn cuda_keeps(session: &Session, order: &[u32]) -> Result<(), Failure> {
+    let cuda = cuda_without_context()?;
+    ensure_eq!(
+        cuda.device_count().out as usize,
+        order.len(),
+        "CUDA devices"
+    );
+    for (ordinal, device) in (0..).zip(order) {
+        context(&cuda, ordinal)?;
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, *device)?, CONTEXT_ROOM)?;
+    }
+    Ok(())
+}
+
+/// The same of Vulkan's GPUs.
+fn vulkan_keeps(session: &Session, order: &[u32]) -> Result<(), Failure> {
+    let instance = instance(Client::V1_1)?;
+    let devices = gpus(&instance)?;
+    ensure_eq!(devices.len(), order.len(), "physical devices");
+    for (physical, device) in devices.into_iter().zip(order) {
+        let taken = Gpu::on(&instance, physical)?.fill();
+        fills(taken.bytes, budget(session, *device)?, VULKAN_ROOM)?;
+    }
+    Ok(())
+}
+
+/// NVML's n-th device tells the budget of the device that `order` names.
+fn nvml_tells(session: &Session, order: &[u32]) -> Result<(), Failure> {
+    let nvml = nvml()?;
+    let count = told("nvmlDeviceGetCount_v2", nvml.device_count())?;
+    ensure_eq!(count as usize, order.len(), "NVML devices");
+    for (index, device) in (0..).zip(order) {
+        let handle = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(index))?;
+        let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(handle))?;
+        ensure_eq!(
+            Bytes(memory.total),
+            budget(session, *device)?,
+            "the total of NVML's device {index}"
+        );
+    }
+    Ok(())
+}
+
+cases! {
+    /// CUDA that numbers from the last to the first: each device keeps its own budget, found by who it is.
+    cuda_in_reverse_keeps_each_budget {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("cuda-order-reversed"),
+    } (session) {
+        cuda_keeps(session, &[2, 1, 0])
+    }
+
+    /// Vulkan that lists from the last to the first.
+    vulkan_in_reverse_keeps_each_budget {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-order-reversed"),
+    } (session) {
+        vulkan_keeps(session, &[2, 1, 0])
+    }
+
+    /// NVML that numbers from the last to the first: budgets are numbered in PCI order all the same.
+    nvml_in_reverse_keeps_each_budget {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"], machine: "h200*3",
+        needs_gpus: 3, budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("nvml-order-reversed"),
+    } (session) {
+        cuda_keeps(session, &[0, 1, 2])?;
+        nvml_tells(session, &[2, 1, 0])
+    }
+
+    /// Three APIs, three orders, one ledger.
+    three_orders_keep_each_budget {
+        kind: Budget, defects: ["R10", "V2"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory", "nvmlDeviceGetMemoryInfo"],
+        machine: "h200*3", needs_gpus: 3, budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("orders-differ"),
+    } (session) {
+        nvml_tells(session, &[0, 1, 2])?;
+        cuda_keeps(session, &[2, 0, 1])
+    }
+
+    /// The same orders for a Vulkan program.
+    three_orders_keep_each_budget_in_vulkan {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("orders-differ"),
+    } (session) {
+        vulkan_keeps(session, &[1, 2, 0])
+    }
+
+    /// CUDA that shows only the second GPU keeps that one's budget.
+    cuda_with_one_of_two_keeps_its_budget {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=5GiB,1=3GiB", faults: plan!("cuda-sees-one"),
+    } (session) {
+        cuda_keeps(session, &[1])
+    }
+
+    /// NVML that shows only the first GPU: both keep their budgets in CUDA.
+    nvml_with_one_of_two_leaves_both_budgets {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=5GiB,1=3GiB", faults: plan!("nvml-sees-one"),
+    } (session) {
+        cuda_keeps(session, &[0, 1])
+    }
+
+    /// Vulkan that shows only the second GPU keeps that one's budget.
+    vulkan_with_one_of_two_keeps_its_budget {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200x2", needs_gpus: 2,
+        budget: "0=5GiB,1=3GiB", faults: plan!("vulkan-sees-one"),
+    } (session) {
+        vulkan_keeps(session, &[1])
+    }
+
+    /// A GPU that is gone from the start in all three: the container has one GPU, and its budget is the first.
+    a_gpu_gone_from_the_start_is_not_counted {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"], machine: "rtx6000-ada*2",
+        needs_gpus: 2, budget: "0=3GiB", faults: plan!("device-gone-from-the-start"),
+        unaccounted: "budgets count the devices that the container has, the checkers those of the host",
+    } (session) {
+        nvml_tells(session, &[0])?;
+        cuda_keeps(session, &[0])
+    }
+
+    /// A GPU that leaves NVML's list while a program runs leaves the budgets as they were.
+    a_gpu_that_leaves_nvml_keeps_its_budget {
+        kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetCount_v2"], machine: "rtx6000-ada*2",
+        needs_gpus: 2, budget: "0=3GiB,1=4GiB", faults: plan!("nvml-device-gone-later"),
+        unordered: "asks until the device is gone",
+    } (session) {
+        let (cuda, nvml) = (cuda_without_context()?, nvml()?);
+        context(&cuda, 1)?;
+        ensure_eq!(cuda.allocate(1 << 30).code, CUresult::SUCCESS, "1 GiB of the second GPU");
+        session.eventually("NVML shows one GPU", std::time::Duration::from_secs(10), || {
+            nvml.device_count() == Ok(1)
+        })?;
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::gib(1), budget(session, 1)?, CONTEXT_ROOM)
+    }
+
+    /// However NVML's own reserve grows, the tenant's total is its budget, and so is what it gets.
+    a_grown_reserve_is_not_the_tenants {
+        kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuMemAlloc_v2"], budget: "0=6GiB",
+        faults: plan!("nvml-reserve-drift"),
+    } (session) {
+        nvml_tells(session, &[0])?;
+        cuda_keeps(session, &[0])
+    }
+
+    /// CUDA and Vulkan that show a MIG instance where NVML shows the GPU: nothing is granted beyond the budget.
+    a_mig_uuid_in_cuda_and_vulkan_exceeds_no_budget {
+        kind: Budget, defects: ["V1", "R10"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", faults: plan!("mig-uuids"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
+        Ok(())
+    }
+
+    /// NVML that names a MIG instance: the only GPU's budget is kept.
+    a_mig_uuid_in_nvml_exceeds_no_budget {
+        kind: Budget, defects: ["V1", "R10"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", faults: plan!("nvml-uuid-mig"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
+        Ok(())
+    }
+
+    /// CUDA that exchanges the UUIDs of two GPUs: no GPU gives more than its own budget.
+    swapped_uuids_in_cuda_exceed_no_budget {
+        kind: Budget, defects: ["R10", "V2"], entry_points: ["cuMemAlloc_v2"], machine: "h200x2", needs_gpus: 2,
+        budget: "0=4GiB,1=2GiB", faults: plan!("cuda-uuid-swapped"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for device in [0, 1] {
+            context(&cuda, device)?;
+            let taken = fill(&cuda);
+            ensure!(taken.bytes <= budget(session, device as u32)?, "{} of device {device} were granted", taken.bytes);
+        }
+        Ok(())
+    }
+
+    /// CUDA without UUIDs: two GPUs are told apart by their PCI addresses.
+    zero_uuids_in_cuda_keep_each_budget {
+        kind: Budget, defects: ["R10", "V1"], entry_points: ["cuMemAlloc_v2"], machine: "h200x2", needs_gpus: 2,
+        budget: "0=4GiB,1=2GiB", faults: plan!("cuda-uuid-zero"),
+    } (session) {
+        cuda_keeps(session, &[0, 1])
+    }
+
+    /// Vulkan in which each GPU is the first: the PCI addresses tell them apart.
+    duplicate_uuids_in_vulkan_keep_each_budget {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-uuid-duplicate"),
+    } (session) {
+        vulkan_keeps(session, &[0, 1, 2])
+    }
+
+    /// Vulkan with neighbours' UUIDs on three GPUs.
+    swapped_uuids_in_vulkan_keep_each_budget {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-uuid-swapped"),
+    } (session) {
+        vulkan_keeps(session, &[0, 1, 2])
+    }
+
+    /// Vulkan with zero UUIDs on three GPUs.
+    zero_uuids_in_vulkan_keep_each_budget {
+        kind: Budget, defects: ["V1"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-uuid-zero"),
+    } (session) {
+        vulkan_keeps(session, &[0, 1, 2])
+    }
+
+    /// Vulkan with UUIDs in the other byte order on three GPUs.
+    byte_swapped_uuids_in_vulkan_keep_each_budget {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-uuid-bytes-swapped"),
+    } (session) {
+        vulkan_keeps(session, &[0, 1, 2])
+    }
+
+    /// A machine without NVML keeps CUDA's and Vulkan's budget; that there is none is told by the dynamic loader.
+    a_plan_without_nvml_keeps_the_budget {
+        kind: Budget, defects: ["S5", "R10"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", faults: plan!("nvml-absent"),
+    } (session) {
+        ensure!(Nvml::open().is_err(), "libnvidia-ml.so.1 was opened where there is none");
+        cuda_keeps(session, &[0])
+    }
+
+    /// A machine without libcuda keeps Vulkan's budget.
+    a_plan_without_libcuda_keeps_the_budget {
+        kind: Budget, defects: ["S5", "V8"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB",
+        faults: plan!("libcuda-absent"),
+    } (session) {
+        ensure!(Cuda::open().is_err(), "libcuda.so.1 was opened where there is none");
+        vulkan_keeps(session, &[0])
+    }
+
+    /// A machine without a Vulkan driver keeps CUDA's budget, and tells a Vulkan program that there is none.
+    a_plan_without_a_vulkan_driver_keeps_the_budget {
+        kind: Budget, defects: ["V8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", faults: plan!("vulkan-absent"),
+    } (session) {
+        let instance = Vulkan::open()?.instance(Client::V1_1);
+        ensure!(instance.is_err(), "an instance was made without a driver");
+        cuda_keeps(session, &[0])
+    }
+}
