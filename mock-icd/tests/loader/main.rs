@@ -3,6 +3,7 @@
 
 mod client;
 mod environment;
+mod faults;
 mod identity;
 mod look_up;
 mod memory;
