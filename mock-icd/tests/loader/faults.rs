@@ -148,7 +148,7 @@ fn a_kill_comes_before_or_after_the_act() {
     const TEST: &str = "faults::a_kill_comes_before_or_after_the_act";
     if role().is_some() {
         let client = Client::new();
-        alloc(&client, 64 << 10);
+        let _ = alloc(&client, 64 << 10);
         return;
     }
     for (then, left) in [("kill-before", 0), ("kill-after", 64 << 10)] {
