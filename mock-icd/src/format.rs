@@ -146,7 +146,8 @@ impl Wanted {
             ),
             (
                 vk::ImageUsageFlags::COLOR_ATTACHMENT,
-                bits(vk::FormatFeatureFlags2::COLOR_ATTACHMENT),
+                bits(vk::FormatFeatureFlags2::COLOR_ATTACHMENT)
+                    | bits(vk::FormatFeatureFlags2::LINEAR_COLOR_ATTACHMENT_NV),
             ),
             (
                 vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT,
@@ -162,41 +163,33 @@ impl Wanted {
             ),
             (vk::ImageUsageFlags::INPUT_ATTACHMENT, attachable),
         ];
-        // What is demanded of views is not demanded of the image (VK_IMAGE_CREATE_EXTENDED_USAGE_BIT).
-        let extended = self.flags.contains(vk::ImageCreateFlags::EXTENDED_USAGE);
-        let usable = extended
-            || needs
-                .iter()
-                .all(|(usage, feature)| !self.usage.contains(*usage) || available & feature != 0);
-        available != 0 && usable && self.has_flags(format) && self.has_dimensions(format)
+        let usable = needs
+            .iter()
+            .all(|(usage, feature)| !self.usage.contains(*usage) || available & feature != 0);
+        available != 0 && usable && self.has_flags() && self.has_dimensions(format)
     }
 
-    fn has_flags(self, format: &Format) -> bool {
-        let disjoint = !self.flags.contains(vk::ImageCreateFlags::DISJOINT)
-            || (format.optimal | format.linear) & bits(vk::FormatFeatureFlags2::DISJOINT) != 0;
-        let cube = !self.flags.contains(vk::ImageCreateFlags::CUBE_COMPATIBLE)
-            || self.kind == vk::ImageType::TYPE_2D;
-        let sparse = !self.flags.intersects(SPARSE)
-            || (self.tiling == vk::ImageTiling::OPTIMAL && format.shape.planes.len() == 1);
-        let resident = !self.flags.contains(vk::ImageCreateFlags::SPARSE_RESIDENCY)
-            || self.kind != vk::ImageType::TYPE_1D;
-        disjoint
-            && cube
-            && sparse
-            && resident
-            && !self.flags.contains(vk::ImageCreateFlags::PROTECTED)
+    /// Optimal images take every flag; the card says so even of those that have no meaning for the image.
+    fn has_flags(self) -> bool {
+        let linear = SPARSE
+            | vk::ImageCreateFlags::CUBE_COMPATIBLE
+            | vk::ImageCreateFlags::TYPE_2D_ARRAY_COMPATIBLE
+            | vk::ImageCreateFlags::SPLIT_INSTANCE_BIND_REGIONS
+            | vk::ImageCreateFlags::BLOCK_TEXEL_VIEW_COMPATIBLE;
+        self.tiling == vk::ImageTiling::OPTIMAL
+            || !(self.flags.intersects(linear)
+                || self
+                    .usage
+                    .contains(vk::ImageUsageFlags::TRANSIENT_ATTACHMENT))
     }
 
-    /// A depth format has neither one nor three dimensions; several planes and linear blocks have two.
+    /// Linear images have two dimensions, and one is too few for compressed blocks.
     fn has_dimensions(self, format: &Format) -> bool {
+        let flat = self.tiling == vk::ImageTiling::LINEAR;
         match self.kind {
             vk::ImageType::TYPE_2D => true,
-            vk::ImageType::TYPE_1D => {
-                !format.is_depth_stencil()
-                    && !format.is_compressed()
-                    && format.shape.planes.len() == 1
-            }
-            _ => !format.is_depth_stencil() && format.shape.planes.len() == 1,
+            vk::ImageType::TYPE_1D => !flat && !format.is_compressed(),
+            _ => !flat,
         }
     }
 
@@ -209,10 +202,13 @@ impl Wanted {
         };
         let cube = self.flags.contains(vk::ImageCreateFlags::CUBE_COMPATIBLE);
         let format = find(self.format);
-        let compressed = format.is_some_and(Format::is_compressed);
-        let planes = format.map_or(1, |format| format.shape.planes.len());
-        let single =
-            linear || cube || compressed || planes > 1 || self.kind != vk::ImageType::TYPE_2D;
+        let attachable = format.is_some_and(|format| {
+            format.optimal
+                & (bits(vk::FormatFeatureFlags2::COLOR_ATTACHMENT)
+                    | bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT))
+                != 0
+        });
+        let single = linear || cube || !attachable || self.kind != vk::ImageType::TYPE_2D;
         let longest: u32 = width.max(depth);
         vk::ImageFormatProperties {
             max_extent: vk::Extent3D {
@@ -220,11 +216,7 @@ impl Wanted {
                 height,
                 depth,
             },
-            max_mip_levels: if linear || planes > 1 {
-                1
-            } else {
-                longest.ilog2() + 1
-            },
+            max_mip_levels: if linear { 1 } else { longest.ilog2() + 1 },
             max_array_layers: if linear || self.kind == vk::ImageType::TYPE_3D {
                 1
             } else {

@@ -17,7 +17,10 @@ pub struct Image {
     pub kind: vk::ImageType,
     pub layers: u32,
     pub samples: u32,
+    linear: bool,
     flags: vk::ImageCreateFlags,
+    usage: vk::ImageUsageFlags,
+    handle_types: vk::ExternalMemoryHandleTypeFlags,
     /// One for each plane of a disjoint image, else one.
     bindings: Vec<Binding>,
 }
@@ -38,14 +41,11 @@ impl Image {
             levels: info.mip_levels.max(1),
             layers: info.array_layers.max(1),
             samples: info.samples.as_raw().max(1),
-            row_alignment: if info.tiling == vk::ImageTiling::LINEAR {
-                needs::ROW_ALIGNMENT
-            } else {
-                1
-            },
+            volume: info.image_type == vk::ImageType::TYPE_3D,
+            linear: info.tiling == vk::ImageTiling::LINEAR,
         };
         let layout = Layout::new(format, &wanted);
-        let layout = if info.flags.contains(vk::ImageCreateFlags::SPARSE_RESIDENCY) {
+        let layout = if info.flags.contains(vk::ImageCreateFlags::SPARSE_BINDING) {
             let tile = sparse_tile(info.format, info.image_type, wanted.samples)
                 .ok_or(vk::Result::ERROR_FORMAT_NOT_SUPPORTED)?;
             let block = format.shape.planes[0].block;
@@ -71,7 +71,13 @@ impl Image {
             kind: info.image_type,
             layers: wanted.layers,
             samples: wanted.samples,
+            linear: wanted.linear,
             flags: info.flags,
+            usage: info.usage,
+            handle_types: Chain::of(info.p_next)
+                .find::<vk::ExternalMemoryImageCreateInfo<'_>>()
+                .map(|external| external.handle_types)
+                .unwrap_or_default(),
             bindings: (0..bindings).map(|_| Binding::default()).collect(),
         })
     }
@@ -206,7 +212,15 @@ fn needed(device: vk::Device, image: &Image, plane: Option<usize>) -> Result<Nee
         .filter(|_| image.bindings.len() > 1)
         .and_then(|plane| image.layout.plane_size(plane))
         .unwrap_or(image.layout.size);
-    Ok(needs::of_image(&device, bytes, image.flags))
+    let wanted = needs::Image {
+        bytes,
+        planes: image.format.shape.planes.len(),
+        linear: image.linear,
+        flags: image.flags,
+        usage: image.usage,
+        external: image.handle_types,
+    };
+    Ok(needs::of_image(&device, &wanted))
 }
 
 pub fn requirements(
@@ -355,10 +369,12 @@ fn sparse_needs(
     image: &Image,
     aspect_mask: vk::ImageAspectFlags,
 ) -> Vec<vk::SparseImageMemoryRequirements> {
-    let Some(tiles) = image.layout.tiles() else {
+    let resident = image.flags.contains(vk::ImageCreateFlags::SPARSE_RESIDENCY);
+    let Some(tiles) = image.layout.tiles().filter(|_| resident) else {
         return Vec::new();
     };
     let block = image.format.shape.planes[0].block;
+    let single = tiles.tail.single;
     vec![vk::SparseImageMemoryRequirements {
         format_properties: vk::SparseImageFormatProperties {
             aspect_mask,
@@ -367,12 +383,16 @@ fn sparse_needs(
                 height: tiles.extent[1] * block.height,
                 depth: tiles.extent[2],
             },
-            flags: vk::SparseImageFormatFlags::empty(),
+            flags: if single {
+                vk::SparseImageFormatFlags::SINGLE_MIPTAIL
+            } else {
+                vk::SparseImageFormatFlags::empty()
+            },
         },
         image_mip_tail_first_lod: tiles.tail.first_level,
         image_mip_tail_size: tiles.tail.size,
         image_mip_tail_offset: tiles.tail.offset,
-        image_mip_tail_stride: tiles.tail.stride,
+        image_mip_tail_stride: if single { 0 } else { tiles.tail.stride },
     }]
 }
 

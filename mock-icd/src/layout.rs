@@ -1,6 +1,10 @@
 //! Where an image's texels lie: planes one after the other, in each the layers, in each the mip levels, in each rows of
-//! texel blocks. A partly resident image lies in 64 KiB tiles instead, so that each can be bound by itself, with its
-//! smallest levels together in a tail.
+//! texel blocks. A sparse image lies in 64 KiB tiles instead, so that each can be bound by itself, with its smallest
+//! levels together in a tail.
+//!
+//! Levels take as many bytes as on the card, whose optimal images are made of blocks of 64 bytes by 8 rows, some of them
+//! stacked (oracle: vulkan-needs-580.txt, and its test for how often this rule gives the card's size). Within a level the
+//! mock orders texels by rows, which nobody can see.
 
 use ash::vk;
 
@@ -48,6 +52,8 @@ pub struct Level {
     pub width: u32,
     pub height: u32,
     pub depth: u32,
+    /// What the card stacks of its blocks here, in bytes.
+    unit: u64,
 }
 
 /// A partly resident image: how its tiles are counted.
@@ -57,7 +63,7 @@ pub struct Tiles {
     pub extent: [u32; 3],
     /// By level before the tail: tiles along each side, and the number of the level's first tile in a layer.
     levels: Vec<([u32; 3], u64)>,
-    /// Tiles of one layer before its tail.
+    /// Tiles of one layer, its tail among them.
     per_layer: u64,
     pub tail: Tail,
 }
@@ -65,6 +71,8 @@ pub struct Tiles {
 /// The levels too small for tiles of their own, of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
+    /// One for all layers; else each layer's lies `stride` behind the one before.
+    pub single: bool,
     pub first_level: u32,
     pub size: u64,
     pub offset: u64,
@@ -78,9 +86,20 @@ pub struct Wanted {
     pub levels: u32,
     pub layers: u32,
     pub samples: u32,
-    /// Rows begin at multiples of this.
-    pub row_alignment: u64,
+    pub volume: bool,
+    pub linear: bool,
 }
+
+/// Bytes along a row of the card's smallest block, and its rows.
+const BLOCK_ROW: u64 = 64;
+const BLOCK_ROWS: u64 = 8;
+
+/// How many of those lie one above the other, and one behind the other, at most.
+const STACKED: u64 = 16;
+
+/// Rows of linear images, and planes of every image, begin at multiples of these.
+const LINEAR_ROW: u64 = 128;
+const PLANE: u64 = TILE;
 
 fn at_level(side: u32, level: u32) -> u32 {
     side.checked_shr(level).unwrap_or(0).max(1)
@@ -94,6 +113,9 @@ impl Layout {
         for plane in &format.shape.planes {
             let plane = PlaneLayout::new(plane, wanted, offset)?;
             offset = offset.checked_add(plane.size)?;
+            if format.shape.planes.len() > 1 {
+                offset = offset.checked_next_multiple_of(PLANE)?;
+            }
             planes.push(plane);
         }
         Some(Self {
@@ -120,23 +142,47 @@ impl Layout {
             levels.push((count, first));
             first += count.iter().map(|count| u64::from(*count)).product::<u64>();
         }
-        let in_tail: u64 = plane.levels[levels.len()..]
-            .iter()
-            .map(|level| level.size)
-            .sum();
-        let size = in_tail.next_multiple_of(TILE);
+        let tail_levels = &plane.levels[levels.len()..];
+        let in_tail: u64 = tail_levels.iter().map(|level| level.size).sum();
         let layers = u64::from(wanted.layers);
-        let tail = Tail {
-            first_level: u32::try_from(levels.len()).ok()?,
-            size,
-            offset: first.checked_mul(TILE)?.checked_mul(layers)?,
-            stride: size,
+        let before = first.checked_mul(TILE)?;
+        let single = levels.is_empty();
+        // Where no level fills a tile, all layers share one tail.
+        let tail = if single {
+            let stride = match tail_levels.first() {
+                Some(level) if layers > 1 => in_tail.next_multiple_of(level.unit),
+                _ => in_tail,
+            };
+            Tail {
+                single,
+                first_level: 0,
+                size: stride.checked_mul(layers)?.checked_next_multiple_of(TILE)?,
+                offset: 0,
+                stride,
+            }
+        } else {
+            let size = in_tail.next_multiple_of(TILE);
+            Tail {
+                single,
+                first_level: u32::try_from(levels.len()).ok()?,
+                size,
+                offset: before,
+                stride: if layers > 1 {
+                    before + size
+                } else {
+                    before + in_tail
+                },
+            }
         };
-        self.size = tail.offset.checked_add(tail.size.checked_mul(layers)?)?;
+        self.size = if single {
+            tail.size
+        } else {
+            (before + tail.size).checked_mul(layers)?
+        };
         self.tiles = Some(Tiles {
             extent,
             levels,
-            per_layer: first,
+            per_layer: first + if single { 0 } else { tail.size / TILE },
             tail,
         });
         Some(self)
@@ -222,37 +268,121 @@ impl PlaneLayout {
         let mut levels = Vec::new();
         let mut end = 0_u64;
         for level in 0..wanted.levels {
-            let width = at_level(wanted.extent.width, level)
-                .div_ceil(plane.divide.0)
-                .div_ceil(plane.block.width);
-            let height = at_level(wanted.extent.height, level)
-                .div_ceil(plane.divide.1)
-                .div_ceil(plane.block.height);
-            let depth = at_level(wanted.extent.depth, level);
-            let row = u64::from(width)
-                .checked_mul(block)?
-                .checked_next_multiple_of(wanted.row_alignment)?;
-            let slice = row.checked_mul(height.into())?;
-            let size = slice.checked_mul(depth.into())?;
-            levels.push(Level {
-                offset: end,
-                row,
-                slice,
-                size,
-                width,
-                height,
-                depth,
-            });
-            end = end.checked_add(size)?;
+            let level = Level::new(plane, wanted, level, end)?;
+            end = end.checked_add(level.size)?;
+            levels.push(level);
         }
+        let array_pitch = if wanted.layers > 1 && !wanted.linear {
+            Self::pitch(plane, wanted, levels.first()?.unit)?
+        } else {
+            end
+        };
         Some(Self {
             offset,
             block,
             levels,
-            array_pitch: end,
-            size: end.checked_mul(wanted.layers.into())?,
+            array_pitch,
+            size: array_pitch.checked_mul(wanted.layers.into())?,
         })
     }
+
+    /// From layer to layer the card leaves room for all levels that there could be, if there is more than one.
+    fn pitch(plane: &Plane, wanted: &Wanted, unit: u64) -> Option<u64> {
+        let depth = if wanted.volume {
+            wanted.extent.depth
+        } else {
+            1
+        };
+        let longest = wanted.extent.width.max(wanted.extent.height).max(depth);
+        let levels = if wanted.levels > 1 {
+            longest.max(1).ilog2() + 1
+        } else {
+            1
+        };
+        let end = (0..levels.max(wanted.levels)).try_fold(0_u64, |end, level| {
+            end.checked_add(Level::new(plane, wanted, level, 0)?.size)
+        })?;
+        end.checked_next_multiple_of(unit)
+    }
+}
+
+impl Level {
+    fn new(plane: &Plane, wanted: &Wanted, level: u32, offset: u64) -> Option<Self> {
+        let width = at_level(wanted.extent.width, level)
+            .div_ceil(plane.divide.0)
+            .div_ceil(plane.block.width);
+        let height = at_level(wanted.extent.height, level)
+            .div_ceil(plane.divide.1)
+            .div_ceil(plane.block.height);
+        let depth = at_level(wanted.extent.depth, level);
+        let bytes = u64::from(plane.block.bytes);
+        let samples = u64::from(wanted.samples);
+        let wide = u64::from(width).checked_mul(bytes)?;
+        let (row, size, unit) = if wanted.linear {
+            let row = wide.checked_next_multiple_of(LINEAR_ROW)?;
+            (
+                row,
+                row.checked_mul(height.into())?.checked_mul(depth.into())?,
+                1,
+            )
+        } else {
+            // A texel's samples are texels side by side: 2×1, 2×2, 4×2.
+            let (across, down) = match wanted.samples {
+                1 => (1, 1),
+                2 => (2, 1),
+                4 => (2, 2),
+                _ => (samples / 2, 2),
+            };
+            let row = wide
+                .checked_mul(across)?
+                .checked_next_multiple_of(BLOCK_ROW)?;
+            let (high, deep) = stacked(height.into(), depth.into(), down, wanted.volume);
+            let rows = u64::from(height)
+                .checked_mul(down)?
+                .checked_next_multiple_of(BLOCK_ROWS * high)?;
+            let slices = u64::from(depth).checked_next_multiple_of(deep)?;
+            let size = row.checked_mul(rows)?.checked_mul(slices)?;
+            let own_row = if wanted.samples == 1 {
+                row
+            } else {
+                wide.checked_mul(samples)?
+            };
+            (own_row, size, BLOCK_ROW * BLOCK_ROWS * high * deep)
+        };
+        Some(Self {
+            offset,
+            row,
+            slice: row.checked_mul(height.into())?,
+            size,
+            width,
+            height,
+            depth,
+            unit,
+        })
+    }
+}
+
+/// How many of its blocks the card stacks, upwards and backwards.
+fn stacked(height: u64, depth: u64, down: u64, volume: bool) -> (u64, u64) {
+    let whole = height.div_ceil(BLOCK_ROWS).next_power_of_two();
+    let mut high = if down > 1 && whole <= STACKED {
+        (whole / 2).max(1)
+    } else {
+        whole.min(STACKED)
+    };
+    let mut deep = if volume {
+        depth.next_power_of_two().min(STACKED)
+    } else {
+        1
+    };
+    while high * deep > STACKED {
+        if deep >= high {
+            deep /= 2;
+        } else {
+            high /= 2;
+        }
+    }
+    (high, deep)
 }
 
 impl Tiles {
@@ -305,7 +435,8 @@ mod tests {
             levels,
             layers,
             samples: 1,
-            row_alignment: 1,
+            volume: false,
+            linear: true,
         }
     }
 
@@ -333,7 +464,8 @@ mod tests {
 
     #[test]
     fn no_two_texels_of_a_tiled_image_share_a_byte() {
-        let shape = wanted(300, 200, 9, 2);
+        let mut shape = wanted(300, 200, 9, 2);
+        shape.linear = false;
         let layout = Layout::new(rgba(), &shape)
             .and_then(|layout| layout.tiled([128, 128, 1], &shape))
             .unwrap();
@@ -368,9 +500,10 @@ mod tests {
         let format = format::find(vk::Format::G8_B8R8_2PLANE_420_UNORM).unwrap();
         let layout = Layout::new(format, &wanted(640, 480, 1, 1)).unwrap();
         let chroma = layout.subresource(1, 0, 0).unwrap();
+        let luma = (640_u64 * 480).next_multiple_of(PLANE);
         assert_eq!(
             (chroma.offset, chroma.row_pitch, chroma.size),
-            (640 * 480, 640, 640 * 240)
+            (luma, 640, 640 * 240)
         );
     }
 }

@@ -81,6 +81,9 @@ impl Environment {
             "{test} as {role}: {}\n{out}\n{err}",
             output.status
         );
+        out.lines()
+            .filter(|line| line.contains(" rows as the card"))
+            .for_each(|line| println!("{line}"));
     }
 
     pub fn trace(&self) -> String {

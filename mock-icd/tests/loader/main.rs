@@ -7,6 +7,8 @@ mod faults;
 mod identity;
 mod look_up;
 mod memory;
+mod oracle;
+mod picture;
 mod transfer;
 mod validation;
 mod vulkaninfo;

@@ -38,6 +38,26 @@ impl Mapped {
         }
     }
 
+    /// Holding these bytes.
+    pub fn with(client: &Client, bytes: &[u8]) -> Self {
+        let mapped = Self::new(client, bytes.len() as u64);
+        // SAFETY: mapped in full, not in use by the device, unmapped after the copy.
+        unsafe {
+            let address = client
+                .device
+                .map_memory(
+                    mapped.memory,
+                    0,
+                    vk::WHOLE_SIZE,
+                    vk::MemoryMapFlags::empty(),
+                )
+                .expect("a mapping");
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), bytes.len());
+            client.device.unmap_memory(mapped.memory);
+        }
+        mapped
+    }
+
     pub fn bytes(&self, client: &Client) -> Vec<u8> {
         // SAFETY: mapped in full, not in use by the device, unmapped after the copy.
         unsafe {
