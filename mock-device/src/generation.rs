@@ -96,7 +96,7 @@ pub fn install(
         cuda_version: new.cuda_version,
         vulkan_version: new.vulkan_version,
         vulkan_api: new.vulkan_api,
-        vulkan_driver_uuid: machine.driver.vulkan_driver_uuid,
+        ..machine.driver.clone()
     };
     Ok(())
 }

@@ -56,6 +56,12 @@ pub struct DriverProfile {
     pub vulkan_driver_uuid: Uuid,
     /// What the ICD reports as apiVersion: `[1, 4, 312]`.
     pub vulkan_api: [u32; 3],
+    /// Devices that Vulkan shows as one group, by their number among those that are shown; all others are alone.
+    #[serde(default)]
+    pub vulkan_groups: Vec<Vec<u32>>,
+    /// How many instances of Vulkan a process can have at once; any number without it.
+    #[serde(default)]
+    pub vulkan_instances: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

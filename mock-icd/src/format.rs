@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use ash::vk;
 
 use crate::boundary::{Chain, ChainOut, In, Out, Outcome};
+use crate::physical_device::external_memory;
 
 mod name;
 mod texel;
@@ -49,10 +50,6 @@ fn parse(line: &str) -> Option<(i32, Format)> {
 }
 
 impl Format {
-    pub fn is_depth_stencil(&self) -> bool {
-        self.shape.depth_stencil.is_some()
-    }
-
     pub fn is_compressed(&self) -> bool {
         self.shape.planes.iter().any(|plane| plane.block.height > 1)
     }
@@ -259,8 +256,10 @@ pub fn image_properties2(
     };
     let external = Chain::of(info.p_next)
         .find::<vk::PhysicalDeviceExternalImageFormatInfo<'_>>()
-        .is_some_and(|external| !external.handle_type.is_empty());
-    let supported = wanted.is_supported() && !external;
+        .map(|external| external.handle_type)
+        .filter(|handle| !handle.is_empty());
+    let exchanged = external.map(external_memory);
+    let supported = wanted.is_supported() && !matches!(exchanged, Some(None));
     properties.edit(|properties| {
         properties.image_format_properties = if supported {
             wanted.limits()
@@ -269,7 +268,7 @@ pub fn image_properties2(
         };
         let chain = ChainOut::of(properties.p_next);
         chain.edit::<vk::ExternalImageFormatProperties<'_>>(|external| {
-            external.external_memory_properties = vk::ExternalMemoryProperties::default();
+            external.external_memory_properties = exchanged.flatten().unwrap_or_default();
         });
         chain.edit::<vk::SamplerYcbcrConversionImageFormatProperties<'_>>(|ycbcr| {
             ycbcr.combined_image_sampler_descriptor_count = 1;

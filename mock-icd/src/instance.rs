@@ -36,12 +36,15 @@ pub fn api_version(world: &World) -> u32 {
 }
 
 /// # Errors
-/// VK_ERROR_INITIALIZATION_FAILED without a world, VK_ERROR_LAYER_NOT_PRESENT, VK_ERROR_EXTENSION_NOT_PRESENT.
+/// VK_ERROR_INITIALIZATION_FAILED without a world or beyond the driver's number of instances, which the loader tells as
+/// VK_ERROR_INCOMPATIBLE_DRIVER; VK_ERROR_EXTENSION_NOT_PRESENT.
 pub fn create(info: In<vk::InstanceCreateInfo<'_>>, instance: New<vk::Instance>) -> Outcome {
     let info = info.demand()?;
     let world = world().ok_or(vk::Result::ERROR_INITIALIZATION_FAILED)?;
-    if info.enabled_layer_count > 0 {
-        return Err(vk::Result::ERROR_LAYER_NOT_PRESENT);
+    // Layers are the loader's affair: a driver passes over their names, as the card's does.
+    let most = world.machine().driver.vulkan_instances;
+    if most.is_some_and(|most| STATE.instances.count() >= most as usize) {
+        return Err(vk::Result::ERROR_INITIALIZATION_FAILED);
     }
     let extensions = enabled(
         info.pp_enabled_extension_names,
@@ -121,23 +124,57 @@ pub fn enumerate_devices(
     )
 }
 
-/// Every device is a group by itself, as on hosts whose GPUs are not linked for graphics.
+/// The groups of the profile; every other device is one by itself.
+fn groups(world: &World, devices: usize) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut grouped = vec![false; devices];
+    for group in &world.machine().driver.vulkan_groups {
+        let members = group.iter().map(|member| *member as usize);
+        let members: Vec<usize> = members
+            .filter(|member| *member < devices && !std::mem::replace(&mut grouped[*member], true))
+            .take(vk::MAX_DEVICE_GROUP_SIZE)
+            .collect();
+        if !members.is_empty() {
+            groups.push(members);
+        }
+    }
+    groups.extend(
+        (0..devices)
+            .filter(|device| !grouped[*device])
+            .map(|device| vec![device]),
+    );
+    groups.sort();
+    groups
+}
+
+impl PhysicalDevice {
+    /// Whether it is one of several that can be one logical device.
+    pub fn is_grouped(&self) -> bool {
+        let shown = self.world.shown(Api::Vulkan);
+        let place = shown.iter().position(|index| *index == self.index);
+        groups(self.world, shown.len())
+            .iter()
+            .any(|group| group.len() > 1 && place.is_some_and(|place| group.contains(&place)))
+    }
+}
+
 pub fn enumerate_groups(
     instance: vk::Instance,
     count: Out<u32>,
-    groups: OutList<vk::PhysicalDeviceGroupProperties<'_>>,
+    list: OutList<vk::PhysicalDeviceGroupProperties<'_>>,
 ) -> Outcome {
     let instance = STATE.instances.find(instance)?;
-    enumerate_begun(
-        count,
-        groups,
-        instance.physical_devices.len(),
-        |index, group| {
-            group.physical_device_count = 1;
-            group.physical_devices = [vk::PhysicalDevice::null(); vk::MAX_DEVICE_GROUP_SIZE];
-            group.physical_devices[0] =
-                vk::PhysicalDevice::from_raw(instance.physical_devices[index]);
-            group.subset_allocation = vk::FALSE;
-        },
-    )
+    let devices = &instance.physical_devices;
+    let world = world().ok_or(vk::Result::ERROR_INITIALIZATION_FAILED)?;
+    let groups = groups(world, devices.len());
+    enumerate_begun(count, list, groups.len(), |index, group| {
+        let members = &groups[index];
+        group.physical_device_count = u32::try_from(members.len()).unwrap_or(0);
+        group.physical_devices = [vk::PhysicalDevice::null(); vk::MAX_DEVICE_GROUP_SIZE];
+        for (to, member) in group.physical_devices.iter_mut().zip(members) {
+            *to = vk::PhysicalDevice::from_raw(devices[*member]);
+        }
+        // One device's instance can be allocated alone, where there are several.
+        group.subset_allocation = (members.len() > 1).into();
+    })
 }

@@ -3,7 +3,7 @@
 use ash::vk;
 
 use crate::accounts;
-use crate::boundary::{ChainOut, Out, OutList, Outcome};
+use crate::boundary::{ChainOut, In, Out, OutList, Outcome};
 use crate::enumerate::{enumerate, enumerate_begun};
 use crate::instance::PhysicalDevice;
 use crate::state::STATE;
@@ -44,9 +44,13 @@ fn memory(physical: PhysicalDevice) -> vk::PhysicalDeviceMemoryProperties {
         to.heap_index = kind.heap;
         properties.memory_type_count += 1;
     }
+    let grouped = physical.is_grouped();
     for (to, heap) in properties.memory_heaps.iter_mut().zip(&profile.heaps) {
         to.size = heap.size.0;
         to.flags = vk::MemoryHeapFlags::from_raw(heap.flags);
+        if grouped && heap.device_local() {
+            to.flags |= vk::MemoryHeapFlags::MULTI_INSTANCE;
+        }
         properties.memory_heap_count += 1;
     }
     properties
@@ -127,26 +131,70 @@ pub fn tools(count: Out<u32>, list: OutList<vk::PhysicalDeviceToolProperties<'_>
     enumerate(count, list, std::iter::empty())
 }
 
-/// Nothing can be exported or imported: no handle type's extension is advertised.
-pub fn external_buffer(properties: Out<vk::ExternalBufferProperties<'_>>) {
-    properties.edit(|properties| {
-        properties.external_memory_properties = vk::ExternalMemoryProperties::default()
-    });
+/// Opaque descriptors and the application's own pages, for every buffer and image; nothing else (oracle).
+pub fn external_memory(
+    handle: vk::ExternalMemoryHandleTypeFlags,
+) -> Option<vk::ExternalMemoryProperties> {
+    let known = handle == vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD
+        || handle == vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
+    known.then_some(vk::ExternalMemoryProperties {
+        external_memory_features: vk::ExternalMemoryFeatureFlags::EXPORTABLE
+            | vk::ExternalMemoryFeatureFlags::IMPORTABLE,
+        export_from_imported_handle_types: handle,
+        compatible_handle_types: handle,
+    })
 }
 
-pub fn external_fence(properties: Out<vk::ExternalFenceProperties<'_>>) {
-    properties.edit(|properties| {
-        properties.export_from_imported_handle_types = vk::ExternalFenceHandleTypeFlags::empty();
-        properties.compatible_handle_types = vk::ExternalFenceHandleTypeFlags::empty();
-        properties.external_fence_features = vk::ExternalFenceFeatureFlags::empty();
-    });
+pub fn external_buffer(
+    info: In<vk::PhysicalDeviceExternalBufferInfo<'_>>,
+    properties: Out<vk::ExternalBufferProperties<'_>>,
+) -> Outcome {
+    let found = external_memory(info.demand()?.handle_type);
+    properties.edit(|properties| properties.external_memory_properties = found.unwrap_or_default());
+    Ok(())
 }
 
-pub fn external_semaphore(properties: Out<vk::ExternalSemaphoreProperties<'_>>) {
+pub fn external_fence(
+    info: In<vk::PhysicalDeviceExternalFenceInfo<'_>>,
+    properties: Out<vk::ExternalFenceProperties<'_>>,
+) -> Outcome {
+    let handle = info.demand()?.handle_type;
+    let known = if handle == vk::ExternalFenceHandleTypeFlags::OPAQUE_FD {
+        handle
+    } else {
+        vk::ExternalFenceHandleTypeFlags::empty()
+    };
     properties.edit(|properties| {
-        properties.export_from_imported_handle_types =
-            vk::ExternalSemaphoreHandleTypeFlags::empty();
-        properties.compatible_handle_types = vk::ExternalSemaphoreHandleTypeFlags::empty();
-        properties.external_semaphore_features = vk::ExternalSemaphoreFeatureFlags::empty();
+        properties.export_from_imported_handle_types = known;
+        properties.compatible_handle_types = known;
+        properties.external_fence_features = if known.is_empty() {
+            vk::ExternalFenceFeatureFlags::empty()
+        } else {
+            vk::ExternalFenceFeatureFlags::EXPORTABLE | vk::ExternalFenceFeatureFlags::IMPORTABLE
+        };
     });
+    Ok(())
+}
+
+pub fn external_semaphore(
+    info: In<vk::PhysicalDeviceExternalSemaphoreInfo<'_>>,
+    properties: Out<vk::ExternalSemaphoreProperties<'_>>,
+) -> Outcome {
+    let handle = info.demand()?.handle_type;
+    let known = if handle == vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD {
+        handle
+    } else {
+        vk::ExternalSemaphoreHandleTypeFlags::empty()
+    };
+    properties.edit(|properties| {
+        properties.export_from_imported_handle_types = known;
+        properties.compatible_handle_types = known;
+        properties.external_semaphore_features = if known.is_empty() {
+            vk::ExternalSemaphoreFeatureFlags::empty()
+        } else {
+            vk::ExternalSemaphoreFeatureFlags::EXPORTABLE
+                | vk::ExternalSemaphoreFeatureFlags::IMPORTABLE
+        };
+    });
+    Ok(())
 }

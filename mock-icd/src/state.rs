@@ -240,6 +240,11 @@ impl<T> Dispatchable<T> {
         removed.map(|(_, object)| object).ok_or(UNKNOWN_HANDLE)
     }
 
+    pub fn count(&self) -> usize {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.len()
+    }
+
     pub fn each(&self, act: impl Fn(&T)) {
         let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         objects.values().for_each(|(_, object)| act(object));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ash::vk::{self, Handle};
 use mock_device::Nanos;
 
-use crate::boundary::{Chain, In, List, New, Out, Outcome, Words, close, now};
+use crate::boundary::{Chain, In, List, New, Out, Outcome, Words, now};
 use crate::state::{Child, STATE};
 
 /// In a word that holds a time: never.
@@ -168,16 +168,6 @@ pub fn wait_fences(
 pub fn fence_fd(info: In<vk::FenceGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
     let info = info.demand()?;
     let fence = STATE.fences.find(info.fence)?;
-    if info.handle_type == vk::ExternalFenceHandleTypeFlags::SYNC_FD {
-        // A copy of what is already signaled needs no file: -1 says so. The export resets the fence.
-        if fence.signaled_at().is_some_and(|at| at <= now()) {
-            fence.reset();
-            fd.put(-1);
-            return Ok(());
-        }
-        fd.put(fence.words().export()?);
-        return Ok(());
-    }
     fd.put(fence.words().export()?);
     Ok(())
 }
@@ -187,19 +177,12 @@ pub fn fence_fd(info: In<vk::FenceGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
 pub fn import_fence_fd(info: In<vk::ImportFenceFdInfoKHR<'_>>) -> Outcome {
     let info = info.demand()?;
     let fence = STATE.fences.find(info.fence)?;
-    let sync = info.handle_type == vk::ExternalFenceHandleTypeFlags::SYNC_FD;
-    let words = if sync && info.fd == -1 {
-        let words = Words::own();
-        words.page()[SIGNALED].store(now().0.max(1), Ordering::Release);
-        Arc::new(words)
-    } else {
-        Arc::new(Words::import(info.fd)?)
-    };
+    let words = Arc::new(Words::import(info.fd)?);
     let mut payloads = fence
         .payloads
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if sync || info.flags.contains(vk::FenceImportFlags::TEMPORARY) {
+    if info.flags.contains(vk::FenceImportFlags::TEMPORARY) {
         payloads.temporary = Some(words);
     } else {
         payloads.own = words;
@@ -404,12 +387,7 @@ pub fn signal_semaphore(device: vk::Device, info: In<vk::SemaphoreSignalInfo<'_>
 pub fn semaphore_fd(info: In<vk::SemaphoreGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
     let info = info.demand()?;
     let semaphore = STATE.semaphores.find(info.semaphore)?;
-    let words = semaphore.words();
-    fd.put(words.export()?);
-    // Exporting a sync_fd is a wait.
-    if info.handle_type == vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD {
-        semaphore.consume();
-    }
+    fd.put(semaphore.words().export()?);
     Ok(())
 }
 
@@ -418,23 +396,12 @@ pub fn semaphore_fd(info: In<vk::SemaphoreGetFdInfoKHR<'_>>, fd: Out<i32>) -> Ou
 pub fn import_semaphore_fd(info: In<vk::ImportSemaphoreFdInfoKHR<'_>>) -> Outcome {
     let info = info.demand()?;
     let semaphore = STATE.semaphores.find(info.semaphore)?;
-    let sync = info.handle_type == vk::ExternalSemaphoreHandleTypeFlags::SYNC_FD;
-    let words = if sync {
-        // What a sync_fd copies is one signal, never unsignaled by others' waits.
-        if info.fd >= 0 {
-            close(info.fd)?;
-        }
-        let words = Words::own();
-        words.page()[BASE].store(1, Ordering::Release);
-        Arc::new(words)
-    } else {
-        Arc::new(Words::import(info.fd)?)
-    };
+    let words = Arc::new(Words::import(info.fd)?);
     let mut payloads = semaphore
         .payloads
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if sync || info.flags.contains(vk::SemaphoreImportFlags::TEMPORARY) {
+    if info.flags.contains(vk::SemaphoreImportFlags::TEMPORARY) {
         payloads.temporary = Some(words);
     } else {
         payloads.own = words;

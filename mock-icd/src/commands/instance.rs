@@ -93,17 +93,17 @@ commands! {
     PhysicalDevice V1_1 vkGetPhysicalDeviceExternalBufferProperties(physical_device: vk::PhysicalDevice,
         external_buffer_info: In<vk::PhysicalDeviceExternalBufferInfo<'_>>, external_buffer_properties:
         Out<vk::ExternalBufferProperties<'_>>) -> ()
-        = physical_device::external_buffer(external_buffer_properties),
+        = physical_device::external_buffer(external_buffer_info, external_buffer_properties),
         vkGetPhysicalDeviceExternalBufferPropertiesKHR in "VK_KHR_external_memory_capabilities";
     PhysicalDevice V1_1 vkGetPhysicalDeviceExternalFenceProperties(physical_device: vk::PhysicalDevice,
         external_fence_info: In<vk::PhysicalDeviceExternalFenceInfo<'_>>, external_fence_properties:
         Out<vk::ExternalFenceProperties<'_>>) -> ()
-        = physical_device::external_fence(external_fence_properties),
+        = physical_device::external_fence(external_fence_info, external_fence_properties),
         vkGetPhysicalDeviceExternalFencePropertiesKHR in "VK_KHR_external_fence_capabilities";
     PhysicalDevice V1_1 vkGetPhysicalDeviceExternalSemaphoreProperties(physical_device: vk::PhysicalDevice,
         external_semaphore_info: In<vk::PhysicalDeviceExternalSemaphoreInfo<'_>>, external_semaphore_properties:
         Out<vk::ExternalSemaphoreProperties<'_>>) -> ()
-        = physical_device::external_semaphore(external_semaphore_properties),
+        = physical_device::external_semaphore(external_semaphore_info, external_semaphore_properties),
         vkGetPhysicalDeviceExternalSemaphorePropertiesKHR in "VK_KHR_external_semaphore_capabilities";
     PhysicalDevice V1_3 vkGetPhysicalDeviceToolProperties(physical_device: vk::PhysicalDevice, tool_count: Out<u32>,
         tool_properties: OutList<vk::PhysicalDeviceToolProperties<'_>>) -> vk::Result

@@ -63,6 +63,36 @@ impl Client {
     }
 
     pub fn with(version: u32, validated: bool, instance_extensions: &[&CStr]) -> Self {
+        Self::of(version, validated, instance_extensions, &[])
+    }
+
+    pub fn of(
+        version: u32,
+        validated: bool,
+        instance_extensions: &[&CStr],
+        device_extensions: &[&CStr],
+    ) -> Self {
+        Self::made(
+            version,
+            validated,
+            instance_extensions,
+            device_extensions,
+            false,
+        )
+    }
+
+    /// A validated client whose device is made of the first group of physical devices.
+    pub fn grouped() -> Self {
+        Self::made(vk::API_VERSION_1_3, true, &[], &[], true)
+    }
+
+    fn made(
+        version: u32,
+        validated: bool,
+        instance_extensions: &[&CStr],
+        device_extensions: &[&CStr],
+        grouped: bool,
+    ) -> Self {
         let entry = load();
         let application = vk::ApplicationInfo::default().api_version(version);
         let layers = if validated {
@@ -104,7 +134,32 @@ impl Client {
             let mut features_12 = vk::PhysicalDeviceVulkan12Features::default()
                 .timeline_semaphore(true)
                 .host_query_reset(true);
-            let mut info = vk::DeviceCreateInfo::default().queue_create_infos(&queues);
+            let device_extensions: Vec<_> =
+                device_extensions.iter().map(|name| name.as_ptr()).collect();
+            let features = vk::PhysicalDeviceFeatures::default()
+                .sparse_binding(grouped || validated)
+                .sparse_residency_image2_d(grouped || validated);
+            let mut info = vk::DeviceCreateInfo::default()
+                .queue_create_infos(&queues)
+                .enabled_extension_names(&device_extensions)
+                .enabled_features(&features);
+            let mut groups = Vec::new();
+            if grouped {
+                let count = instance
+                    .enumerate_physical_device_groups_len()
+                    .expect("groups");
+                groups.resize(count, vk::PhysicalDeviceGroupProperties::default());
+                instance
+                    .enumerate_physical_device_groups(&mut groups)
+                    .expect("groups");
+            }
+            let members = groups.first().map_or(&[][..], |group| {
+                &group.physical_devices[..group.physical_device_count as usize]
+            });
+            let mut group = vk::DeviceGroupDeviceCreateInfo::default().physical_devices(members);
+            if grouped {
+                info = info.push_next(&mut group);
+            }
             if version >= vk::API_VERSION_1_3 {
                 info = info.push_next(&mut features_13).push_next(&mut features_12);
             }

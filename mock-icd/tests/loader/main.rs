@@ -9,6 +9,7 @@ mod look_up;
 mod memory;
 mod oracle;
 mod picture;
+mod shared;
 mod transfer;
 mod validation;
 mod vulkaninfo;

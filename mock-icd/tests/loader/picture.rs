@@ -62,6 +62,16 @@ impl Picture {
         }
     }
 
+    /// An image that somebody else bound.
+    pub fn around(image: vk::Image, info: vk::ImageCreateInfo<'static>) -> Self {
+        Self {
+            image,
+            memory: vk::DeviceMemory::null(),
+            info,
+            aspect: vk::ImageAspectFlags::COLOR,
+        }
+    }
+
     pub fn layers(&self, level: u32) -> vk::ImageSubresourceLayers {
         vk::ImageSubresourceLayers {
             aspect_mask: self.aspect,
