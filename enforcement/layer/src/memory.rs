@@ -16,6 +16,9 @@ use crate::trace;
 /// A driver's allocations are multiples of this (H200, 580).
 pub const GRANULARITY: Bytes = Bytes(64 << 10);
 
+/// Of those that one resource has to itself and that are larger than this (oracle: vulkan-needs-580.txt, `allocate dedicated`).
+const DEDICATED_GRANULARITY: Bytes = Bytes(2 << 20);
+
 static RECORDS: Records = Records::new();
 static EXPORTS: Exports = Exports::new();
 
@@ -26,8 +29,20 @@ pub struct Request {
     pub memory_type: u32,
     pub device_mask: Option<u32>,
     pub import: Option<Import>,
+    /// For one buffer or image alone.
+    pub dedicated: bool,
     /// The application brought VkAllocationCallbacks.
     pub callbacks: bool,
+}
+
+impl Request {
+    fn granularity(self) -> Bytes {
+        if self.dedicated && self.size > DEDICATED_GRANULARITY {
+            DEDICATED_GRANULARITY
+        } else {
+            GRANULARITY
+        }
+    }
 }
 
 /// Memory that is there already.
@@ -81,7 +96,7 @@ fn charged(
     call: impl FnOnce() -> (vk::Result, Option<Object>),
     free: impl FnOnce(Object),
 ) -> vk::Result {
-    let Some(bytes) = request.size.round_up(GRANULARITY) else {
+    let Some(bytes) = request.size.round_up(request.granularity()) else {
         return refused(request);
     };
     let Ok(held) = reserve(enforced.attachment, targets, bytes) else {
@@ -136,7 +151,7 @@ fn judged_by_driver(
         return result;
     };
     let bytes = Bytes(request.size.0.max(1))
-        .round_up(GRANULARITY)
+        .round_up(request.granularity())
         .unwrap_or(Bytes::MAX);
     if let Ok(held) = reserve(enforced.attachment, targets, bytes)
         && RECORDS.insert(

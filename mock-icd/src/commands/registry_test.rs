@@ -141,11 +141,7 @@ fn the_table_is_the_registry() {
         // What an extension adds only beside another one is wanted if that one is advertised too.
         let alone = |node: &Node<'_, '_>| {
             let beside = node.attribute("extension").or(node.attribute("depends"));
-            beside.is_none_or(|names| {
-                names
-                    .split([',', '+', '(', ')'])
-                    .all(|name| advertised(name))
-            })
+            beside.is_none_or(|names| names.split([',', '+', '(', ')']).all(&advertised))
         };
         for require in children(block, "require")
             .filter(alone)

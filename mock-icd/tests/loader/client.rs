@@ -48,9 +48,18 @@ fn messenger_info<'a>() -> vk::DebugUtilsMessengerCreateInfoEXT<'a> {
         .pfn_user_callback(Some(hear))
 }
 
+/// Names another loader than the system's.
+pub const LOADER: &str = "RINGFENCE_ICD_LOADER";
+
 pub fn load() -> ash::Entry {
-    // SAFETY: the system's Vulkan loader; its constructors are those of any client.
-    unsafe { ash::Entry::load() }.expect("the Khronos loader (Debian: libvulkan1)")
+    // SAFETY: a Vulkan loader; its constructors are those of any client.
+    let entry = unsafe {
+        match std::env::var_os(LOADER) {
+            Some(path) => ash::Entry::load_from(path),
+            None => ash::Entry::load(),
+        }
+    };
+    entry.expect("the Khronos loader (Debian: libvulkan1)")
 }
 
 impl Client {

@@ -68,10 +68,11 @@ impl Environment {
 
     /// Runs a role to its end.
     pub fn run(&self, test: &str, role: &str) {
-        let output = self
-            .role(test, role)
-            .output()
-            .expect("this executable again");
+        self.run_command(test, role, self.role(test, role));
+    }
+
+    pub fn run_command(&self, test: &str, role: &str, mut command: Command) {
+        let output = command.output().expect("this executable again");
         let (out, err) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),

@@ -4,9 +4,11 @@
 mod client;
 mod environment;
 mod faults;
+mod ffmpeg;
 mod identity;
 mod look_up;
 mod memory;
+mod newer;
 mod oracle;
 mod picture;
 mod shared;

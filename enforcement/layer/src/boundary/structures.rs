@@ -51,6 +51,7 @@ pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Req
         memory_type: info.memory_type_index,
         device_mask: None,
         import: None,
+        dedicated: false,
         callbacks,
     };
     if info.p_next.is_null() {
@@ -64,7 +65,15 @@ pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Req
         );
         let masked =
             flags.filter(|flags| flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK));
+        let dedicated = find::<vk::MemoryDedicatedAllocateInfo<'_>>(
+            info.p_next,
+            vk::StructureType::MEMORY_DEDICATED_ALLOCATE_INFO,
+        );
+        let alone = |info: &vk::MemoryDedicatedAllocateInfo<'_>| {
+            info.buffer != vk::Buffer::null() || info.image != vk::Image::null()
+        };
         Request {
+            dedicated: dedicated.is_some_and(alone),
             device_mask: masked.map(|flags| flags.device_mask),
             import: import(info.p_next),
             ..plain
