@@ -4,7 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use mock_device::fault::{self, Effect, Fault};
+use mock_device::fault::{self, At, Effect, Fault};
 use mock_device::generation;
 use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
 
@@ -68,6 +68,12 @@ pub enum EnvironmentError {
     Profile(#[from] mock_device::ProfileError),
     #[error(transparent)]
     Fault(#[from] mock_device::fault::FaultError),
+    #[error("{input}: fault {row} at `{at}`: at: no driver generation exports such an entry point")]
+    NoSuchEntry {
+        input: String,
+        row: usize,
+        at: String,
+    },
     #[error(transparent)]
     Budget(#[from] BudgetError),
 }
@@ -183,6 +189,7 @@ fn world_spec(
 ) -> Result<WorldSpec, EnvironmentError> {
     let mut spec = WorldSpec::new(mock_device::profile::embedded(machine)?);
     spec.faults = FaultPlan::parse(request.name, request.faults)?;
+    check_entries(request.name, &spec.faults)?;
     for symbol in request.driver.without() {
         let row = format!("[[fault]]\nat = \"{symbol}\"\nthen = \"missing\"\n");
         let plan = FaultPlan::parse(request.name, &row)?;
@@ -190,6 +197,32 @@ fn world_spec(
     }
     spec.trace = request.traced.then(|| root.join("trace.jsonl"));
     Ok(spec)
+}
+
+/// A row whose entry point no driver has would never take effect. Vulkan's commands are not exported: any name may be one.
+fn check_entries(input: &str, plan: &FaultPlan) -> Result<(), EnvironmentError> {
+    let unknown = |fault: &Fault| {
+        let At::Calls(patterns) = fault.place() else {
+            return false;
+        };
+        patterns.iter().all(|pattern| {
+            let stem = pattern.split('*').next().unwrap_or_default();
+            match Api::of_symbol(stem) {
+                Some(api @ (Api::Cuda | Api::Nvml)) => !symbols::of_any_generation(api)
+                    .iter()
+                    .any(|name| fault::fits(pattern, name)),
+                _ => false,
+            }
+        })
+    };
+    match plan.faults.iter().position(unknown) {
+        None => Ok(()),
+        Some(row) => Err(EnvironmentError::NoSuchEntry {
+            input: input.to_owned(),
+            row,
+            at: plan.faults[row].at.clone(),
+        }),
+    }
 }
 
 /// Whether a fault keeps NVML from answering, or makes it show other devices; a false identity or a delay does not.
@@ -281,4 +314,34 @@ fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentEr
         .ok_or(EnvironmentError::NoLayer { path })?
         .insert("library_path".to_owned(), layer.library.clone().into());
     std::fs::write(manifest, value.to_string()).map_err(file_error(manifest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_at_an_entry_point_that_no_driver_has_is_refused_by_name() {
+        let row = |at: &str| format!("[[fault]]\nat = \"{at}\"\nthen = \"result:1\"\n");
+        let check = |at: &str| {
+            let text = row("cuInit") + &row(at);
+            check_entries("plan", &FaultPlan::parse("plan", &text).expect("a plan"))
+        };
+        for at in [
+            "cuMemAlloc_v2",
+            "cuMem*",
+            "cuda.alloc",
+            "nvml.*",
+            "*",
+            "vkAnything",
+        ] {
+            assert!(check(at).is_ok(), "{at}");
+        }
+        for wrong in ["cuMemAloc_v2", "cuMemo*", "nvmlDeviceGetMemory"] {
+            match check(wrong) {
+                Err(EnvironmentError::NoSuchEntry { row: 1, at, .. }) => assert_eq!(at, wrong),
+                other => panic!("{wrong}: {other:?}"),
+            }
+        }
+    }
 }

@@ -44,6 +44,11 @@ pub fn not_of_generation(api: Api, generation: u16) -> Vec<&'static str> {
     exporting(api, |span| !span.contains(generation))
 }
 
+/// The exports of every generation.
+pub fn of_any_generation(api: Api) -> Vec<&'static str> {
+    exporting(api, |_| true)
+}
+
 fn exporting(api: Api, wanted: impl Fn(oracle::Span) -> bool) -> Vec<&'static str> {
     TABLES
         .iter()
