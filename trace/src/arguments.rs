@@ -36,6 +36,8 @@ pub struct Arguments<'n> {
     ok: bool,
     /// Whether the call, if it succeeded, ended the life of the handle that it was given.
     ends: bool,
+    /// The last handle that was named whether or not it was known.
+    last: Option<(&'static str, u64)>,
 }
 
 /// The names of one process. A fork's child begins anew: another thread may have held its parent's lock, and no driver's
@@ -75,14 +77,31 @@ pub fn finished(
     arguments: impl FnOnce(&mut Arguments),
     write: impl FnOnce(&TraceRecord<'_>),
 ) {
+    let shown = Shown::Unsigned(answer);
+    answered(api, entry, (&shown, answer == 0), ends, arguments, write);
+}
+
+/// The same where an answer is not a code: how it is shown, and whether it was a success.
+pub fn answered(
+    api: &str,
+    entry: &str,
+    (answer, ok): (&Shown, bool),
+    ends: bool,
+    arguments: impl FnOnce(&mut Arguments),
+    write: impl FnOnce(&TraceRecord<'_>),
+) {
     let mut names = names().lock().unwrap_or_else(PoisonError::into_inner);
     let mut list = Arguments {
         shown: Vec::new(),
         names: &mut names,
-        ok: answer == 0,
+        ok,
         ends,
+        last: None,
     };
     arguments(&mut list);
+    if let (true, Some((kind, value))) = (ends, list.last) {
+        list.names.forget(kind, value);
+    }
     let args: Vec<(&str, Value<'_>)> = list
         .shown
         .iter()
@@ -92,7 +111,7 @@ pub fn finished(
         api,
         entry,
         args: &args,
-        answer: Value::Unsigned(answer),
+        answer: answer.value(),
     });
 }
 
@@ -127,6 +146,29 @@ impl Arguments<'_> {
             self.names.forget(kind, value);
         }
         self.text(name, &text);
+    }
+
+    /// A handle that the caller gave, where every handle is one that somebody made.
+    #[cfg(feature = "vulkan")]
+    pub(crate) fn named(&mut self, name: &'static str, kind: &'static str, value: u64) {
+        if value != 0 {
+            self.last = Some((kind, value));
+        }
+        self.got(name, kind, value);
+    }
+
+    /// What a success left in a place for one thing; nothing yet without one.
+    #[cfg(feature = "vulkan")]
+    pub(crate) fn made<T: Copy>(
+        &mut self,
+        name: &'static str,
+        at: *const T,
+        show: impl FnOnce(&mut Self, T),
+    ) {
+        match boundary::read(at, self.ok) {
+            Some(value) => show(self, value),
+            None => self.push(name, Shown::Null),
+        }
     }
 
     /// A handle that the caller got.

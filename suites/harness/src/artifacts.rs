@@ -19,10 +19,11 @@ pub enum Library {
     Layer,
     RecorderLibcuda,
     RecorderLibnvml,
+    RecorderLayer,
 }
 
 impl Library {
-    pub const ALL: [Library; 7] = [
+    pub const ALL: [Library; 8] = [
         Self::MockLibcuda,
         Self::MockNvml,
         Self::MockIcd,
@@ -30,6 +31,7 @@ impl Library {
         Self::Layer,
         Self::RecorderLibcuda,
         Self::RecorderLibnvml,
+        Self::RecorderLayer,
     ];
 
     pub fn file_name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Library {
             Self::Layer => "libvgpu_vk.so",
             Self::RecorderLibcuda => "librecorder_libcuda.so",
             Self::RecorderLibnvml => "librecorder_libnvml.so",
+            Self::RecorderLayer => "librecorder_layer.so",
         }
     }
 }

@@ -52,6 +52,7 @@ impl Environment {
             }
             variables.insert(variable.to_owned(), driver.display().to_string());
         }
+        self.record_vulkan(&mut variables)?;
         let inherited = match self.plan.world {
             Some(_) => None,
             None => std::env::var("LD_LIBRARY_PATH").ok(),
@@ -69,7 +70,51 @@ impl Environment {
             .map_err(|source| EnvironmentError::File { path, source })?;
         Ok(file)
     }
+
+    /// Installs the recorder's layer. It lies where the loader looks last, so that it stands beneath the layers of targets.
+    fn record_vulkan(
+        &self,
+        variables: &mut BTreeMap<String, String>,
+    ) -> Result<(), EnvironmentError> {
+        let manifest = serde_json::json!({
+            "file_format_version": "1.0.0",
+            "layer": {
+                "name": LAYER,
+                "type": "GLOBAL",
+                "library_path": artifacts::find(Library::RecorderLayer)?,
+                "api_version": "1.3.0",
+                "implementation_version": "1",
+                "description": "Records what the driver is asked",
+                "functions": {
+                    "vkNegotiateLoaderLayerInterfaceVersion": "vkNegotiateLoaderLayerInterfaceVersion",
+                },
+                "enable_environment": { "RINGFENCE_RECORD_VULKAN": "1" },
+                "disable_environment": { "RINGFENCE_RECORD_VULKAN_NOT": "1" },
+            },
+        });
+        let folder = self.plan.root.join("recorder/vulkan/implicit_layer.d");
+        let path = folder.join("recorder.json");
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&path, manifest.to_string()))
+            .map_err(|source| EnvironmentError::File { path, source })?;
+        variables.insert("RINGFENCE_RECORD_VULKAN".to_owned(), "1".to_owned());
+        let others = match self.plan.world {
+            Some(_) => self.plan.root.join("bare").display().to_string(),
+            None => std::env::var("XDG_DATA_DIRS").unwrap_or_else(|_| DATA_DIRS.to_owned()),
+        };
+        let own = self.plan.root.join("recorder");
+        variables.insert(
+            "XDG_DATA_DIRS".to_owned(),
+            format!("{}:{others}", own.display()),
+        );
+        Ok(())
+    }
 }
+
+/// What no XDG_DATA_DIRS means to the loader.
+const DATA_DIRS: &str = "/usr/local/share:/usr/share";
+/// What the recorder's layer is called.
+const LAYER: &str = "VK_LAYER_RINGFENCE_recorder";
 
 /// The file of the driver's library under this name: a mock, or the machine's own; none where there is none.
 pub fn driver_of(plan: &Plan, soname: &str) -> Result<Option<PathBuf>, EnvironmentError> {

@@ -5,7 +5,7 @@ mod next;
 mod record;
 
 pub use next::{Address, Driver};
-pub use record::{Code, exchange, record};
+pub use record::{Code, exchange, record, write};
 
 /// The exports of a recorder: every row of an `abi` table records and asks the driver, every further name is a jump.
 #[macro_export]

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi::cuda::CUresult;
 use abi::nvml::nvmlReturn_t;
-use trace::Arguments;
+use trace::{Arguments, Shown};
 
 use super::next::Driver;
 use crate::settings::settings;
@@ -66,27 +66,39 @@ pub fn record<R: Code>(
         return call(next);
     }
     let answer = call(next);
-    let settings = settings();
-    if let Some(file) = &settings.file {
-        // SAFETY: errno is the thread's own.
-        let errno = unsafe { *libc::__errno_location() };
-        let name = driver.name(entry);
-        // A line that cannot be made is lost: the guest must not notice.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            trace::arguments::finished(
-                driver.api,
-                name,
-                answer.code(),
-                (driver.ends)(name),
-                arguments,
-                |record| file.write(settings.role.as_deref(), record),
-            );
-        }));
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = errno };
-    }
+    let (name, code) = (driver.name(entry), answer.code());
+    write(
+        driver.api,
+        name,
+        (&Shown::Unsigned(code), code == 0),
+        (driver.ends)(name),
+        arguments,
+    );
     let _ = INSIDE.try_with(|inside| inside.set(false));
     answer
+}
+
+/// Writes the line of one finished call. Nothing of it reaches the guest: a line that cannot be made is lost.
+pub fn write(
+    api: &str,
+    entry: &str,
+    answer: (&Shown, bool),
+    ends: bool,
+    arguments: impl FnOnce(&mut Arguments),
+) {
+    let settings = settings();
+    let Some(file) = &settings.file else {
+        return;
+    };
+    // SAFETY: errno is the thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        trace::arguments::answered(api, entry, answer, ends, arguments, |record| {
+            file.write(settings.role.as_deref(), record);
+        });
+    }));
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// After a look-up by name: the driver's function that lies in `at` becomes ours.
