@@ -44,6 +44,9 @@ pub enum Command {
 pub struct TestArguments {
     /// Only entries whose name or area contains one of these
     pub filters: Vec<String>,
+    /// Leave out entries whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub without: Vec<String>,
     /// ours, passthrough, none, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,

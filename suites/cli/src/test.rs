@@ -32,7 +32,11 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
             .map_err(|error| format!("--trace {}: {error}", directory.display()))?;
         runner.traces = Some(directory.clone());
     }
-    let entries = chosen(runner.entries(), &arguments.filters)?;
+    let mut entries = chosen(runner.entries(), &arguments.filters)?;
+    entries.retain(|entry| {
+        let left_out = |word: &String| entry.name().contains(word);
+        !arguments.without.iter().any(left_out)
+    });
     if !runner.driver.is_real() && !harness::plan::has_validation_layer() {
         eprintln!("the Khronos validation layer is not installed: Vulkan cases run without it");
     }
