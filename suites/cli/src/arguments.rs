@@ -29,6 +29,8 @@ pub enum Command {
     Exec(ExecArguments),
     /// Write a live machine down as a profile, its driver's symbols, look-ups and answers
     Probe(ProbeArguments),
+    /// Compare two traces, or two directories of traces, by call, argument shape and answer; exit status 1 if they differ
+    TraceDiff(TraceDiffArguments),
     /// Put both libraries and the layer's manifest under a prefix
     Install {
         /// `/` for where a container runtime mounts them from, or any directory
@@ -115,6 +117,19 @@ pub struct ProbeArguments {
     /// What the profile is called; by default after its first device
     #[arg(long)]
     pub name: Option<String>,
+}
+
+#[derive(Args)]
+pub struct TraceDiffArguments {
+    /// A file of JSON lines, or a directory of such files, as --trace writes them
+    pub left: PathBuf,
+    pub right: PathBuf,
+    /// Differences that are known, with reasons, instead of fixtures/traces/allowed.txt
+    #[arg(long, value_name = "FILE")]
+    pub allow: Option<PathBuf>,
+    /// Show every place of a difference, not only the first few
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// A part of what `ringfence probe` asks for.

@@ -7,6 +7,7 @@ mod ledger_show;
 mod list;
 mod probe;
 mod test;
+mod trace_diff;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write};
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::TraceDiff(arguments) => trace_diff::run(&arguments),
         Command::Install { prefix } => install_under(&prefix),
         Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
     };

@@ -6,7 +6,7 @@
 //! * [`case`], [`rows`]: what a case is and the `cases!` and `roles!` tables it is written in.
 //! * [`session`], [`peer`], [`failure`]: what a case's body holds, its other processes, and how it says no.
 //! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`]: what is put under and before a case.
-//! * [`recording`], [`traces`]: what drivers are asked, and how two such records compare.
+//! * [`recording`], [`traces`], [`trace_diff`]: what drivers are asked, and how two such records compare.
 //! * [`runner`], [`child`], [`checkers`]: running cases and judging what they left behind.
 //! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
 
@@ -36,6 +36,7 @@ pub mod size;
 pub mod status;
 pub mod symbols;
 pub mod target;
+pub mod trace_diff;
 pub mod traces;
 
 pub use artifacts::Library;
