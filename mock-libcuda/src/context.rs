@@ -88,7 +88,6 @@ impl Process {
         {
             self.close_context(driver, id);
         }
-        self.primaries[device.0].retained = 0;
     }
 }
 
@@ -122,18 +121,24 @@ pub fn primary_release(dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
     let mut process = driver.lock();
-    match process.primaries[device.0].retained {
-        0 => return Err(CUresult::ERROR_INVALID_CONTEXT),
-        1 => process.close_primary(driver, device),
-        more => process.primaries[device.0].retained = more - 1,
+    let Some(left) = process.primaries[device.0].retained.checked_sub(1) else {
+        return Err(CUresult::ERROR_INVALID_CONTEXT);
+    };
+    process.primaries[device.0].retained = left;
+    if left == 0 {
+        process.close_primary(driver, device);
     }
     Ok(())
 }
 
+/// A reset takes one holder with it: after three retains two releases succeed (H200, 580.159.04, traced).
 pub fn primary_reset(dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
-    driver.lock().close_primary(driver, device);
+    let mut process = driver.lock();
+    process.close_primary(driver, device);
+    let left = process.primaries[device.0].retained.saturating_sub(1);
+    process.primaries[device.0].retained = left;
     Ok(())
 }
 

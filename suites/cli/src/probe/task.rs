@@ -126,7 +126,10 @@ pub fn child_main() -> Option<ExitCode> {
         "memory" => ffi::cuda_memory(0),
         "vulkan" => ffi::vulkan_facts(),
         "cost" => ffi::cost(),
-        "hold" => ffi::hold(),
+        "hold" => match args.next() {
+            Some(lock) => hold(&lock),
+            None => Err("no lock to hold".to_owned()),
+        },
         "teardown" => teardown(),
         other => Err(format!("no task is called {other}")),
     };
@@ -139,14 +142,23 @@ pub fn child_main() -> Option<ExitCode> {
     })
 }
 
-/// How long a killed process's memory stays taken: line `teardown_lag_ms N`, from when its death was seen.
+/// Holds a file lock, as an enforcer's ledger does, and memory, until it is killed.
+fn hold(lock: &str) -> Result<(), String> {
+    let file = std::fs::File::create(lock).map_err(|error| format!("{lock}: {error}"))?;
+    file.lock().map_err(|error| format!("{lock}: {error}"))?;
+    ffi::hold()
+}
+
+/// How long a killed process's memory stays taken: line `teardown_lag_ms N`, from when its file lock was free.
 fn teardown() -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let onlooker = ffi::Onlooker::open(0)?;
     let idle = onlooker.used();
     let failed = |error: std::io::Error| error.to_string();
+    let lock = std::env::temp_dir().join(format!("ringfence-teardown-{}", std::process::id()));
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .args([WORD, "hold"])
+        .arg(&lock)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -157,12 +169,17 @@ fn teardown() -> Result<(), String> {
             .read_line(&mut line)
             .map_err(failed)?;
     }
+    let file = std::fs::File::open(&lock).map_err(failed)?;
     child.kill().map_err(failed)?;
-    child.wait().map_err(failed)?;
-    if line.trim() != "@held" {
-        return Err("nothing could be held".to_owned());
+    while file.try_lock().is_err() {
+        std::thread::sleep(Duration::from_micros(200));
     }
     let died = Instant::now();
+    let _ = std::fs::remove_file(&lock);
+    if line.trim() != "@held" {
+        child.wait().map_err(failed)?;
+        return Err("nothing could be held".to_owned());
+    }
     while onlooker.used() > idle {
         if died.elapsed() > PATIENCE {
             return Err(format!("still taken after {PATIENCE:?}"));
@@ -170,5 +187,6 @@ fn teardown() -> Result<(), String> {
         std::thread::sleep(Duration::from_micros(200));
     }
     say(&format!("teardown_lag_ms {}", died.elapsed().as_millis()));
+    child.wait().map_err(failed)?;
     Ok(())
 }

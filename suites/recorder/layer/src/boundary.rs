@@ -183,7 +183,10 @@ unsafe extern "system" fn get_instance_proc_addr(instance: Instance, name: *cons
     unsafe {
         let text = CStr::from_ptr(name);
         // Loaders ask for these without an instance, or with one that is not made yet.
-        if matches!(text.to_bytes(), b"vkCreateInstance" | b"vkGetInstanceProcAddr") {
+        if matches!(
+            text.to_bytes(),
+            b"vkCreateInstance" | b"vkGetInstanceProcAddr"
+        ) {
             return ours(text).and_then(|ours| as_function(ours));
         }
         if instance == Instance::null() {
