@@ -13,6 +13,8 @@ pub struct Cost {
     pub launch_ns: u64,
     /// One wave of thread blocks (as many as the device holds at once) of a kernel that does nothing.
     pub wave_ns: u64,
+    /// What each thread block adds, in picoseconds: how fast a device hands them out.
+    pub block_ps: u64,
     /// What each instruction that a thread executes adds to its wave.
     pub instruction_ns: u64,
     /// From when an engine takes a copy or a memset up until its first byte moves.
@@ -21,6 +23,9 @@ pub struct Cost {
     pub h2d: u64,
     /// Device to host, to pinned memory.
     pub d2h: u64,
+    /// The same two with memory that is not pinned.
+    pub h2d_pageable: u64,
+    pub d2h_pageable: u64,
     /// Within one device: bytes copied, each read once and written once.
     pub d2d: u64,
     /// From one device to another.
@@ -48,6 +53,22 @@ impl Cost {
             Direction::Peer => self.p2p,
         };
         self.transfer(bandwidth, bytes)
+    }
+
+    /// A copy from or to host memory that is not pinned.
+    #[must_use]
+    pub fn copy_pageable(&self, direction: Direction, bytes: Bytes) -> Nanos {
+        match direction {
+            Direction::HostToDevice => self.transfer(self.h2d_pageable, bytes),
+            Direction::DeviceToHost => self.transfer(self.d2h_pageable, bytes),
+            Direction::DeviceToDevice | Direction::Peer => self.copy(direction, bytes),
+        }
+    }
+
+    /// What handing out so many thread blocks adds to a kernel.
+    #[must_use]
+    pub const fn blocks(&self, count: u64) -> Nanos {
+        Nanos(count.saturating_mul(self.block_ps) / 1000)
     }
 
     #[must_use]
@@ -80,6 +101,8 @@ impl Cost {
             ("h2d", self.h2d),
             ("d2h", self.d2h),
             ("d2d", self.d2d),
+            ("h2d_pageable", self.h2d_pageable),
+            ("d2h_pageable", self.d2h_pageable),
             ("p2p", self.p2p),
             ("memset", self.memset),
         ]

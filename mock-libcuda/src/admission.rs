@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use abi::cuda::CUresult;
 use mock_device::Nanos;
@@ -17,6 +18,8 @@ use crate::stream::{this_thread, wait_for_context};
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The error that every context of the process has for good; 0 without.
 static STICKY: AtomicU32 = AtomicU32::new(0);
+/// Until when some stream holds all the launches that it can hold.
+static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// When the last work that was ever put on a stream is done; all ones while something is deferred.
 static LAST_END: AtomicU64 = AtomicU64::new(0);
 
@@ -95,6 +98,11 @@ pub fn work_until(end: Nanos) {
     LAST_END.fetch_max(end.0, Ordering::Relaxed);
 }
 
+/// A stream takes no further launch before this time.
+pub fn queue_full_until(time: Nanos) {
+    FULL_UNTIL.fetch_max(time.0, Ordering::Relaxed);
+}
+
 pub fn exchange_mode(mode: i32) -> i32 {
     MODE.try_with(|own| own.replace(mode)).unwrap_or(0)
 }
@@ -146,6 +154,7 @@ pub fn check(entry: Entry) -> Result<(), CUresult> {
     }
     if LAST_END.load(Ordering::Relaxed) != 0 {
         by_work(entry);
+        by_queue(entry);
     }
     Ok(())
 }
@@ -218,6 +227,22 @@ fn by_work(entry: Entry) {
             let _ = LAST_END.compare_exchange(last, 1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
+}
+
+/// A launch waits for room.
+fn by_queue(entry: Entry) {
+    let until = FULL_UNTIL.load(Ordering::Relaxed);
+    if until == 0 || !entry.name().starts_with("cuLaunch") {
+        return;
+    }
+    let Ok(driver) = driver::get() else {
+        return;
+    };
+    let now = driver.world.now();
+    if now.0 < until {
+        std::thread::sleep(Duration::from_nanos(until - now.0));
+    }
+    let _ = FULL_UNTIL.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -216,3 +216,34 @@ pub fn wait_in_context(context: CUcontext, event: CUevent) -> Answer {
     }
     Ok(())
 }
+
+/// An event's name for other processes; only an INTERPROCESS one has one. Other processes' events cannot be opened here,
+/// nor can a process open its own.
+pub fn ipc_handle(handle: Out<CUipcEventHandle>, event: CUevent) -> Answer {
+    let handle = handle.required()?;
+    not_null(event)?;
+    let process = driver::get()?.lock();
+    let id = process.event_id(event)?;
+    if process.events[&id].flags & INTERPROCESS == 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let mut name = CUipcEventHandle::zeroed();
+    let words = [std::process::id(), id].map(u32::to_ne_bytes).concat();
+    for (to, from) in name.reserved.iter_mut().zip(words) {
+        *to = from as c_char;
+    }
+    handle.set(name);
+    Ok(())
+}
+
+pub fn ipc_open(event: Out<CUevent>, handle: CUipcEventHandle) -> Answer {
+    event.required()?;
+    let process = driver::get()?.lock();
+    process.current()?;
+    let byte = |at: usize| handle.reserved[at] as u8;
+    let owner = u32::from_ne_bytes([byte(0), byte(1), byte(2), byte(3)]);
+    match owner == std::process::id() {
+        true => Err(CUresult::ERROR_INVALID_CONTEXT),
+        false => Err(CUresult::ERROR_MAP_FAILED),
+    }
+}

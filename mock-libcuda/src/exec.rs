@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
-use mock_device::Nanos;
+use mock_device::{Kind, Nanos};
 
 use crate::boundary::{Answer, Out};
 use crate::capture;
@@ -115,6 +115,7 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
         device_launchable(&body)?;
     }
     crate::graph_memory::one_instance(process, &body)?;
+    take_branches(process, context, &body)?;
     let objects = process.graphs.graph(graph).objects.clone();
     process.keep_objects(&objects);
     let id = process.graphs.next();
@@ -131,6 +132,36 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     Ok(id)
 }
 
+/// How much of a body may run side by side: its nodes with work that wait for none.
+fn branches(body: &Body) -> u64 {
+    let works = |node: &&ExecNode| {
+        node.before.is_empty()
+            && matches!(
+                node.payload,
+                Payload::Kernel(_) | Payload::Copy { .. } | Payload::Fill { .. }
+            )
+    };
+    body.iter().filter(works).count() as u64
+}
+
+fn take_branches(process: &mut Process, context: ContextId, body: &Body) -> Answer {
+    let driver = driver::get()?;
+    let others = process
+        .graphs
+        .execs
+        .values()
+        .filter(|exec| exec.context == context);
+    let all: u64 = others.map(|exec| branches(&exec.body)).sum::<u64>() + branches(body);
+    let needed = crate::graph_memory::branch_memory(all);
+    let taken = process.branch_memory.get(&context).copied().unwrap_or(0);
+    if needed > taken {
+        let device = process.context(context).device;
+        process.charge(driver, device, Kind::Context, needed - taken)?;
+        process.branch_memory.insert(context, needed);
+    }
+    Ok(())
+}
+
 /// What the device can launch itself: kernels, copies, memsets and graphs of these, and something of them.
 fn device_launchable(body: &Body) -> Answer {
     let mut fits = !body.is_empty();
@@ -142,7 +173,7 @@ fn device_launchable(body: &Body) -> Answer {
     });
     match fits {
         true => Ok(()),
-        false => Err(CUresult::ERROR_NOT_SUPPORTED),
+        false => Err(CUresult::ERROR_INVALID_VALUE),
     }
 }
 
@@ -185,15 +216,20 @@ pub fn instantiate_with(
     let mut process = driver.lock();
     let graph = process.graphs.graph_id(graph)?;
     let mut told = params.get();
-    if told.flags & !(AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY) != 0 {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let made = make(&mut process, graph, told.flags);
+    let conflict = AUTO_FREE | DEVICE_LAUNCH;
+    let known = AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY;
+    let bad_flags = told.flags & !known != 0 || told.flags & conflict == conflict;
+    let cyclic = process.graphs.sorted(graph).is_none();
+    let made = match bad_flags {
+        true => Err(CUresult::ERROR_INVALID_VALUE),
+        false => make(&mut process, graph, told.flags),
+    };
     told.hErrNode_out = CUgraphNode::NULL;
     told.result_out = match made {
         Ok(_) => 0,
-        Err(CUresult::ERROR_NOT_SUPPORTED) => 3,
-        Err(CUresult::ERROR_INVALID_VALUE) => 2,
+        Err(_) if bad_flags => 1,
+        Err(_) if cyclic => 2,
+        Err(CUresult::ERROR_INVALID_VALUE) if told.flags & DEVICE_LAUNCH != 0 => 3,
         Err(_) => 1,
     };
     params.set(told);

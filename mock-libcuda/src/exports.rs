@@ -9,7 +9,7 @@ use crate::boundary::export;
 use crate::{
     array, capture, context, copy, device, error, event, exec, fill, graph, graph_memory, host,
     host_function, init, launch, limits, lookup, memop, memory, node, pointer, pool, stream,
-    user_object, vmm,
+    unowned, user_object, vmm,
 };
 
 macro_rules! entry_points {

@@ -50,6 +50,7 @@ mod settings;
 mod stream;
 mod timeline;
 mod transfer;
+mod unowned;
 mod user_object;
 mod visible;
 mod vmm;

@@ -90,6 +90,8 @@ pub struct Process {
     pub streams: HashMap<u32, Stream>,
     /// Streams that ended with their context.
     pub lost_streams: std::collections::HashSet<u32>,
+    /// Device memory that each context's executable graphs took for what runs side by side.
+    pub branch_memory: HashMap<ContextId, u64>,
     /// Device memory that each context's streams took.
     pub stream_memory: HashMap<ContextId, u64>,
     pub events: HashMap<u32, Event>,
@@ -133,6 +135,7 @@ impl Process {
             current_pools: (0..devices as u32).map(PoolId).collect(),
             streams: HashMap::new(),
             lost_streams: Default::default(),
+            branch_memory: HashMap::new(),
             stream_memory: HashMap::new(),
             events: HashMap::new(),
             timeline: Timeline::default(),

@@ -119,20 +119,29 @@ impl Work {
         let profile = driver.profile(process.context(context).device);
         match self {
             Work::Copy {
-                bytes, direction, ..
+                bytes,
+                direction,
+                pageable,
             } => {
                 let engine = match direction {
                     Direction::DeviceToHost => Engine::CopyOut,
                     _ => Engine::Copy,
                 };
-                (Some(engine), profile.cost.copy(*direction, *bytes))
+                let cost = match pageable {
+                    true => profile.cost.copy_pageable(*direction, *bytes),
+                    false => profile.cost.copy(*direction, *bytes),
+                };
+                (Some(engine), cost)
             }
             Work::Fill { bytes } => (Some(Engine::Compute), profile.cost.memset(*bytes)),
             Work::Kernel(kernel) => {
                 let at_once = u64::from(profile.sm_count) * u64::from(kernel.blocks_per_sm.max(1));
                 let waves = kernel.blocks.div_ceil(at_once.max(1));
                 let cost = profile.cost.kernel(waves, kernel.instructions.into());
-                (Some(Engine::Compute), cost)
+                (
+                    Some(Engine::Compute),
+                    cost + profile.cost.blocks(kernel.blocks),
+                )
             }
             Work::Nothing => (None, Nanos::ZERO),
         }
@@ -226,7 +235,9 @@ impl Process {
         self.lost_streams.extend(&gone);
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
-        if let Some(taken) = self.stream_memory.remove(&context) {
+        let streams = self.stream_memory.remove(&context).unwrap_or(0);
+        let taken = streams + self.branch_memory.remove(&context).unwrap_or(0);
+        if taken > 0 {
             let device = self.context(context).device;
             driver
                 .world
@@ -398,7 +409,10 @@ pub fn query(stream: CUstream) -> Answer {
 pub fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.event_of(event)?;
+    if let Err(error) = process.event_of(event) {
+        capture::refused(&mut process, stream);
+        return Err(error);
+    }
     let line = process.line_of(stream)?;
     if flags > event::EXTERNAL {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -438,8 +452,10 @@ pub fn green_context(stream: CUstream, green: Out<CUgreenCtx>) -> Answer {
 
 pub fn device(stream: CUstream, device: Out<CUdevice>) -> Answer {
     let device = device.required()?;
-    let process = driver::get()?.lock();
+    let mut process = driver::get()?.lock();
     let context = process.stream_context(stream)?;
+    let line = process.line_of(stream)?;
+    capture::forbids_waiting(&mut process, stream, line)?;
     device.set(process.context(context).device.0 as CUdevice);
     Ok(())
 }

@@ -166,6 +166,8 @@ entry_points! {
         cuCtxGetStreamPriorityRange => stream::priority_range;
         cuCtxSynchronize => stream::synchronize_context;
         cuCtxSynchronize_v2 => stream::synchronize_of_context;
+        cuIpcGetEventHandle => event::ipc_handle;
+        cuIpcOpenEventHandle => event::ipc_open;
         cuCtxRecordEvent => event::record_of_context;
         cuCtxWaitEvent => event::wait_in_context;
         cuEventCreate => event::create;
@@ -295,6 +297,14 @@ entry_points! {
         cuGraphNodeSetParams => node::set_general;
         cuGraphExecNodeSetParams => node::set_exec_general;
         cuGraphDebugDotPrint => node::print_dot;
+    }
+    unowned {
+        cuProfilerStart => unowned::profiler_switch;
+        cuProfilerStop => unowned::profiler_switch;
+        cuProfilerInitialize => unowned::profiler_initialize;
+        cuDeviceGetExecAffinitySupport => unowned::affinity_support;
+        cuLogsCurrent => unowned::logs_current;
+        cuLogsDumpToMemory => unowned::logs_dump;
     }
     variants {
         cuMemcpy_ptds => copy::any;

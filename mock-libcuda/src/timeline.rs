@@ -75,13 +75,29 @@ pub struct Line {
     /// When all of it that is not deferred is done.
     tail: Nanos,
     deferred: VecDeque<Op>,
+    /// When each of the kernels that are not done yet will be: a stream holds so many and no more.
+    kernels: VecDeque<Nanos>,
     /// The attendant is in a function of this line.
     calling: bool,
     /// Its stream is destroyed (or never was): it goes when nothing is left to do.
     closed: bool,
 }
 
+/// Launches that a stream holds before the next one waits (H200, 580.159.04: 1,100 behind a busy one waited).
+const QUEUE: usize = 1024;
+
 impl Line {
+    fn launched(&mut self, now: Nanos, end: Nanos) {
+        while self.kernels.front().is_some_and(|done| *done <= now) {
+            self.kernels.pop_front();
+        }
+        self.kernels.push_back(end);
+        if self.kernels.len() > QUEUE {
+            let free = self.kernels[self.kernels.len() - QUEUE];
+            crate::admission::queue_full_until(free);
+        }
+    }
+
     fn is_deferred(&self) -> bool {
         self.calling || !self.deferred.is_empty()
     }
@@ -214,6 +230,7 @@ impl Process {
             blocking,
             tail: Nanos::ZERO,
             deferred: VecDeque::new(),
+            kernels: VecDeque::new(),
             calling: false,
             closed: false,
         };
@@ -274,6 +291,13 @@ impl Process {
             return Ok(());
         };
         let (mut tail, device) = (line.tail, line.device);
+        let kernel = matches!(
+            op,
+            Op::Work {
+                engine: Some(Engine::Compute),
+                ..
+            }
+        );
         match op {
             Op::Work { engine, cost, act } => {
                 if let Some(act) = act {
@@ -308,6 +332,9 @@ impl Process {
         }
         if let Some(line) = self.timeline.lines.get_mut(&id) {
             line.tail = tail;
+            if kernel {
+                line.launched(now, tail);
+            }
         }
         if tail > now {
             crate::admission::work_until(tail);
@@ -414,6 +441,7 @@ impl Process {
             blocking: false,
             tail: Nanos::ZERO,
             deferred: VecDeque::from([Op::Call(call)]),
+            kernels: VecDeque::new(),
             calling: false,
             closed: true,
         };

@@ -10,6 +10,7 @@ mod lookup;
 mod matrix;
 mod nulls;
 mod play;
+mod play_boundary;
 mod score;
 mod told;
 mod values;

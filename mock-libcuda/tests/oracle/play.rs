@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::boundary::{Ended, host_functions, in_child, poke, set_environment};
+use crate::boundary::{Ended, in_child, set_environment};
+use crate::play_boundary::{host_functions, poke};
 use crate::score::Score;
 use crate::{CUDA, out};
 
