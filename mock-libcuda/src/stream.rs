@@ -541,7 +541,6 @@ pub fn set_attribute(
 ) -> Answer {
     let mut process = driver::get()?.lock();
     process.stream_context(stream)?;
-    let value = value.or_crash();
     let known = [
         attribute::ACCESS_POLICY_WINDOW,
         attribute::SYNCHRONIZATION_POLICY,
@@ -549,14 +548,20 @@ pub fn set_attribute(
         attribute::MEM_SYNC_DOMAIN_MAP,
         attribute::MEM_SYNC_DOMAIN,
     ];
-    let policy = crate::boundary::first_word(&value);
-    let bad_policy = attr == attribute::SYNCHRONIZATION_POLICY && !(1..=4).contains(&policy);
-    if !known.contains(&attr) || bad_policy {
+    if !known.contains(&attr) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    let value = value.or_crash();
+    let number = crate::boundary::first_word(&value);
+    if attr == attribute::SYNCHRONIZATION_POLICY && !(1..=4).contains(&number) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     if let Named::Created(id) = named(stream)?
         && let Some(stream) = process.streams.get_mut(&id)
     {
+        if attr == attribute::PRIORITY {
+            stream.priority = number.clamp(GREATEST, 0);
+        }
         stream.attributes.insert(attr, Kept(value));
     }
     Ok(())
