@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
+use crate::boundary::{Library, built};
+
 /// Writes into a test's own buffer.
 pub fn poke(address: u64, bytes: &[u8]) {
     // SAFETY: the address lies in a live buffer of the test, with room for the bytes.
