@@ -7,6 +7,7 @@ mod backing;
 mod canary;
 mod client_call;
 mod node_params;
+mod image;
 mod trace;
 
 pub use self::trace::Arguments;
@@ -14,6 +15,7 @@ pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
 pub use client_call::{ClientCall, Kept, batch_fields, first_word};
 pub use node_params::{alloc_v2, node_params};
+pub use image::{bytes, image, unwrapped};
 
 use std::ffi::CStr;
 
@@ -58,6 +60,10 @@ impl<T> Out<T> {
         self.0
     }
 
+    pub fn slot(&self) -> Option<Slot<T>> {
+        (!self.0.is_null()).then_some(Slot(self.0))
+    }
+
     pub fn as_in(&self) -> In<T> {
         In(self.0)
     }
@@ -87,6 +93,10 @@ impl<T> Slot<T> {
 }
 
 impl<T> Slot<T> {
+    pub fn out(&self) -> Out<T> {
+        Out(self.0)
+    }
+
     /// The `at`-th element of the array that begins here; the caller said that it is there.
     pub fn nth(&self, at: usize) -> Slot<T> {
         // SAFETY: handlers stay below the length that the client gave.
@@ -162,6 +172,19 @@ impl In<c_char> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Host(pub u64);
 
+impl Host {
+    /// What lies there, as something that may be written.
+    pub fn out<T>(self) -> Out<T> {
+        Out(self.0 as *mut T)
+    }
+}
+
+/// What a client's function says of the dynamic shared memory of a block of this size.
+pub fn ask_dynamic_shared(function: CUoccupancyB2DSize, block: c_int) -> Option<usize> {
+    // SAFETY: the client gave its own function for this very call.
+    function.map(|function| unsafe { function(block) })
+}
+
 /// How a C argument becomes a handler's argument.
 pub trait FromC<Raw> {
     fn from_c(raw: Raw) -> Self;
@@ -190,7 +213,7 @@ impl FromC<*const c_void> for Host {
 macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
-as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle }
+as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUmodule CUlibrary CUkernel CUlinkState CUtexref CUoccupancyB2DSize f32 CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;

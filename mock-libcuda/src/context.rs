@@ -1,7 +1,7 @@
 //! Contexts: primary and created ones, and the thread's stack of them.
 
 use abi::cuda::*;
-use mock_device::Kind;
+use mock_device::{Bytes, Kind};
 
 use crate::boundary::{Answer, Host, Out};
 use crate::driver::{self, Driver, Ordinal};
@@ -62,16 +62,16 @@ impl Process {
     }
 
     fn close_context(&mut self, driver: &Driver, id: ContextId) {
-        self.release_context_memory(driver, id);
         let device = self.context(id).device;
+        let share = driver.profile(device).context_overhead.0;
+        let held = share.saturating_add_signed(self.reserved_beyond(id));
+        self.release_context_memory(driver, id);
         let context = self.context_mut(id);
         context.alive = false;
         context.limits.clear();
-        driver.world.give_back(
-            driver.index(device),
-            Kind::Context,
-            driver.profile(device).context_overhead,
-        );
+        driver
+            .world
+            .give_back(driver.index(device), Kind::Context, Bytes(held));
         let last = !self
             .contexts
             .iter()

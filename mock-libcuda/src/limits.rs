@@ -1,49 +1,212 @@
-//! cuCtxGetLimit and cuCtxSetLimit. The values are remembered; what a limit costs in device memory is not simulated.
+//! cuCtxGetLimit and cuCtxSetLimit, and what limits take of the device, as an H200 took it.
+//!
+//! Each thread that an SM can hold has a stack, which is its local memory too: a launch that needs more raises the limit,
+//! and nothing but cuCtxSetLimit lowers it. The malloc heap is taken at the first launch that may call malloc.
 
 use abi::cuda::*;
+use mock_device::{Bytes, DeviceProfile, Kind};
 
 use crate::boundary::{Answer, Out};
-use crate::driver;
+use crate::driver::{self, Driver};
+use crate::image::Attributes;
+use crate::process::{ContextId, Process};
 
-/// Limit → the value that a fresh context has.
-const DEFAULTS: &[(CUlimit, usize)] = &[
-    (0, 1024),      // stack size per thread
-    (1, 7_340_032), // printf buffer
-    (2, 8_388_608), // device malloc heap
-    (3, 2),         // device runtime synchronisation depth
-    (4, 2048),      // pending device launches
-    (5, 128),       // L2 fetch granularity
-    (6, 0),         // persisting L2
-];
+const STACK: CUlimit = 0;
+const PRINTF: CUlimit = 1;
+const HEAP: CUlimit = 2;
+const SYNC_DEPTH: CUlimit = 3;
+const LAUNCHES: CUlimit = 4;
+const L2_FETCH: CUlimit = 5;
+const L2_PERSISTING: CUlimit = 6;
+const SHARED: CUlimit = 7;
+const CIG: CUlimit = 8;
+const CIG_SHARED: CUlimit = 9;
 
-fn default(limit: CUlimit) -> Result<usize, CUresult> {
-    DEFAULTS
-        .iter()
-        .find(|(known, _)| *known == limit)
-        .map(|(_, value)| *value)
-        .ok_or(CUresult::ERROR_UNSUPPORTED_LIMIT)
+/// What a context's limits hold of its device beside the context's own share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserves {
+    /// Bytes of stack more, or less, than a fresh context has.
+    stack: i64,
+    /// Of the malloc machinery and the heap.
+    heap: u64,
+    machinery: bool,
+    heap_taken: bool,
+    printf_taken: bool,
+}
+
+/// Bytes of stack that a fresh context's threads have.
+const FRESH_STACK: u64 = 1024;
+/// Bytes of stack are given out in these, per thread.
+const STACK_UNIT: usize = 16;
+/// The most stack of a thread.
+const MOST_STACK: usize = 511 << 10;
+/// What loading the first module that calls malloc takes (measured: 138 MiB).
+const MALLOC_MACHINERY: u64 = 144_703_488;
+/// What the heap takes beyond its size.
+const HEAP_MARGIN: u64 = 2 << 20;
+
+/// Bytes of a persisting-L2 carve-out's unit: a sixteenth of the L2.
+fn l2_unit(profile: &DeviceProfile) -> usize {
+    profile.attribute(38).unwrap_or(0) as usize / 16
+}
+
+fn most_persisting(profile: &DeviceProfile) -> usize {
+    // As far as measured: 10 of the 16 units.
+    l2_unit(profile) * 10
+}
+
+fn default(limit: CUlimit, profile: &DeviceProfile) -> Result<usize, CUresult> {
+    Ok(match limit {
+        STACK => FRESH_STACK as usize,
+        PRINTF => profile.sm_count as usize * (64 << 10),
+        HEAP => 8 << 20,
+        LAUNCHES => 2048,
+        L2_FETCH => 64,
+        L2_PERSISTING => l2_unit(profile) * 3,
+        SHARED => profile.attribute(97).unwrap_or(0) as usize,
+        CIG => 0,
+        SYNC_DEPTH | CIG_SHARED => return Err(CUresult::ERROR_UNSUPPORTED_LIMIT),
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+    })
+}
+
+/// What the driver makes of a wanted value, stack aside.
+fn settle(limit: CUlimit, value: usize, profile: &DeviceProfile) -> Result<usize, CUresult> {
+    let round =
+        |value: usize, unit: usize| value.checked_next_multiple_of(unit).unwrap_or(usize::MAX);
+    Ok(match limit {
+        PRINTF => round(value.clamp(512 << 10, 2 << 30), 256),
+        HEAP => {
+            // The bound lies near an eighth of the memory: 17,681,179,680 of an H200's 150,109,880,320 bytes.
+            let most = u128::from(profile.cuda_total.0) * 17_681_179_680 / 150_109_880_320;
+            round(value.max(4 << 20), 64 << 10).min(most as usize)
+        }
+        LAUNCHES => value.clamp(32, 599_186),
+        L2_FETCH if value <= 128 => value,
+        L2_PERSISTING if value <= most_persisting(profile) => match l2_unit(profile) {
+            0 => 0,
+            unit => round(value, unit),
+        },
+        SHARED | CIG => return Err(CUresult::ERROR_NOT_PERMITTED),
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+    })
+}
+
+/// Device memory of stacks of `bytes` per thread, in whole blocks. The rest of a division finds room beside other memory
+/// of the context unless it is nearly a block (measured at seven sizes).
+fn stack_bytes(profile: &DeviceProfile, bytes: u64) -> u64 {
+    let threads = u64::from(profile.sm_count) * profile.attribute(39).unwrap_or(2048) as u64;
+    let (block, wanted) = (profile.block.0, threads * bytes);
+    let rest = wanted % block;
+    let nearly = rest > block / 8 * 7;
+    wanted - rest + if nearly { block } else { 0 }
+}
+
+impl Process {
+    fn limit(
+        &self,
+        driver: &Driver,
+        context: ContextId,
+        limit: CUlimit,
+    ) -> Result<usize, CUresult> {
+        let known = self.context(context);
+        let unset = default(limit, driver.profile(known.device))?;
+        Ok(known.limits.get(&limit).copied().unwrap_or(unset))
+    }
+
+    /// Takes or returns what stacks of `bytes` per thread need.
+    fn set_stack(&mut self, driver: &Driver, context: ContextId, bytes: usize) -> Answer {
+        let device = self.context(context).device;
+        let profile = driver.profile(device);
+        let wanted =
+            stack_bytes(profile, bytes as u64) as i64 - stack_bytes(profile, FRESH_STACK) as i64;
+        let more = wanted - self.modules.held(context).reserves.stack;
+        match u64::try_from(more) {
+            Ok(more) => self.charge(driver, device, Kind::Context, more)?,
+            Err(_) => driver.world.give_back(
+                driver.index(device),
+                Kind::Context,
+                Bytes(more.unsigned_abs()),
+            ),
+        }
+        self.modules.held(context).reserves.stack = wanted;
+        self.context_mut(context).limits.insert(STACK, bytes);
+        Ok(())
+    }
+
+    /// Before a kernel runs: its local memory, and the heap if it may call malloc.
+    pub fn reserve_for_launch(
+        &mut self,
+        driver: &Driver,
+        context: ContextId,
+        needs: &Attributes,
+    ) -> Answer {
+        let local = (needs.local as usize).next_multiple_of(STACK_UNIT);
+        if local > self.limit(driver, context, STACK)? {
+            self.set_stack(driver, context, local)?;
+        }
+        if needs.calls_malloc && !self.modules.held(context).reserves.heap_taken {
+            let heap = self.limit(driver, context, HEAP)? as u64 + HEAP_MARGIN;
+            let device = self.context(context).device;
+            self.charge(driver, device, Kind::Context, heap)?;
+            let reserves = &mut self.modules.held(context).reserves;
+            reserves.heap += heap;
+            reserves.heap_taken = true;
+        }
+        self.modules.held(context).reserves.printf_taken |= needs.calls_printf;
+        Ok(())
+    }
+
+    /// What a context's first module with malloc takes when it is loaded.
+    pub fn reserve_for_malloc(&mut self, driver: &Driver, context: ContextId) -> Answer {
+        if !self.modules.held(context).reserves.machinery {
+            let device = self.context(context).device;
+            self.charge(driver, device, Kind::Context, MALLOC_MACHINERY)?;
+            let reserves = &mut self.modules.held(context).reserves;
+            reserves.machinery = true;
+            reserves.heap += MALLOC_MACHINERY;
+        }
+        Ok(())
+    }
+
+    /// At a context's end: what goes back beside its own share; negative where its stack was made smaller.
+    pub fn reserved_beyond(&mut self, context: ContextId) -> i64 {
+        let reserves = std::mem::take(&mut self.modules.held(context).reserves);
+        reserves.heap as i64 + reserves.stack
+    }
 }
 
 pub fn get(value: Out<usize>, limit: CUlimit) -> Answer {
-    let process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let process = driver.lock();
     let value = value.required()?;
     let context = process.current()?;
-    let unset = default(limit)?;
-    value.set(
-        process
-            .context(context)
-            .limits
-            .get(&limit)
-            .copied()
-            .unwrap_or(unset),
-    );
+    value.set(process.limit(driver, context, limit)?);
     Ok(())
 }
 
 pub fn set(limit: CUlimit, value: usize) -> Answer {
-    let mut process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     let context = process.current()?;
-    default(limit)?;
+    let profile = driver.profile(process.context(context).device);
+    default(limit, profile)?;
+    if limit == STACK {
+        if value > MOST_STACK {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        return process.set_stack(driver, context, value.next_multiple_of(STACK_UNIT));
+    }
+    let value = settle(limit, value, profile)?;
+    let reserves = process.modules.held(context).reserves;
+    let in_use = match limit {
+        HEAP => reserves.heap_taken,
+        PRINTF => reserves.printf_taken,
+        _ => false,
+    };
+    if in_use {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     process.context_mut(context).limits.insert(limit, value);
     Ok(())
 }

@@ -69,6 +69,9 @@ impl Process {
                 }
             }
             Owner::Graph => {}
+            Owner::Module => {
+                self.free_variable(driver, allocation.context, address, allocation.taken)
+            }
             Owner::Pool(pool) => self.free_in_pool(driver, pool, address, allocation.taken),
         }
         Ok(allocation.owner)
@@ -149,6 +152,9 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
     process.current()?;
     if dptr == 0 {
         return Ok(());
+    }
+    if process.allocations.get(&dptr).map(|known| known.owner) == Some(Owner::Module) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
     }
     // A synchronising free: what its pool holds beyond the threshold goes back too.
     if let Owner::Pool(_) = process.free(driver, dptr)? {

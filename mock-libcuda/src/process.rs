@@ -59,6 +59,8 @@ pub enum Owner {
     Pool(PoolId),
     /// A graph's; [`crate::graph_memory`] keeps its books.
     Graph,
+    /// A module's variable: it goes with its module.
+    Module,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -290,6 +292,7 @@ impl Process {
 
     /// All of a context's memory, as its end returns it.
     pub fn release_context_memory(&mut self, driver: &Driver, id: ContextId) {
+        self.unload_context(driver, id);
         let gone: Vec<u64> = self
             .allocations
             .iter()

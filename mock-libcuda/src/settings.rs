@@ -19,3 +19,10 @@ impl Settings {
         }
     }
 }
+
+/// CUDA_MODULE_LOADING=EAGER; lazy is what drivers since 12.2 do unasked.
+pub fn eager_loading() -> bool {
+    static EAGER: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *EAGER
+        .get_or_init(|| std::env::var_os("CUDA_MODULE_LOADING").is_some_and(|mode| mode == "EAGER"))
+}

@@ -370,5 +370,84 @@ entry_points! {
     }    launch {
         cuLaunchKernel => launch::kernel;
         cuLaunchKernel_ptsz => launch::kernel;
+        cuLaunchKernelEx => launch::with_config;
+        cuLaunchKernelEx_ptsz => launch::with_config;
+        cuLaunchCooperativeKernel => launch::cooperative;
+        cuLaunchCooperativeKernel_ptsz => launch::cooperative;
+        cuLaunchCooperativeKernelMultiDevice => launch::multi_device;
+        cuLaunch => launch::one_block;
+        cuLaunchGrid => launch::grid;
+        cuLaunchGridAsync => launch::grid_async;
+    }
+    module {
+        cuModuleLoad => module::load;
+        cuModuleLoadData => module::load_data;
+        cuModuleLoadDataEx => module::load_data_ex;
+        cuModuleLoadFatBinary => module::load_data;
+        cuModuleUnload => module::unload;
+        cuModuleGetLoadingMode => module::loading_mode;
+        cuModuleGetFunction => module::get_function;
+        cuModuleGetFunctionCount => module::function_count;
+        cuModuleEnumerateFunctions => module::enumerate_functions;
+        cuModuleGetGlobal => module::get_global_32;
+        cuModuleGetGlobal_v2 => module::get_global;
+        cuModuleGetTexRef => module::get_reference;
+        cuModuleGetSurfRef => module::get_reference;
+    }
+    function {
+        cuFuncGetAttribute => function::get_attribute;
+        cuFuncSetAttribute => function::set_attribute;
+        cuFuncSetCacheConfig => function::set_cache_config;
+        cuFuncSetSharedMemConfig => function::set_shared_config;
+        cuFuncGetModule => function::get_module;
+        cuFuncGetName => function::get_name;
+        cuFuncGetParamInfo => function::get_param_info;
+        cuFuncIsLoaded => function::is_loaded;
+        cuFuncLoad => function::load;
+        cuFuncSetBlockShape => function::set_block_shape;
+        cuFuncSetSharedSize => function::set_shared_size;
+        cuParamSetSize => function::set_param_size;
+        cuParamSeti => function::set_param_integer;
+        cuParamSetf => function::set_param_float;
+        cuParamSetv => function::set_param_bytes;
+        cuParamSetTexRef => function::set_param_texture;
+    }
+    library {
+        cuLibraryLoadData => library::load_data;
+        cuLibraryLoadFromFile => library::load_from_file;
+        cuLibraryUnload => library::unload;
+        cuLibraryGetKernel => library::get_kernel;
+        cuLibraryGetKernelCount => library::kernel_count;
+        cuLibraryEnumerateKernels => library::enumerate_kernels;
+        cuLibraryGetModule => library::get_module;
+        cuLibraryGetGlobal => library::get_global;
+        cuLibraryGetManaged => library::get_managed;
+        cuLibraryGetUnifiedFunction => library::get_unified_function;
+        cuKernelGetFunction => library::kernel_function;
+        cuKernelGetLibrary => library::kernel_library;
+        cuKernelGetName => library::kernel_name;
+        cuKernelGetParamInfo => library::kernel_param_info;
+        cuKernelGetAttribute => library::kernel_get_attribute;
+        cuKernelSetAttribute => library::kernel_set_attribute;
+        cuKernelSetCacheConfig => library::kernel_set_cache_config;
+    }
+    link {
+        cuLinkCreate => link::create;
+        cuLinkCreate_v2 => link::create;
+        cuLinkAddData => link::add_data;
+        cuLinkAddData_v2 => link::add_data;
+        cuLinkAddFile => link::add_file;
+        cuLinkAddFile_v2 => link::add_file;
+        cuLinkComplete => link::complete;
+        cuLinkDestroy => link::destroy;
+    }
+    occupancy {
+        cuOccupancyMaxActiveBlocksPerMultiprocessor => occupancy::max_active_blocks;
+        cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => occupancy::max_active_blocks_with_flags;
+        cuOccupancyMaxPotentialBlockSize => occupancy::max_potential_block_size;
+        cuOccupancyMaxPotentialBlockSizeWithFlags => occupancy::max_potential_block_size_with_flags;
+        cuOccupancyAvailableDynamicSMemPerBlock => occupancy::available_dynamic;
+        cuOccupancyMaxPotentialClusterSize => occupancy::max_potential_cluster;
+        cuOccupancyMaxActiveClusters => occupancy::max_active_clusters;
     }
 }

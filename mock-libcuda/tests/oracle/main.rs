@@ -8,6 +8,7 @@ mod exports;
 mod generations;
 mod lookup;
 mod matrix;
+mod modules;
 mod nulls;
 mod play;
 mod play_boundary;
