@@ -6,16 +6,16 @@
 mod backing;
 mod canary;
 mod client_call;
-mod node_params;
 mod image;
+mod node_params;
 mod trace;
 
 pub use self::trace::Arguments;
 pub use backing::{Backing, HostPages, copy_host, fill_host};
 pub use canary::Canary;
 pub use client_call::{ClientCall, Kept, batch_fields, first_word};
-pub use node_params::{alloc_v2, node_params};
 pub use image::{bytes, image, unwrapped};
+pub use node_params::{alloc_v2, node_params};
 
 use std::ffi::CStr;
 

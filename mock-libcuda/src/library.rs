@@ -364,12 +364,21 @@ impl Kernel {
     }
 }
 
+/// The driver looks at the handle before it looks at itself.
+fn not_null(kernel: CUkernel) -> Answer {
+    match kernel.is_null() {
+        true => Err(CUresult::ERROR_INVALID_HANDLE),
+        false => Ok(()),
+    }
+}
+
 pub fn kernel_get_attribute(
     value: Out<c_int>,
     attribute: CUfunction_attribute,
     kernel: CUkernel,
     dev: CUdevice,
 ) -> Answer {
+    not_null(kernel)?;
     let driver = driver::get()?;
     let process = driver.lock();
     let kernel = process.kernel(kernel)?;
@@ -387,6 +396,7 @@ pub fn kernel_set_attribute(
     kernel: CUkernel,
     dev: CUdevice,
 ) -> Answer {
+    not_null(kernel)?;
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.kernel_id(kernel)?;
@@ -414,6 +424,7 @@ pub fn kernel_set_attribute(
 }
 
 pub fn kernel_set_cache_config(kernel: CUkernel, config: CUfunc_cache, dev: CUdevice) -> Answer {
+    not_null(kernel)?;
     let driver = driver::get()?;
     driver.lock().kernel_id(kernel)?;
     driver.ordinal(dev)?;

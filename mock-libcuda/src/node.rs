@@ -10,7 +10,7 @@ use crate::driver::{self, Driver};
 use crate::event;
 use crate::exec;
 use crate::graph::{self, KernelNode, NodeId, Payload, node_handle};
-use crate::launch::KernelCost;
+use crate::launch;
 use crate::memop;
 use crate::process::{ContextId, Process};
 use crate::timeline::Act;
@@ -151,26 +151,6 @@ fn from_v1(old: CUDA_KERNEL_NODE_PARAMS_v1) -> CUDA_KERNEL_NODE_PARAMS {
     }
 }
 
-fn check(
-    process: &Process,
-    _driver: &Driver,
-    params: &CUDA_KERNEL_NODE_PARAMS,
-) -> Result<KernelCost, CUresult> {
-    process.modules.function(params.func)?;
-    let grid = [params.gridDimX, params.gridDimY, params.gridDimZ];
-    let block = [params.blockDimX, params.blockDimY, params.blockDimZ];
-    let count = |sides: [u32; 3]| sides.iter().map(|side| u64::from(*side)).product::<u64>();
-    if count(grid) == 0 || !(1..=1024).contains(&count(block)) {
-        return Err(INVALID);
-    }
-    Ok(KernelCost {
-        blocks: count(grid),
-        threads_per_block: count(block) as u32,
-        blocks_per_sm: 1,
-        instructions: 1,
-    })
-}
-
 fn kernel(
     process: &mut Process,
     driver: &Driver,
@@ -178,7 +158,7 @@ fn kernel(
 ) -> Result<Payload, CUresult> {
     let context = context_of(process, params.ctx)?;
     params.ctx = crate::context::handle_of(context);
-    let cost = check(process, driver, &params)?;
+    let cost = launch::of_node(process, driver, &params)?;
     Ok(Payload::Kernel(KernelNode::new(
         Kept(params),
         cost,
