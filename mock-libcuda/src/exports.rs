@@ -7,7 +7,9 @@ use abi::cuda::*;
 
 use crate::boundary::export;
 use crate::{
-    array, capture, context, copy, device, error, event, exec, fill, function, graph, graph_memory, host, host_function, init, launch, library, limits, link, lookup, memop, memory, module, node, occupancy, pointer, pool, stream, unowned, user_object, vmm,
+    array, capture, context, copy, device, error, event, exec, fill, function, graph, graph_memory,
+    host, host_function, init, launch, library, limits, link, lookup, memop, memory, module, node,
+    occupancy, pointer, pool, stream, unowned, user_object, vmm,
 };
 
 macro_rules! entry_points {
