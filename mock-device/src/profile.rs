@@ -30,6 +30,13 @@ const EMBEDDED: [(&str, &str); 4] = [
     ("tiny", include_str!("../../fixtures/profiles/tiny.toml")),
 ];
 
+/// Machines in MIG mode: name, the machine that is cut, its instances.
+const MIG: [(&str, &str, &str); 1] = [(
+    "h200-mig",
+    "h200",
+    include_str!("../../fixtures/profiles/mig/h200.toml"),
+)];
+
 /// A host: one driver and its GPUs, in PCI order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -278,20 +285,46 @@ fn of_its_own_driver(asked: &str, machine: &str) -> Result<MachineProfile, Profi
             }
         },
     };
+    let cut = MIG.iter().find(|(known, _, _)| *known == name);
+    let base = cut.map_or(name, |(_, base, _)| base);
     let text = EMBEDDED
         .iter()
-        .find(|(known, _)| *known == name)
+        .find(|(known, _)| *known == base)
         .map(|(_, text)| *text);
-    let machine = parse(
-        name,
+    let mut machine = parse(
+        base,
         text.ok_or_else(|| ProfileError::Unknown {
             asked: asked.to_owned(),
         })?,
     )?;
+    if let Some((_, _, text)) = cut {
+        cut_into_instances(&mut machine, name, text)?;
+    }
     if copies == 1 {
         return Ok(machine);
     }
     multiply(asked, &machine, copies)
+}
+
+fn cut_into_instances(
+    machine: &mut MachineProfile,
+    name: &str,
+    text: &str,
+) -> Result<(), ProfileError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Cut {
+        mig: Vec<GpuInstance>,
+    }
+    let cut: Cut = toml::from_str(text).map_err(|source| ProfileError::Syntax {
+        input: name.to_owned(),
+        source: Box::new(source),
+    })?;
+    name.clone_into(&mut machine.name);
+    for device in &mut machine.devices {
+        device.mig = cut.mig.clone();
+    }
+    Ok(())
 }
 
 /// A profile from the text of a TOML file; `input` is what errors call it.

@@ -91,6 +91,20 @@ pub fn mode(device: nvmlDevice_t, current: Out<c_uint>, pending: Out<c_uint>) ->
     Ok(())
 }
 
+/// As many as the card's smallest instances: its memory slices less one.
+pub fn most(device: nvmlDevice_t, count: Out<c_uint>) -> Answer {
+    const MOST: c_uint = 7;
+    library::ready()?;
+    let count = count.required()?;
+    let most = match instances(device, "nvmlDeviceGetMaxMigDeviceCount") {
+        Ok(_) => MOST,
+        Err(nvmlReturn_t::SUCCESS) => 0,
+        Err(code) => return Err(code),
+    };
+    count.set(most);
+    Ok(())
+}
+
 pub fn handle_by_index(
     device: nvmlDevice_t,
     index: c_uint,

@@ -46,6 +46,7 @@ entry_points! {
     memory {
         nvmlDeviceGetMemoryInfo => memory::info;
         nvmlDeviceGetMemoryInfo_v2 => memory::info_v2;
+        nvmlDeviceGetBAR1MemoryInfo => memory::bar1;
     }
     process {
         nvmlDeviceGetComputeRunningProcesses => process::compute_v1;
@@ -70,6 +71,7 @@ entry_points! {
     mig {
         nvmlDeviceIsMigDeviceHandle => mig::is_mig_device;
         nvmlDeviceGetMigMode => mig::mode;
+        nvmlDeviceGetMaxMigDeviceCount => mig::most;
         nvmlDeviceGetMigDeviceHandleByIndex => mig::handle_by_index;
         nvmlDeviceGetDeviceHandleFromMigDeviceHandle => mig::parent;
         nvmlDeviceGetGpuInstanceId => mig::gpu_instance_id;

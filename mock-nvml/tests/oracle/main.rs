@@ -7,6 +7,7 @@ mod exports;
 mod facts;
 mod generations;
 mod nulls;
+mod simulated;
 #[path = "../../../mock-libcuda/tests/oracle/score.rs"]
 mod score;
 

@@ -67,3 +67,40 @@ fn nvidia_ml_py_without_the_enforcer_sees_the_card() {
     assert_eq!(seen["total"], 46_068 * MIB, "{seen}");
     assert_eq!(seen["driver"], "580.142", "{seen}");
 }
+
+/// What its caller has to fill first; the script has nothing to fill it with.
+const NEED_A_STRUCTURE: &[&str] = &[
+    "nvmlDeviceGetConfComputeGpuAttestationReport",
+    "nvmlDeviceGetRunningProcessDetailList",
+    "nvmlDeviceReadWritePRM_v1",
+    "nvmlDeviceSetHostname_v1",
+    "nvmlDeviceSetNvLinkUtilizationControl",
+    "nvmlDeviceSetVgpuSchedulerState",
+    "nvmlGetVgpuCompatibility",
+    "nvmlGpmMetricsGet",
+    "nvmlGpuInstanceGetActiveVgpus",
+    "nvmlGpuInstanceGetCreatableVgpus",
+    "nvmlGpuInstanceGetVgpuSchedulerLog",
+    "nvmlGpuInstanceGetVgpuSchedulerState",
+    "nvmlGpuInstanceGetVgpuTypeCreatablePlacements",
+    "nvmlGpuInstanceSetVgpuSchedulerState",
+    "nvmlSetVgpuVersion",
+];
+
+#[test]
+fn every_function_of_nvidia_ml_py_answers_or_raises_nvmls_own_error() {
+    let Some(said) = python("none", "nvidia_ml_all.py") else {
+        return;
+    };
+    let wrong: Vec<&String> = said["wrong"].as_object().expect("a table").keys().collect();
+    assert_eq!(wrong, NEED_A_STRUCTURE, "{said}");
+    let answered = said["answered"].as_array().expect("a list").len();
+    assert!(answered >= 150, "{answered}: {said}");
+    let unknown: Vec<_> = said["raised"]
+        .as_object()
+        .expect("a table")
+        .iter()
+        .filter(|(_, code)| !matches!(code.as_u64(), Some(2..=31 | 999)))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}

@@ -1,0 +1,257 @@
+//! What changes with the world: handles by name, process lists, utilisation, events, instances; as the H200 answered.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use abi::nvml::*;
+use mock_device::{Bytes, DeviceIndex, Engine, Kind, Nanos, World, WorldSpec, profile};
+
+use crate::boundary::{Ended, in_child, set_environment};
+use crate::{NVML, must, out, start};
+
+/// Runs in a child on that machine, with its first device's handle.
+fn on(machine: &str, act: impl FnOnce(u64, &World)) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("world");
+    let spec = WorldSpec::new(profile::embedded(machine).expect("embedded"));
+    World::create(&path, &spec).expect("a world");
+    let ended = in_child(|| {
+        set_environment("RINGFENCE_WORLD", path.to_str().expect("UTF-8").as_bytes());
+        let world = World::open(Path::new(&path)).expect("the same world");
+        act(start(), &world);
+        0
+    });
+    assert_eq!(ended, Ended::Answered(0));
+}
+
+fn by(entry: &str, text: &str) -> u32 {
+    let text = CString::new(text).expect("no NUL");
+    let mut found = 0u64;
+    NVML.call(entry, &[text.as_ptr() as u64, out(&mut found)])
+}
+
+/// Spelled as on the recorded card, whose device this stands for.
+#[test]
+fn a_device_is_found_by_the_spellings_that_the_card_took() {
+    const UUID: &[(&str, u32)] = &[
+        ("GPU-8b9d345e-f790-043e-88bb-5b84201eb79e", 0),
+        ("8b9d345e-f790-043e-88bb-5b84201eb79e", 0),
+        ("gpu-8b9d345e-f790-043e-88bb-5b84201eb79e", 6),
+        ("GPU-8B9D345E-F790-043E-88BB-5B84201EB79E", 6),
+        ("GPU-8b9d345e-f790-043e-88bb-5b84201eb79", 6),
+        ("GPU-8b9d345e-f790-043e-88bb-5b84201eb79e ", 6),
+        ("MIG-8b9d345e-f790-043e-88bb-5b84201eb79e", 6),
+        ("MIG-GPU-8b9d345e-f790-043e-88bb-5b84201eb79e/0/0", 6),
+        ("GPU-", 6),
+        ("", 6),
+    ];
+    const BUS: &[(&str, u32)] = &[
+        ("00000000:00:06.0", 0),
+        ("0000:00:06.0", 0),
+        ("00:06.0", 0),
+        ("00000000:00:06", 0),
+        ("0:0:6.0", 0),
+        (" 00000000:00:06.0", 0),
+        ("00:06", 2),
+        ("000000000006.0", 2),
+        ("", 2),
+        ("x", 2),
+        ("00000000:00:06.1", 2),
+        ("00000000:00:06.0 ", 2),
+        ("00000000:00:06.0junk", 2),
+        ("0000:00:00.0", 6),
+        ("0000:7f:06.0", 6),
+        ("10000000:00:06.0", 6),
+    ];
+    on("h200", |device, _| {
+        for (text, code) in UUID {
+            assert_eq!(by("nvmlDeviceGetHandleByUUID", text), *code, "{text:?}");
+        }
+        for (text, code) in BUS {
+            for entry in [
+                "nvmlDeviceGetHandleByPciBusId",
+                "nvmlDeviceGetHandleByPciBusId_v2",
+            ] {
+                assert_eq!(by(entry, text), *code, "{text:?}");
+            }
+        }
+        let mut serial = [0u8; 32];
+        must("nvmlDeviceGetSerial", &[device, out(&mut serial), 32]);
+        let serial = String::from_utf8_lossy(&serial);
+        let serial = serial.trim_end_matches('\0');
+        assert_eq!(by("nvmlDeviceGetHandleBySerial", serial), 0);
+        assert_eq!(by("nvmlDeviceGetHandleBySerial", "0"), 6);
+    });
+}
+
+#[test]
+fn process_rows_come_in_every_versions_layout() {
+    on("h200", |device, world| {
+        let taken = Bytes::mib(1030);
+        world.take(DeviceIndex(0), Kind::Memory, taken).expect("room");
+        let pid = u64::from(std::process::id());
+        for (entry, stride) in [
+            ("nvmlDeviceGetComputeRunningProcesses", 2),
+            ("nvmlDeviceGetComputeRunningProcesses_v2", 3),
+            ("nvmlDeviceGetComputeRunningProcesses_v3", 3),
+        ] {
+            let (mut count, mut rows) = (2u32, [0u64; 8]);
+            must(entry, &[device, out(&mut count), out(&mut rows)]);
+            assert_eq!((count, rows[0] as u32, rows[1]), (1, pid as u32, taken.0), "{entry}");
+            // No instance, and nothing behind the row.
+            assert_eq!(rows[2], if stride == 3 { u64::MAX } else { 0 }, "{entry}");
+            assert_eq!(rows[stride], 0, "{entry}");
+        }
+        let mut rows = [nvmlProcessDetail_v1_t::zeroed(); 2];
+        let mut list = nvmlProcessDetailList_v1_t {
+            version: 24 | 1 << 24,
+            mode: 0,
+            numProcArrayEntries: 0,
+            procArray: std::ptr::null_mut(),
+        };
+        let entry = "nvmlDeviceGetRunningProcessDetailList";
+        assert_eq!(NVML.call(entry, &[device, out(&mut list)]), 7);
+        assert_eq!(list.numProcArrayEntries, 1);
+        list.procArray = rows.as_mut_ptr();
+        must(entry, &[device, out(&mut list)]);
+        assert_eq!((rows[0].pid, rows[0].usedGpuMemory), (pid as u32, taken.0));
+        list.mode = 3;
+        assert_eq!(NVML.call(entry, &[device, out(&mut list)]), 2);
+
+        let mut name = [0xa5u8; 8];
+        let entry = "nvmlSystemGetProcessName";
+        assert_eq!(NVML.call(entry, &[pid, out(&mut name), 0]), 2);
+        must(entry, &[pid, out(&mut name), 4]);
+        assert_eq!((name[3], name[4]), (0, 0xa5), "cut, and ended");
+        assert_eq!(NVML.call(entry, &[999_999_999, out(&mut name), 8]), 6);
+        world.give_back(DeviceIndex(0), Kind::Memory, taken);
+    });
+}
+
+#[test]
+fn utilisation_is_the_worlds_busy_time() {
+    on("h200", |device, world| {
+        let rates = || {
+            let mut rates = nvmlUtilization_t::default();
+            must("nvmlDeviceGetUtilizationRates", &[device, out(&mut rates)]);
+            rates
+        };
+        assert_eq!(rates().gpu, 0);
+        world.take(DeviceIndex(0), Kind::Memory, Bytes::mib(2)).expect("room");
+        let second = Nanos(1_000_000_000);
+        world.submit(DeviceIndex(0), Engine::Compute, world.now(), second);
+        std::thread::sleep(Duration::from_millis(650));
+        assert!(rates().gpu >= 95, "{:?}", rates());
+
+        let mut rows = [nvmlProcessUtilizationSample_t::zeroed(); 100];
+        let mut count = 1u32;
+        let entry = "nvmlDeviceGetProcessUtilization";
+        let mut ask = |count: &mut u32| NVML.call(entry, &[device, out(&mut rows), out(count), 0]);
+        assert_eq!((ask(&mut count), count), (7, 72));
+        count = 100;
+        assert_eq!((ask(&mut count), count), (0, 1));
+        assert_eq!(rows[0].pid, std::process::id());
+        assert!(rows[0].smUtil > 0, "{}", rows[0].smUtil);
+
+        let mut samples = [nvmlSample_t::zeroed(); 100];
+        let (mut kind, mut count) = (0u32, 100u32);
+        must(
+            "nvmlDeviceGetSamples",
+            &[device, 1, 0, out(&mut kind), out(&mut count), out(&mut samples)],
+        );
+        assert_eq!((kind, count), (1, 71));
+        let ordered = samples[..71].is_sorted_by_key(|sample| sample.timeStamp);
+        assert!(ordered, "oldest first");
+        world.give_back(DeviceIndex(0), Kind::Memory, Bytes::mib(2));
+    });
+}
+
+#[test]
+fn an_event_set_takes_what_the_card_supports_and_waits_as_long_as_it_is_told() {
+    on("h200", |device, _| {
+        let mut set = 0u64;
+        must("nvmlEventSetCreate", &[out(&mut set)]);
+        let register = |types: u64| NVML.call("nvmlDeviceRegisterEvents", &[device, types, set]);
+        for bit in 0..26 {
+            // Whatever 580 has a name for, although the card says that it supports fewer.
+            assert_eq!(register(1 << bit), if bit < 16 { 0 } else { 3 }, "bit {bit}");
+        }
+        assert_eq!((register(0), register(u64::MAX)), (0, 3));
+        let mut data = [0u64; 8];
+        for entry in ["nvmlEventSetWait", "nvmlEventSetWait_v2"] {
+            let began = Instant::now();
+            assert_eq!(NVML.call(entry, &[set, out(&mut data), 30]), 10);
+            assert!(began.elapsed() >= Duration::from_millis(30));
+        }
+        must("nvmlEventSetFree", &[set]);
+        assert_eq!(NVML.call("nvmlEventSetFree", &[0]), 2);
+    });
+}
+
+#[test]
+fn instances_of_a_device_in_mig_mode_have_handles_of_their_own() {
+    on("h200-mig", |device, world| {
+        let (mut current, mut pending) = (9u32, 9u32);
+        must("nvmlDeviceGetMigMode", &[device, out(&mut current), out(&mut pending)]);
+        assert_eq!((current, pending), (1, 1));
+        let mut most = 0u32;
+        must("nvmlDeviceGetMaxMigDeviceCount", &[device, out(&mut most)]);
+        assert_eq!(most, 7);
+        let entry = "nvmlDeviceGetMigDeviceHandleByIndex";
+        let mut instances = Vec::new();
+        for index in 0..u64::from(most) {
+            let mut instance = 0u64;
+            match NVML.call(entry, &[device, index, out(&mut instance)]) {
+                0 => instances.push(instance),
+                code => assert_eq!(code, 6),
+            }
+        }
+        assert_eq!(instances.len(), 3);
+        for (instance, cut) in instances.iter().zip(&world.devices()[0].mig) {
+            let mut parent = 0u64;
+            must(
+                "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
+                &[*instance, out(&mut parent)],
+            );
+            assert_eq!(parent, device);
+            let mut text = [0u8; 96];
+            must("nvmlDeviceGetUUID", &[*instance, out(&mut text), 96]);
+            assert!(text.starts_with(b"MIG-5c9f1a7e-"));
+            let mut found = 0u64;
+            must("nvmlDeviceGetHandleByUUID", &[out(&mut text), out(&mut found)]);
+            assert_eq!(found, *instance);
+            let mut memory = nvmlMemory_t::default();
+            must("nvmlDeviceGetMemoryInfo", &[*instance, out(&mut memory)]);
+            assert_eq!(memory.total, cut.memory.0);
+            let (mut gpu, mut is_mig) = (0u32, 0u32);
+            must("nvmlDeviceGetGpuInstanceId", &[*instance, out(&mut gpu)]);
+            must("nvmlDeviceIsMigDeviceHandle", &[*instance, out(&mut is_mig)]);
+            assert_eq!((gpu, is_mig), (cut.id, 1));
+            let mut attributes = nvmlDeviceAttributes_t::zeroed();
+            must("nvmlDeviceGetAttributes_v2", &[*instance, out(&mut attributes)]);
+            assert_eq!(attributes.multiprocessorCount, cut.sm_count);
+        }
+        let mut rates = nvmlUtilization_t::default();
+        let entry = "nvmlDeviceGetUtilizationRates";
+        assert_eq!(NVML.call(entry, &[device, out(&mut rates)]), 3);
+    });
+}
+
+/// 580 answers every field's number by itself.
+#[test]
+fn every_field_has_a_value_or_a_code() {
+    on("h200", |device, _| {
+        let mut fields = vec![nvmlFieldValue_t::zeroed(); 330];
+        for (id, field) in fields.iter_mut().enumerate() {
+            field.fieldId = id as u32;
+        }
+        let entry = "nvmlDeviceGetFieldValues";
+        must(entry, &[device, 330, fields.as_mut_ptr() as u64]);
+        let with_value = fields.iter().filter(|field| field.nvmlReturn == nvmlReturn_t::SUCCESS);
+        assert!(with_value.count() > 50);
+        let code = |id: usize| fields[id].nvmlReturn.0;
+        assert_eq!((code(83), code(7), code(0), code(329)), (0, 3, 2, 2));
+        assert_eq!(NVML.call(entry, &[device, 0, fields.as_mut_ptr() as u64]), 2);
+    });
+}

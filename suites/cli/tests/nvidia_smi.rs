@@ -1,0 +1,196 @@
+//! nvidia-smi 535 and 550, unmodified, on the simulated machine.
+//!
+//! Promise: it starts, shows the devices and who holds what of them, answers every question that it can be asked, and under
+//! the enforcer its memory line is the tenant's (its process table reads rows that no symbol hook sees: FINDINGS 16).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GENERATIONS: [&str; 2] = ["535", "550"];
+const PYTHON: &str = "/usr/bin/python3";
+
+/// What Debian's package of that generation holds, where suites/setup could fetch it.
+fn nvidia_smi(generation: &str) -> Option<PathBuf> {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.clients");
+    let program = clients.join(format!(
+        "nvidia-smi-{generation}/usr/lib/nvidia/current/nvidia-smi"
+    ));
+    if program.exists() && Path::new(PYTHON).exists() {
+        return Some(program);
+    }
+    eprintln!(
+        "SKIPPED: {} is not there; run suites/setup",
+        program.display()
+    );
+    None
+}
+
+/// What it says on such a machine while processes hold `held` (device:MiB, …) there; their PIDs are `PID`.
+fn said(
+    generation: &str,
+    machine: &str,
+    ringfence: &[&str],
+    held: &str,
+    arguments: &[&str],
+) -> Option<String> {
+    let program = nvidia_smi(generation)?;
+    let around = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/around.py");
+    let output = Command::new(env!("CARGO_BIN_EXE_ringfence"))
+        .args(["exec", "--driver", &format!("mock:{machine}+{generation}")])
+        .args(ringfence)
+        .args(["--", PYTHON])
+        .arg(around)
+        .arg(held)
+        .arg(program)
+        .args(arguments)
+        .env("TZ", "UTC")
+        .output()
+        .expect("ringfence starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let said: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    assert_eq!(said["status"], 0, "{said}");
+    assert_eq!(said["stderr"], "", "{said}");
+    let mut text = said["stdout"].as_str().expect("text").to_owned();
+    for pid in said["pids"].as_array().expect("a list") {
+        let pid = pid.to_string();
+        // As wide as it was, so that tables keep their shape.
+        text = text.replace(&format!("{pid:>9}"), &format!("{:>9}", "PID"));
+        text = text.replace(&pid, "PID");
+    }
+    Some(text)
+}
+
+const ALONE: &[&str] = &["--target", "none"];
+
+/// Compares with the snapshot of that name, times left out.
+macro_rules! assert_said {
+    ($name:expr, $said:expr) => {
+        insta::with_settings!({
+            filters => vec![
+                (r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ \d\d:\d\d:\d\d \d{4} *", "[time] "),
+                (r"Total Energy Consumption( *): \d+", "Total Energy Consumption$1: [moves]"),
+                (r"(?m) +$", ""),
+            ],
+            prepend_module_to_snapshot => false,
+        }, {
+            insta::assert_snapshot!($name, $said);
+        });
+    };
+}
+
+#[test]
+fn the_default_screen_shows_devices_and_processes() {
+    for generation in GENERATIONS {
+        let one = said(generation, "h200", ALONE, "0:512", &[]);
+        let Some(one) = one else { return };
+        assert_said!(format!("smi_{generation}_h200"), one);
+        let two = said(generation, "h200x2", ALONE, "0:1024,1:2048", &[]).expect("as before");
+        assert_said!(format!("smi_{generation}_h200x2"), two);
+    }
+}
+
+#[test]
+fn devices_are_listed_instances_of_mig_among_them() {
+    for generation in GENERATIONS {
+        let Some(two) = said(generation, "h200x2", ALONE, "", &["-L"]) else {
+            return;
+        };
+        assert_said!(format!("smi_{generation}_list_h200x2"), two);
+        let mig = said(generation, "h200-mig", ALONE, "", &["-L"]).expect("as before");
+        assert_said!(format!("smi_{generation}_list_mig"), mig);
+        let screen = said(generation, "h200-mig", ALONE, "0:512", &[]).expect("as before");
+        assert_said!(format!("smi_{generation}_mig"), screen);
+    }
+}
+
+#[test]
+fn every_detail_is_told() {
+    for generation in GENERATIONS {
+        let Some(details) = said(generation, "h200", ALONE, "0:512", &["-q"]) else {
+            return;
+        };
+        assert!(!details.contains("Unknown Error"), "{details}");
+        assert!(!details.contains("Invalid Argument"), "{details}");
+        assert_said!(format!("smi_{generation}_details"), details);
+    }
+}
+
+const FIELDS: &str = "--query-gpu=index,name,uuid,serial,pci.bus_id,driver_version,pstate,temperature.gpu,power.draw,power.limit,\
+    clocks.sm,clocks.mem,memory.total,memory.reserved,memory.used,memory.free,utilization.gpu,utilization.memory,\
+    compute_mode,compute_cap,mig.mode.current,ecc.mode.current,pcie.link.gen.max,pcie.link.width.max,vbios_version";
+
+#[test]
+fn fields_can_be_queried() {
+    for generation in GENERATIONS {
+        let fields = said(
+            generation,
+            "h200x2",
+            ALONE,
+            "1:512",
+            &[FIELDS, "--format=csv"],
+        );
+        let Some(fields) = fields else { return };
+        assert_said!(format!("smi_{generation}_query"), fields);
+        let apps = [
+            "--query-compute-apps=gpu_uuid,pid,name,used_memory",
+            "--format=csv",
+        ];
+        let apps = said(generation, "h200x2", ALONE, "0:100,1:200", &apps).expect("as before");
+        assert_said!(format!("smi_{generation}_compute_apps"), apps);
+    }
+}
+
+#[test]
+fn every_field_that_it_knows_has_an_answer() {
+    for generation in GENERATIONS {
+        let Some(help) = said(generation, "h200", ALONE, "", &["--help-query-gpu"]) else {
+            return;
+        };
+        let known: Vec<&str> = help
+            .lines()
+            .filter_map(|line| line.strip_prefix('"')?.split('"').next())
+            .collect();
+        assert!(known.len() > 100, "{help}");
+        let query = format!("--query-gpu={}", known.join(","));
+        let answers = said(
+            generation,
+            "h200",
+            ALONE,
+            "",
+            &[&query, "--format=csv,noheader"],
+        )
+        .expect("as before");
+        for bad in [
+            "[Unknown Error]",
+            "[Invalid Argument]",
+            "[Insufficient Size]",
+        ] {
+            assert!(!answers.contains(bad), "{generation}: {bad} in {answers}");
+        }
+    }
+}
+
+#[test]
+fn a_tenants_memory_line_is_its_budget() {
+    for generation in GENERATIONS {
+        let ours = &["--target", "ours", "--memory", "0=4GiB"];
+        let Some(screen) = said(generation, "h200", ours, "", &[]) else {
+            return;
+        };
+        assert!(screen.contains("0MiB /   4096MiB"), "{screen}");
+        let fields = [
+            "--query-gpu=memory.total,memory.free",
+            "--format=csv,noheader,nounits",
+        ];
+        let fields = said(generation, "h200", ours, "0:1024", &fields).expect("as before");
+        let figures: Vec<u64> = fields
+            .trim()
+            .split(", ")
+            .map(|figure| figure.parse().expect("a number"))
+            .collect();
+        assert_eq!(figures[0], 4096, "{fields}");
+        // The holder's context counts too.
+        assert!((2400..=3072).contains(&figures[1]), "{fields}");
+    }
+}
