@@ -108,6 +108,12 @@ pub fn uuid_bytes(uuid: &nvmlUUID_v1_t) -> [u8; 41] {
     unsafe { uuid.value.str }.map(|byte| byte as u8)
 }
 
+/// All bytes of a value, whichever member was meant.
+pub fn value_bits(value: nvmlValue_t) -> u64 {
+    // SAFETY: the largest member, and every bit pattern of it is a number.
+    unsafe { value.ullVal }
+}
+
 impl In<c_void> {
     /// The 16 bytes of an identifier.
     pub fn sixteen(&self) -> Option<[u8; 16]> {

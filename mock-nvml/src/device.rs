@@ -108,10 +108,13 @@ pub fn uuid(device: nvmlDevice_t, uuid: Out<c_char>, length: c_uint) -> Answer {
     uuid.required()?.set_text(&text, length)
 }
 
+/// In NVML's order; of a MIG device, among those of its device.
 pub fn index(device: nvmlDevice_t, index: Out<c_uint>) -> Answer {
     let world = library::ready()?;
-    let wanted = library::device(device)?;
-    let found = all(world).position(|shown| shown == wanted);
+    let found = match library::subject(device)? {
+        Subject::Device(wanted) => all(world).position(|shown| shown == wanted),
+        Subject::Instance(wanted) => mig::position(world, wanted),
+    };
     index
         .required()?
         .set(found.ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)? as c_uint);
@@ -120,6 +123,8 @@ pub fn index(device: nvmlDevice_t, index: Out<c_uint>) -> Answer {
 
 /// The number of the device node; nodes are numbered in PCI order here.
 pub fn minor_number(device: nvmlDevice_t, minor: Out<c_uint>) -> Answer {
+    library::ready()?;
+    library::device(device)?;
     index(device, minor)
 }
 

@@ -112,3 +112,52 @@ pub fn wait(set: nvmlEventSet_t, data: Out<nvmlEventData_t>, timeout_ms: c_uint)
         std::thread::sleep(left.min(LOOK));
     }
 }
+
+/// Events of the machine: a driver bound to a device or taken off it. Nothing here ever does either.
+pub fn create_system(request: Out<nvmlSystemEventSetCreateRequest_v1_t>) -> Answer {
+    library::ready()?;
+    let slot = request.required()?;
+    let mut request = slot.get();
+    versioned::<nvmlSystemEventSetCreateRequest_v1_t>(request.version)?;
+    request.set = nvmlSystemEventSet_t(make() as *mut c_void);
+    slot.set(request);
+    Ok(())
+}
+
+pub fn free_system(request: Out<nvmlSystemEventSetFreeRequest_v1_t>) -> Answer {
+    library::ready()?;
+    let request = request.required()?.get();
+    versioned::<nvmlSystemEventSetFreeRequest_v1_t>(request.version)?;
+    free(nvmlEventSet_t(request.set.0))
+}
+
+/// Any type but none at all.
+pub fn register_system(request: Out<nvmlSystemRegisterEventRequest_v1_t>) -> Answer {
+    library::ready()?;
+    let request = request.required()?.get();
+    versioned::<nvmlSystemRegisterEventRequest_v1_t>(request.version)?;
+    if request.eventTypes == 0 || !sets().open.contains_key(&(request.set.0 as u64)) {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    Ok(())
+}
+
+pub fn wait_system(request: Out<nvmlSystemEventSetWaitRequest_v1_t>) -> Answer {
+    library::ready()?;
+    let request = request.required()?.get();
+    versioned::<nvmlSystemEventSetWaitRequest_v1_t>(request.version)?;
+    if !sets().open.contains_key(&(request.set.0 as u64)) {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    std::thread::sleep(Duration::from_millis(request.timeoutms.into()));
+    Err(nvmlReturn_t::ERROR_TIMEOUT)
+}
+
+/// Version 1 of a structure.
+fn versioned<T>(version: c_uint) -> Answer {
+    if version == size_of::<T>() as c_uint | 1 << 24 {
+        Ok(())
+    } else {
+        Err(nvmlReturn_t::ERROR_ARGUMENT_VERSION_MISMATCH)
+    }
+}

@@ -53,11 +53,24 @@ fn one(world: &'static World, device: DeviceIndex, slot: &Slot<nvmlFieldValue_t>
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as i64);
             field.valueType = kind;
-            field.value = nvmlValue_t { ullVal: value };
+            field.value = written(field.value, kind, value);
         }
         Err(code) => field.nvmlReturn = code,
     }
     slot.set(field);
+}
+
+/// A 32-bit value is written over the first four bytes only.
+fn written(before: nvmlValue_t, kind: nvmlValueType_t, value: u64) -> nvmlValue_t {
+    const UNSIGNED_INT: c_int = 1;
+    const SIGNED_INT: c_int = 5;
+    let ullVal = match kind {
+        UNSIGNED_INT | SIGNED_INT => {
+            crate::boundary::value_bits(before) >> 32 << 32 | value & 0xffff_ffff
+        }
+        _ => value,
+    };
+    nvmlValue_t { ullVal }
 }
 
 fn found(

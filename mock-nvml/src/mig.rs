@@ -47,6 +47,12 @@ pub fn parts(
     Ok((gpu, gpu.compute.get(instance.compute).ok_or(gone)?))
 }
 
+/// The how manieth of its device's MIG devices it is.
+pub fn position(world: &'static World, wanted: Instance) -> Option<usize> {
+    let instances = &library::profile(world, wanted.device).mig;
+    all(wanted.device, instances).position(|instance| instance == wanted)
+}
+
 /// The MIG device whose UUID is printed like this, without `MIG-`.
 pub fn by_uuid(world: &'static World, asked: &str) -> Option<nvmlDevice_t> {
     (0..world.devices().len() as u32)

@@ -68,7 +68,7 @@ pub fn give<T: Copy, R>(
     shape: impl Fn(&R) -> T,
 ) -> Answer {
     let room = count.get() as usize;
-    if room > 0 && infos.is_null() {
+    if room > 0 && infos.is_null() && !rows.is_empty() {
         return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
     }
     count.set(rows.len() as c_uint);

@@ -26,7 +26,11 @@ pub fn answer(entry: Entry, words: &[Word]) -> Answer {
         return refuse(entry.before_init(), nvmlReturn_t::ERROR_UNINITIALIZED);
     }
     let world = library::ready()?;
-    check_nulls(entry, words)?;
+    let nulls = check_nulls(entry, words);
+    // What the card has not is told before all out-parameters were looked at.
+    if nulls.is_err() && !some_given(words) {
+        return nulls;
+    }
     let mut index = DeviceIndex(0);
     for (at, word) in words.iter().enumerate() {
         if let ("nvmlDevice_t", WordValue::Handle(handle)) = (word.kind, &word.value) {
@@ -48,6 +52,7 @@ pub fn answer(entry: Entry, words: &[Word]) -> Answer {
     if let Some(code) = code(data) {
         return Err(code);
     }
+    nulls?;
     write(entry, words, data)
 }
 
@@ -83,6 +88,17 @@ fn refuse(recorded: Recorded, otherwise: nvmlReturn_t) -> Answer {
         Recorded::Code(code) if code != 0 => Err(nvmlReturn_t(code)),
         _ => Err(otherwise),
     }
+}
+
+/// A device, and an out-parameter that is not NULL.
+fn some_given(words: &[Word]) -> bool {
+    let device = words
+        .first()
+        .is_some_and(|word| matches!(word.value, WordValue::Handle(handle) if handle != 0));
+    device
+        && words
+            .iter()
+            .any(|word| matches!(&word.value, WordValue::Out(memory) if !memory.is_null()))
 }
 
 fn is_count(word: &Word) -> bool {

@@ -67,6 +67,10 @@ entry_points! {
         nvmlEventSetWait => event::wait;
         nvmlEventSetWait_v2 => event::wait;
         nvmlDeviceRegisterEvents => event::register;
+        nvmlSystemEventSetCreate => event::create_system;
+        nvmlSystemEventSetFree => event::free_system;
+        nvmlSystemRegisterEvents => event::register_system;
+        nvmlSystemEventSetWait => event::wait_system;
     }
     mig {
         nvmlDeviceIsMigDeviceHandle => mig::is_mig_device;

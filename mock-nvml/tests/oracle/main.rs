@@ -7,9 +7,9 @@ mod exports;
 mod facts;
 mod generations;
 mod nulls;
-mod simulated;
 #[path = "../../../mock-libcuda/tests/oracle/score.rs"]
 mod score;
+mod simulated;
 
 use std::sync::LazyLock;
 

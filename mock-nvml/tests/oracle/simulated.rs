@@ -89,7 +89,9 @@ fn a_device_is_found_by_the_spellings_that_the_card_took() {
 fn process_rows_come_in_every_versions_layout() {
     on("h200", |device, world| {
         let taken = Bytes::mib(1030);
-        world.take(DeviceIndex(0), Kind::Memory, taken).expect("room");
+        world
+            .take(DeviceIndex(0), Kind::Memory, taken)
+            .expect("room");
         let pid = u64::from(std::process::id());
         for (entry, stride) in [
             ("nvmlDeviceGetComputeRunningProcesses", 2),
@@ -98,7 +100,11 @@ fn process_rows_come_in_every_versions_layout() {
         ] {
             let (mut count, mut rows) = (2u32, [0u64; 8]);
             must(entry, &[device, out(&mut count), out(&mut rows)]);
-            assert_eq!((count, rows[0] as u32, rows[1]), (1, pid as u32, taken.0), "{entry}");
+            assert_eq!(
+                (count, rows[0] as u32, rows[1]),
+                (1, pid as u32, taken.0),
+                "{entry}"
+            );
             // No instance, and nothing behind the row.
             assert_eq!(rows[2], if stride == 3 { u64::MAX } else { 0 }, "{entry}");
             assert_eq!(rows[stride], 0, "{entry}");
@@ -138,7 +144,9 @@ fn utilisation_is_the_worlds_busy_time() {
             rates
         };
         assert_eq!(rates().gpu, 0);
-        world.take(DeviceIndex(0), Kind::Memory, Bytes::mib(2)).expect("room");
+        world
+            .take(DeviceIndex(0), Kind::Memory, Bytes::mib(2))
+            .expect("room");
         let second = Nanos(1_000_000_000);
         world.submit(DeviceIndex(0), Engine::Compute, world.now(), second);
         std::thread::sleep(Duration::from_millis(650));
@@ -158,7 +166,14 @@ fn utilisation_is_the_worlds_busy_time() {
         let (mut kind, mut count) = (0u32, 100u32);
         must(
             "nvmlDeviceGetSamples",
-            &[device, 1, 0, out(&mut kind), out(&mut count), out(&mut samples)],
+            &[
+                device,
+                1,
+                0,
+                out(&mut kind),
+                out(&mut count),
+                out(&mut samples),
+            ],
         );
         assert_eq!((kind, count), (1, 71));
         let ordered = samples[..71].is_sorted_by_key(|sample| sample.timeStamp);
@@ -175,7 +190,11 @@ fn an_event_set_takes_what_the_card_supports_and_waits_as_long_as_it_is_told() {
         let register = |types: u64| NVML.call("nvmlDeviceRegisterEvents", &[device, types, set]);
         for bit in 0..26 {
             // Whatever 580 has a name for, although the card says that it supports fewer.
-            assert_eq!(register(1 << bit), if bit < 16 { 0 } else { 3 }, "bit {bit}");
+            assert_eq!(
+                register(1 << bit),
+                if bit < 16 { 0 } else { 3 },
+                "bit {bit}"
+            );
         }
         assert_eq!((register(0), register(u64::MAX)), (0, 3));
         let mut data = [0u64; 8];
@@ -193,7 +212,10 @@ fn an_event_set_takes_what_the_card_supports_and_waits_as_long_as_it_is_told() {
 fn instances_of_a_device_in_mig_mode_have_handles_of_their_own() {
     on("h200-mig", |device, world| {
         let (mut current, mut pending) = (9u32, 9u32);
-        must("nvmlDeviceGetMigMode", &[device, out(&mut current), out(&mut pending)]);
+        must(
+            "nvmlDeviceGetMigMode",
+            &[device, out(&mut current), out(&mut pending)],
+        );
         assert_eq!((current, pending), (1, 1));
         let mut most = 0u32;
         must("nvmlDeviceGetMaxMigDeviceCount", &[device, out(&mut most)]);
@@ -219,17 +241,26 @@ fn instances_of_a_device_in_mig_mode_have_handles_of_their_own() {
             must("nvmlDeviceGetUUID", &[*instance, out(&mut text), 96]);
             assert!(text.starts_with(b"MIG-5c9f1a7e-"));
             let mut found = 0u64;
-            must("nvmlDeviceGetHandleByUUID", &[out(&mut text), out(&mut found)]);
+            must(
+                "nvmlDeviceGetHandleByUUID",
+                &[out(&mut text), out(&mut found)],
+            );
             assert_eq!(found, *instance);
             let mut memory = nvmlMemory_t::default();
             must("nvmlDeviceGetMemoryInfo", &[*instance, out(&mut memory)]);
             assert_eq!(memory.total, cut.memory.0);
             let (mut gpu, mut is_mig) = (0u32, 0u32);
             must("nvmlDeviceGetGpuInstanceId", &[*instance, out(&mut gpu)]);
-            must("nvmlDeviceIsMigDeviceHandle", &[*instance, out(&mut is_mig)]);
+            must(
+                "nvmlDeviceIsMigDeviceHandle",
+                &[*instance, out(&mut is_mig)],
+            );
             assert_eq!((gpu, is_mig), (cut.id, 1));
             let mut attributes = nvmlDeviceAttributes_t::zeroed();
-            must("nvmlDeviceGetAttributes_v2", &[*instance, out(&mut attributes)]);
+            must(
+                "nvmlDeviceGetAttributes_v2",
+                &[*instance, out(&mut attributes)],
+            );
             assert_eq!(attributes.multiprocessorCount, cut.sm_count);
         }
         let mut rates = nvmlUtilization_t::default();
@@ -248,10 +279,15 @@ fn every_field_has_a_value_or_a_code() {
         }
         let entry = "nvmlDeviceGetFieldValues";
         must(entry, &[device, 330, fields.as_mut_ptr() as u64]);
-        let with_value = fields.iter().filter(|field| field.nvmlReturn == nvmlReturn_t::SUCCESS);
+        let with_value = fields
+            .iter()
+            .filter(|field| field.nvmlReturn == nvmlReturn_t::SUCCESS);
         assert!(with_value.count() > 50);
         let code = |id: usize| fields[id].nvmlReturn.0;
         assert_eq!((code(83), code(7), code(0), code(329)), (0, 3, 2, 2));
-        assert_eq!(NVML.call(entry, &[device, 0, fields.as_mut_ptr() as u64]), 2);
+        assert_eq!(
+            NVML.call(entry, &[device, 0, fields.as_mut_ptr() as u64]),
+            2
+        );
     });
 }

