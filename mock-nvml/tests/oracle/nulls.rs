@@ -101,7 +101,7 @@ fn what_is_not_simulated_never_succeeds() {
     for name in [
         "nvmlDeviceSetMigMode",
         "nvmlDeviceGetBridgeChipInfo",
-        "nvmlDeviceGetCoolerInfo",
+        "nvmlDeviceGetClkMonStatus",
     ] {
         let mut room = [0u64; 64];
         let at = room.as_mut_ptr() as u64;
