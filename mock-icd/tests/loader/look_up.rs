@@ -10,16 +10,16 @@ use object::{Object, ObjectSymbol};
 use crate::client::Client;
 use crate::environment::{Environment, isolated, library, role};
 
-type LookUp = unsafe extern "system" fn(u64, *const c_char) -> *const c_void;
+pub type LookUp = unsafe extern "system" fn(u64, *const c_char) -> *const c_void;
 
 /// The library, opened as the loader opens it. Never closed.
-struct Driver {
-    by_instance: LookUp,
-    by_physical_device: LookUp,
+pub struct Driver {
+    pub by_instance: LookUp,
+    pub by_physical_device: LookUp,
 }
 
 impl Driver {
-    fn open() -> Self {
+    pub fn open() -> Self {
         let path = CString::new(library().into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY: the two exports have this signature (vk_icd.h); the library stays loaded.
         unsafe {
@@ -35,7 +35,7 @@ impl Driver {
         }
     }
 
-    fn ask(look_up: LookUp, handle: u64, name: &str) -> usize {
+    pub fn ask(look_up: LookUp, handle: u64, name: &str) -> usize {
         let name = CString::new(name).unwrap();
         // SAFETY: a live handle or NULL, and a C string.
         unsafe { look_up(handle, name.as_ptr()) as usize }
@@ -46,17 +46,17 @@ impl Driver {
     }
 
     fn create_instance(&self) -> u64 {
+        self.instance_of(&vk::InstanceCreateInfo::default())
+    }
+
+    pub fn instance_of(&self, info: &vk::InstanceCreateInfo<'_>) -> u64 {
         let mut instance = vk::Instance::null();
         // SAFETY: the answer for this name is a function of this type.
         let result = unsafe {
             let create = std::mem::transmute::<usize, vk::PFN_vkCreateInstance>(
                 self.global("vkCreateInstance"),
             );
-            create(
-                &vk::InstanceCreateInfo::default(),
-                std::ptr::null(),
-                &mut instance,
-            )
+            create(info, std::ptr::null(), &mut instance)
         };
         assert_eq!(result, vk::Result::SUCCESS);
         instance.as_raw()
@@ -138,9 +138,10 @@ fn without_an_instance_only_global_commands_are_answered() {
             for name in ["vkCreateDevice", "vkAllocateMemory", "vkNoSuchCommand", ""] {
                 assert_eq!(driver.global(name), 0, "{name}");
             }
-            assert_eq!(
+            assert_ne!(
                 Driver::ask(driver.by_instance, instance, "vkCreateInstance"),
-                0
+                0,
+                "as the card"
             );
             assert_ne!(
                 Driver::ask(driver.by_instance, instance, "vkAllocateMemory"),
@@ -155,8 +156,17 @@ fn without_an_instance_only_global_commands_are_answered() {
                 0,
                 "not enabled"
             );
-            assert_ne!(
+            assert_eq!(
                 Driver::ask(driver.by_physical_device, instance, "vkCreateDevice"),
+                0,
+                "no loader asks for what it knows"
+            );
+            assert_ne!(
+                Driver::ask(
+                    driver.by_physical_device,
+                    instance,
+                    "vkGetPhysicalDeviceFeatures2"
+                ),
                 0
             );
             assert_eq!(

@@ -1,6 +1,7 @@
 //! The built driver as a client meets it: through the Khronos loader, under the Khronos validation layer, from Debian's
 //! vulkaninfo. Every client is a process of its own, in an environment with nothing else of Vulkan in it.
 
+mod bits;
 mod client;
 mod environment;
 mod faults;
