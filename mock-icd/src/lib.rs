@@ -20,6 +20,7 @@ mod host_copy;
 mod image;
 mod instance;
 mod layout;
+mod lists;
 mod loader;
 mod lost;
 mod memory;

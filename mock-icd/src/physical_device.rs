@@ -6,6 +6,7 @@ use crate::accounts;
 use crate::boundary::{ChainOut, In, Out, OutList, Outcome};
 use crate::enumerate::{enumerate, enumerate_begun};
 use crate::instance::PhysicalDevice;
+use crate::lists;
 use crate::state::STATE;
 
 pub fn memory_properties(
@@ -87,13 +88,20 @@ const QUEUE_FLAGS: u32 = vk::QueueFlags::GRAPHICS.as_raw()
     | vk::QueueFlags::TRANSFER.as_raw()
     | vk::QueueFlags::SPARSE_BINDING.as_raw();
 
+/// Of the profile's family flags: the family's timestamps are half as wide (oracle: info of the same card).
+const VIDEO_DECODE: u32 = vk::QueueFlags::VIDEO_DECODE_KHR.as_raw();
+
 fn families(physical: PhysicalDevice) -> Vec<vk::QueueFamilyProperties> {
     let families = physical.profile().queue_families.iter();
     families
         .map(|family| vk::QueueFamilyProperties {
             queue_flags: vk::QueueFlags::from_raw(family.flags & QUEUE_FLAGS),
             queue_count: family.count,
-            timestamp_valid_bits: 64,
+            timestamp_valid_bits: if family.flags & VIDEO_DECODE == 0 {
+                64
+            } else {
+                32
+            },
             min_image_transfer_granularity: vk::Extent3D {
                 width: 1,
                 height: 1,
@@ -122,7 +130,16 @@ pub fn queue_families2(
 ) -> Outcome {
     let families = families(*STATE.physical_devices.find(physical)?);
     enumerate_begun(count, list, families.len(), |index, family| {
-        family.queue_family_properties = families[index]
+        family.queue_family_properties = families[index];
+        ChainOut::of(family.p_next).edit::<vk::QueueFamilyGlobalPriorityPropertiesKHR<'_>>(
+            |known| {
+                let priorities = lists::queue_priorities(index);
+                known.priority_count = u32::try_from(priorities.len()).unwrap_or(0);
+                for (to, priority) in known.priorities.iter_mut().zip(priorities) {
+                    *to = priority;
+                }
+            },
+        );
     })
 }
 

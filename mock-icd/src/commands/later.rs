@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::boundary::{In, List, Out, OutList, Raw};
 use crate::commands::commands;
-use crate::{device, host_copy, image, memory, object, sync, time};
+use crate::{device, host_copy, image, lists, memory, object, sync, time};
 
 commands! {
     Device V1_4 vkMapMemory2(device: vk::Device, memory_map_info: In<vk::MemoryMapInfoKHR<'_>>, data: Out<Raw>) ->
@@ -87,4 +87,16 @@ commands! {
         vk::PhysicalDevice, time_domain_count: Out<u32>, time_domains: OutList<vk::TimeDomainKHR>) -> vk::Result
         = time::domains(time_domain_count, time_domains),
         vkGetPhysicalDeviceCalibrateableTimeDomainsKHR in "VK_KHR_calibrated_timestamps";
+    PhysicalDevice "VK_EXT_sample_locations" vkGetPhysicalDeviceMultisamplePropertiesEXT(physical_device:
+        vk::PhysicalDevice, samples: vk::SampleCountFlags, multisample_properties:
+        Out<vk::MultisamplePropertiesEXT<'_>>) -> ()
+        = lists::sample_locations(samples, multisample_properties);
+    PhysicalDevice "VK_KHR_fragment_shading_rate" vkGetPhysicalDeviceFragmentShadingRatesKHR(physical_device:
+        vk::PhysicalDevice, fragment_shading_rate_count: Out<u32>, fragment_shading_rates:
+        OutList<vk::PhysicalDeviceFragmentShadingRateKHR<'_>>) -> vk::Result
+        = lists::shading_rates(fragment_shading_rate_count, fragment_shading_rates);
+    PhysicalDevice "VK_KHR_cooperative_matrix" vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device:
+        vk::PhysicalDevice, property_count: Out<u32>, properties: OutList<vk::CooperativeMatrixPropertiesKHR<'_>>)
+        -> vk::Result
+        = lists::cooperative_matrices(property_count, properties);
 }

@@ -215,4 +215,10 @@ commands! {
     Device "VK_EXT_attachment_feedback_loop_dynamic_state" vkCmdSetAttachmentFeedbackLoopEnableEXT(command_buffer:
         vk::CommandBuffer, aspect_mask: vk::ImageAspectFlags) -> ()
         = command::accept(command_buffer);
+    Device "VK_EXT_sample_locations" vkCmdSetSampleLocationsEXT(command_buffer: vk::CommandBuffer,
+        sample_locations_info: In<vk::SampleLocationsInfoEXT<'_>>) -> ()
+        = command::accept(command_buffer);
+    Device "VK_KHR_fragment_shading_rate" vkCmdSetFragmentShadingRateKHR(command_buffer: vk::CommandBuffer,
+        fragment_size: In<vk::Extent2D>, combiner_ops: List<vk::FragmentShadingRateCombinerOpKHR>) -> ()
+        = command::accept(command_buffer);
 }
