@@ -177,7 +177,7 @@ impl Document {
                     self.measured
                         .insert(key.to_owned(), number(line, value)?.into());
                 }
-                _ if key.starts_with("vkAllocateMemory.") => {
+                _ if key.starts_with("vk") => {
                     self.measured
                         .insert(key.to_owned(), number(line, value)?.into());
                 }

@@ -8,6 +8,10 @@ use super::{Library, say, uuid};
 /// Lines `driver KEY VALUE` and `PCI KEY VALUE`; the device's PCI address is its name in all three APIs.
 pub fn facts() -> Result<(), String> {
     let library = Library::open("libvulkan.so.1")?;
+    let idle: Vec<Onlooker> = (0..)
+        .map_while(|index| Onlooker::open(index).ok())
+        .collect();
+    let idle: Vec<(Onlooker, u64)> = idle.into_iter().map(|one| (one, one.free())).collect();
     // SAFETY: the loader exports this name with this type, and is never unloaded; every call below is on handles made
     // here that still live, with structures that outlive it.
     unsafe {
@@ -26,7 +30,9 @@ pub fn facts() -> Result<(), String> {
             .enumerate_physical_devices()
             .map_err(|error| format!("vkEnumeratePhysicalDevices: {error:?}"))?;
         for (index, device) in devices.into_iter().enumerate() {
-            one(&instance, device, index)?;
+            if let Some((onlooker, free)) = idle.get(index) {
+                one(&instance, device, *onlooker, *free)?;
+            }
         }
         instance.destroy_instance(None);
     }
@@ -38,7 +44,9 @@ pub fn facts() -> Result<(), String> {
 unsafe fn one(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
-    index: usize,
+    onlooker: Onlooker,
+    // What was free before there was an instance, which takes some itself.
+    idle: u64,
 ) -> Result<(), String> {
     let mut id = vk::PhysicalDeviceIDProperties::default();
     let mut bus = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
@@ -92,7 +100,6 @@ unsafe fn one(
             family.queue_count
         ));
     }
-    let onlooker = Onlooker::open(u32::try_from(index).unwrap_or_default())?;
     let local = memory
         .memory_heaps_as_slice()
         .iter()
@@ -102,7 +109,11 @@ unsafe fn one(
     };
     say(&format!(
         "{pci} vulkan_budget_margin {}",
-        onlooker.free().saturating_sub(budget.heap_budget[local])
+        idle.saturating_sub(budget.heap_budget[local])
+    ));
+    say(&format!(
+        "{pci} vkCreateInstance {}",
+        idle.saturating_sub(onlooker.free())
     ));
     // SAFETY: as above.
     unsafe { allocations(instance, device, &pci, local, onlooker, &memory) }
