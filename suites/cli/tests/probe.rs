@@ -62,8 +62,26 @@ fn differences(recorded: &Value, known: &Value, path: &str, left_out: &[&str]) -
     }
 }
 
-fn assert_profile(recorded: &Table, left_out: &[&str]) {
-    let known = read(&fixtures().join("profiles/h200.toml"));
+/// Graphics, compute, transfer, sparse, protected: the mock ICD has no video and no optical flow, and hides their bits.
+const SIMULATED_QUEUES: i64 = 0x1f;
+
+fn queues_as_simulated(profile: &mut Table) {
+    let devices = profile["device"].as_array_mut().expect("devices");
+    let families = devices
+        .iter_mut()
+        .filter_map(|device| device.get_mut("queue_families")?.as_array_mut())
+        .flatten();
+    for family in families {
+        let flags = family["flags"].as_integer().expect("flags") & SIMULATED_QUEUES;
+        family["flags"] = flags.into();
+    }
+}
+
+fn assert_profile(recorded: &Table, left_out: &[&str], simulated: bool) {
+    let mut known = read(&fixtures().join("profiles/h200.toml"));
+    if simulated {
+        queues_as_simulated(&mut known);
+    }
     let found = differences(
         &recorded["profile"],
         &Value::Table(known),
@@ -76,14 +94,14 @@ fn assert_profile(recorded: &Table, left_out: &[&str]) {
 #[test]
 fn a_probe_of_the_mock_gives_the_mocks_profile() {
     let recorded = probe("mock:h200", &["devices", "memory", "vulkan"]);
-    assert_profile(&recorded, &NOT_COMPARED);
+    assert_profile(&recorded, &NOT_COMPARED, true);
 }
 
 #[test]
 fn the_h200_profile_is_what_the_probe_found_on_the_card() {
     let recorded = read(&fixtures().join("oracle/probe-h200.toml"));
     let left_out = [&NOT_COMPARED[..], &SERIAL[..]].concat();
-    assert_profile(&recorded, &left_out);
+    assert_profile(&recorded, &left_out, false);
 }
 
 type Rows = BTreeMap<String, Vec<String>>;
