@@ -50,11 +50,10 @@ pub fn numbers() -> [u16; EMBEDDED.len()] {
 pub fn number(driver: &DriverProfile) -> u16 {
     let major = driver.version.split('.').next().unwrap_or_default();
     let major: u16 = major.parse().unwrap_or(u16::MAX);
-    let known = EMBEDDED.iter().rev().map(|(number, _)| *number);
+    let mut known = EMBEDDED.iter().rev().map(|(number, _)| *number);
     known
-        .clone()
         .find(|number| *number <= major)
-        .or_else(|| known.last())
+        .or_else(|| EMBEDDED.first().map(|(number, _)| *number))
         .unwrap_or_default()
 }
 
