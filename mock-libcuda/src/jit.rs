@@ -37,7 +37,6 @@ const INFO_LOG_BUFFER: CUjit_option = 3;
 const INFO_LOG_SIZE: CUjit_option = 4;
 const ERROR_LOG_BUFFER: CUjit_option = 5;
 const ERROR_LOG_SIZE: CUjit_option = 6;
-/// Of an architecture: only numbers that no device here has were tried.
 const TARGET: CUjit_option = 9;
 const LAST: CUjit_option = 34;
 
@@ -69,7 +68,8 @@ impl JitOptions {
                 MAX_REGISTERS | 25 | 27 if number as u32 == 0 => {
                     return Err(CUresult::ERROR_INVALID_VALUE);
                 }
-                TARGET => return Err(CUresult::ERROR_INVALID_IMAGE),
+                // Compute capabilities come as `90`.
+                TARGET if (number as u32) < 10 => return Err(CUresult::ERROR_INVALID_IMAGE),
                 15 => return Err(CUresult::ERROR_INVALID_PTX),
                 17..=19 => return Err(CUresult::ERROR_INVALID_VALUE),
                 0..=LAST => {}
