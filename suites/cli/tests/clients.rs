@@ -11,8 +11,12 @@ mod tenant;
 use tenant::{BUDGET, MIB, assert_held_to_the_budget};
 
 fn python(target: &str, script: &str) -> Option<serde_json::Value> {
+    python_of("venv", target, script)
+}
+
+fn python_of(venv: &str, target: &str, script: &str) -> Option<serde_json::Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let interpreter = root.join("../../.clients/venv/bin/python");
+    let interpreter = root.join("../../.clients").join(venv).join("bin/python");
     if !interpreter.exists() {
         eprintln!(
             "SKIPPED: {} is not there; run suites/setup",
@@ -41,6 +45,30 @@ fn cuda_bindings_without_the_enforcer_gets_the_card() {
     let Some(seen) = python("none", "cuda_bindings.py") else {
         return;
     };
+    assert!(seen["granted"].as_u64() > Some(BUDGET), "{seen}");
+}
+
+/// Detects, copies both ways, compiles and launches, and runs out of memory at its budget.
+#[test]
+fn numba_cuda_works_within_the_budget() {
+    let Some(seen) = python_of("numba", "ours", "numba_client.py") else {
+        return;
+    };
+    assert_eq!(seen["detected"], true, "{seen}");
+    assert_eq!(seen["copied"], true, "{seen}");
+    assert_eq!(seen["launched"], 1, "{seen}");
+    assert_eq!(seen["refusal"], 2, "{seen}");
+    assert_eq!(seen["total"], BUDGET, "{seen}");
+    assert!(seen["granted"].as_u64() <= Some(BUDGET), "{seen}");
+}
+
+#[test]
+fn numba_cuda_without_the_enforcer_gets_the_card() {
+    let Some(seen) = python_of("numba", "none", "numba_client.py") else {
+        return;
+    };
+    assert_eq!(seen["copied"], true, "{seen}");
+    assert_eq!(seen["launched"], 1, "{seen}");
     assert!(seen["granted"].as_u64() > Some(BUDGET), "{seen}");
 }
 
