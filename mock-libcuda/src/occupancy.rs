@@ -281,7 +281,9 @@ pub fn max_active_clusters(
             return Err(CUresult::ERROR_INVALID_CLUSTER_SIZE);
         }
         let resident = sm.resident_of(function, asked.threads() as u32, asked.shared.into());
-        Ok(launch::clusters(sm, size, resident))
+        // Of a cluster's blocks an SM was told to hold no more, however small they are (measured).
+        const CLUSTERED: u32 = 8;
+        Ok(launch::clusters(sm, size, resident.min(CLUSTERED)))
     })?;
     clusters.set(active as c_int);
     Ok(())
