@@ -55,7 +55,7 @@ impl Environment {
         self.record_vulkan(&mut variables)?;
         let inherited = match self.plan.world {
             Some(_) => None,
-            None => std::env::var("LD_LIBRARY_PATH").ok(),
+            None => inherited("LD_LIBRARY_PATH"),
         };
         let search = match inherited {
             Some(inherited) => format!("{}:{inherited}", lib.display()),
@@ -100,7 +100,7 @@ impl Environment {
         variables.insert("RINGFENCE_RECORD_VULKAN".to_owned(), "1".to_owned());
         let others = match self.plan.world {
             Some(_) => self.plan.root.join("bare").display().to_string(),
-            None => std::env::var("XDG_DATA_DIRS").unwrap_or_else(|_| DATA_DIRS.to_owned()),
+            None => inherited("XDG_DATA_DIRS").unwrap_or_else(|| DATA_DIRS.to_owned()),
         };
         let own = self.plan.root.join("recorder");
         variables.insert(
@@ -109,6 +109,11 @@ impl Environment {
         );
         Ok(())
     }
+}
+
+/// A variable of the runner's own environment.
+fn inherited(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// What no XDG_DATA_DIRS means to the loader.
