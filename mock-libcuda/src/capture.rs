@@ -20,11 +20,8 @@ pub struct CaptureId(pub u32);
 pub enum Shape {
     /// Bytes move, but nobody can ask how.
     Plain,
-    Copy(Kept<CUDA_MEMCPY3D>),
-    Fill(Kept<CUDA_MEMSET_NODE_PARAMS>),
     Kernel(Kept<CUDA_KERNEL_NODE_PARAMS>),
     MemOps(Vec<MemOp>),
-    Child(GraphId),
 }
 
 /// Which calls a capture forbids to whom.
@@ -229,18 +226,6 @@ pub fn add_work(
     act: Act,
 ) -> Answer {
     let payload = match (shape, work) {
-        (Shape::Copy(params), _) => Payload::Copy {
-            params,
-            context,
-            work,
-            act,
-        },
-        (Shape::Fill(params), _) => Payload::Fill {
-            params,
-            context,
-            work,
-            act,
-        },
         (Shape::Kernel(params), Work::Kernel(cost)) => {
             Payload::Kernel(graph::KernelNode::new(params, cost, context))
         }
@@ -250,7 +235,6 @@ pub fn add_work(
             context,
         )),
         (Shape::MemOps(ops), _) => Payload::MemOps { context, ops },
-        (Shape::Child(graph), _) => Payload::Child(graph),
         (_, Work::Fill { .. }) => Payload::Fill {
             params: Kept(CUDA_MEMSET_NODE_PARAMS::zeroed()),
             context,

@@ -1,7 +1,5 @@
 //! What graphs' nodes do: adding them, reading and changing their parameters, in graphs and in executable graphs.
 
-use std::sync::Arc;
-
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
 
@@ -13,7 +11,6 @@ use crate::graph::{self, KernelNode, NodeId, Payload, node_handle};
 use crate::launch;
 use crate::memop;
 use crate::process::{ContextId, Process};
-use crate::timeline::Act;
 use crate::transfer;
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
@@ -856,9 +853,4 @@ fn name_of(payload: &Payload) -> &'static str {
         Payload::Free(_) => "MEM_FREE",
         Payload::MemOps { .. } => "BATCH_MEM_OP",
     }
-}
-
-/// For captured work that has no bytes to move.
-pub fn nothing() -> Act {
-    Arc::new(|_, _| {})
 }
