@@ -70,7 +70,7 @@ impl Process {
 fn aligned(process: &Process, address: u64, wide: bool) -> Answer {
     let size = if wide { 8 } else { 4 };
     let there = process.holding(address, size).is_some() || process.host_holding(address, size);
-    if address % size != 0 || !there {
+    if !address.is_multiple_of(size) || !there {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     Ok(())
