@@ -9,6 +9,7 @@ use crate::image::Kernel;
 use crate::occupancy::Sm;
 use crate::process::Process;
 use crate::stream;
+use crate::{capture, context};
 
 /// What a launch asks of a device: all that its stream and the profile's model of time need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +213,29 @@ impl Request {
         Ok(())
     }
 
+    /// As a node of a graph shows it.
+    fn node(
+        &self,
+        ctx: CUcontext,
+        params: &Out<*mut c_void>,
+        extra: &Out<*mut c_void>,
+    ) -> CUDA_KERNEL_NODE_PARAMS {
+        CUDA_KERNEL_NODE_PARAMS {
+            func: self.function,
+            gridDimX: self.grid[0],
+            gridDimY: self.grid[1],
+            gridDimZ: self.grid[2],
+            blockDimX: self.block[0],
+            blockDimY: self.block[1],
+            blockDimZ: self.block[2],
+            sharedMemBytes: self.shared,
+            kernelParams: params.raw(),
+            extra: extra.raw(),
+            kern: CUkernel::NULL,
+            ctx,
+        }
+    }
+
     /// Everything but parameters and stream.
     fn check(&self, function: &Function, sm: &Sm) -> Result<KernelCost, CUresult> {
         self.check_function(function, sm)?;
@@ -312,15 +336,19 @@ fn launch(request: &Request, params: Out<*mut c_void>, extra: Out<*mut c_void>) 
     let current = process.current()?;
     let id = process.function_id(driver, request.function)?;
     let sm = process.sm_of(driver, id);
-    request.check_geometry(&sm)?;
     let function = process.modules.functions[&id].clone();
-    check_params(function.kernel(), &params, &extra)?;
-    let cost = request.check(&function, &sm)?;
+    let checked = request
+        .check_geometry(&sm)
+        .and_then(|()| check_params(function.kernel(), &params, &extra))
+        .and_then(|()| request.check(&function, &sm));
+    // A launch that is refused breaks the capture that it would have been part of.
+    let cost = checked.inspect_err(|_| capture::refused(&mut process, request.stream))?;
     if function.context != current || process.stream_context(request.stream)? != current {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
     process.reserve_for_launch(driver, current, &function.kernel().attributes)?;
-    stream::enqueue_kernel(&mut process, driver, request.stream, &cost)
+    let node = request.node(context::handle_of(current), &params, &extra);
+    stream::enqueue_kernel(&mut process, driver, request.stream, &cost, node)
 }
 
 #[expect(clippy::too_many_arguments, reason = "the C signature")]
@@ -437,7 +465,9 @@ fn legacy(function: CUfunction, width: c_int, height: c_int, stream: CUstream) -
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
     process.reserve_for_launch(driver, current, &known.kernel().attributes)?;
-    stream::enqueue_kernel(&mut process, driver, stream, &cost)
+    let (none, no_extra) = (Host(0).out(), Host(0).out());
+    let node = request.node(context::handle_of(current), &none, &no_extra);
+    stream::enqueue_kernel(&mut process, driver, stream, &cost, node)
 }
 
 pub fn one_block(function: CUfunction) -> Answer {

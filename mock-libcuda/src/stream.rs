@@ -299,14 +299,23 @@ pub fn enqueue_and_wait(
     Ok(())
 }
 
-/// Puts a kernel that passed every check on a stream.
+/// Puts a kernel that passed every check on a stream; `node` is what a captured graph shows of it.
 pub fn enqueue_kernel(
     process: &mut Process,
     driver: &Driver,
     stream: CUstream,
     kernel: &KernelCost,
+    node: CUDA_KERNEL_NODE_PARAMS,
 ) -> Answer {
-    enqueue(process, driver, stream, Work::Kernel(*kernel), |_, _| {})
+    let shape = capture::Shape::Kernel(Kept(node));
+    enqueue_as(
+        process,
+        driver,
+        stream,
+        Work::Kernel(*kernel),
+        shape,
+        |_, _| {},
+    )
 }
 
 /// Waits until all work of a device's contexts is done, as cuMemFree does.
