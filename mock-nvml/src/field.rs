@@ -64,13 +64,13 @@ fn one(world: &'static World, device: DeviceIndex, slot: &Slot<nvmlFieldValue_t>
 fn written(before: nvmlValue_t, kind: nvmlValueType_t, value: u64) -> nvmlValue_t {
     const UNSIGNED_INT: c_int = 1;
     const SIGNED_INT: c_int = 5;
-    let ullVal = match kind {
+    let bits = match kind {
         UNSIGNED_INT | SIGNED_INT => {
             crate::boundary::value_bits(before) >> 32 << 32 | value & 0xffff_ffff
         }
         _ => value,
     };
-    nvmlValue_t { ullVal }
+    nvmlValue_t { ullVal: bits }
 }
 
 fn found(
