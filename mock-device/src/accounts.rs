@@ -141,7 +141,7 @@ impl Accounts {
             .rows()
             .iter()
             .any(|row| row.state.load(Relaxed) == state::DYING);
-        if gone.is_empty() && !dying && !(due && holds::any_unheld(&self.region)) {
+        if gone.is_empty() && !dying && !holds::any_unheld(&self.region) {
             return;
         }
         let _guard = self.region.lock();

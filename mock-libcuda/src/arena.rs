@@ -104,23 +104,6 @@ impl Blocks {
         self.blocks.remove(&base);
         self.roomy.remove(&base);
     }
-
-    /// A block in which nothing lives.
-    pub fn first_empty(&self) -> Option<(u64, u64)> {
-        self.blocks
-            .iter()
-            .find(|(_, block)| block.live == 0)
-            .map(|(base, block)| (*base, block.len))
-    }
-
-    /// All blocks, base and length; none is left.
-    pub fn drain(&mut self) -> Vec<(u64, u64)> {
-        self.roomy.clear();
-        std::mem::take(&mut self.blocks)
-            .into_iter()
-            .map(|(base, block)| (base, block.len))
-            .collect()
-    }
 }
 
 #[cfg(test)]
@@ -154,6 +137,5 @@ mod tests {
         );
         assert_eq!(blocks.free(4096, 512), None);
         assert_eq!(blocks.free(4608, 512), Some((4096, 1024)));
-        assert_eq!(blocks.first_empty(), Some((4096, 1024)));
     }
 }

@@ -11,7 +11,7 @@ mod node_params;
 mod trace;
 
 pub use self::trace::Arguments;
-pub use backing::{Backing, HostPages, copy_host, fill_host};
+pub use backing::{AddressRange, Backing, HostPages, copy_host, fill_host, is_mapped};
 pub use canary::Canary;
 pub use client_call::{ClientCall, Kept, batch_fields, first_word};
 pub use image::{bytes, image, unwrapped};
@@ -104,6 +104,12 @@ impl<T> Slot<T> {
     }
 }
 
+impl<T> Slot<T> {
+    pub fn cast<U>(&self) -> Slot<U> {
+        Slot(self.0.cast())
+    }
+}
+
 impl Slot<c_char> {
     /// Text with its NUL, cut to `len` bytes as strncpy would cut it.
     pub fn set_text(&self, text: &str, len: usize) {
@@ -153,8 +159,30 @@ impl<T: Copy> In<T> {
 
 impl<T: Copy> In<T> {
     /// Where the real driver reads without looking, NULL ends the process.
-    pub fn or_crash(self) -> T {
-        self.required().unwrap_or_else(|_| crash())
+    pub fn or_crash(&self) -> T {
+        if self.0.is_null() {
+            crash();
+        }
+        // SAFETY: not NULL, and the C contract lets the driver read it.
+        unsafe { self.0.read_unaligned() }
+    }
+}
+
+impl<T> In<T> {
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The same place read as something else: a structure with a union in it as words.
+    pub fn cast<U>(&self) -> In<U> {
+        In(self.0.cast())
+    }
+}
+
+impl<T> From<Out<T>> for In<T> {
+    /// An array that C passes without const and the driver only reads.
+    fn from(out: Out<T>) -> Self {
+        In(out.0)
     }
 }
 
@@ -185,6 +213,25 @@ pub fn ask_dynamic_shared(function: CUoccupancyB2DSize, block: c_int) -> Option<
     function.map(|function| unsafe { function(block) })
 }
 
+/// A descriptor that the client names by its number; `None` where the process has none of it.
+pub fn descriptor(number: u64) -> Option<std::os::fd::BorrowedFd<'static>> {
+    // An int in a pointer's clothes: the upper half is nobody's.
+    let number = number as i32;
+    // SAFETY: fcntl looks a number up; where it is open, the client keeps it so during the call, as the C contract says.
+    unsafe {
+        (libc::fcntl(number, libc::F_GETFD) >= 0)
+            .then(|| std::os::fd::BorrowedFd::borrow_raw(number))
+    }
+}
+
+/// Closes a descriptor that the client gave away.
+pub fn close(number: c_int) {
+    // SAFETY: the entry points that use this take their descriptor over.
+    unsafe {
+        libc::close(number);
+    }
+}
+
 /// How a C argument becomes a handler's argument.
 pub trait FromC<Raw> {
     fn from_c(raw: Raw) -> Self;
@@ -213,7 +260,8 @@ impl FromC<*const c_void> for Host {
 macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
-as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUmodule CUlibrary CUkernel CUlinkState CUtexref CUoccupancyB2DSize f32 CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle }
+as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUmodule CUlibrary CUkernel CUlinkState CUtexref CUoccupancyB2DSize f32 CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle
+CUmipmappedArray CUsurfref CUexternalMemory CUmemLocation CUipcMemHandle }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;
@@ -284,6 +332,8 @@ fn unsimulated(entry: Entry, first: usize) -> Answer {
     };
     match recorded {
         Recorded::Crash if first == 0 => crash(),
+        // What refuses every context but its own generation's looks at nothing else.
+        Recorded::Code(code) if code == CUresult::ERROR_INVALID_CONTEXT.0 => Err(CUresult(code)),
         Recorded::Code(code) if code != 0 && (first == 0 || driver::get().is_err()) => {
             Err(CUresult(code))
         }

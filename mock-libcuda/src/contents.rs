@@ -4,6 +4,9 @@
 //! per process; beyond it a write is remembered by its first word alone, and tests that check data stay below.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::boundary::{Backing, copy_host, fill_host};
 
@@ -46,6 +49,8 @@ enum Content {
     Stored,
     /// Managed memory, which the client reads and writes itself: as stored, but outside the bound.
     Exposed,
+    /// A file that other processes and APIs map too.
+    Shared,
 }
 
 /// Bytes that one process stores of all its devices' memory.
@@ -86,6 +91,14 @@ impl Contents {
             }
             return;
         }
+        if self.is(Content::Shared, start, end) {
+            if pattern.is_zero() || len > STORED_BOUND {
+                self.backing.punch_attached(start, end);
+            } else {
+                fill_host(start, len, pattern.bytes());
+            }
+            return;
+        }
         let in_place =
             self.is(Content::Stored, start, end) || (len <= SMALL_FILL && !pattern.is_zero());
         if in_place && self.store(start, end) {
@@ -118,7 +131,9 @@ impl Contents {
         for (start, end, content) in self.pieces(from, from + len) {
             let to = to_host + (start - from);
             match content {
-                Some(Content::Stored | Content::Exposed) => copy_host(to, start, end - start),
+                Some(Content::Stored | Content::Exposed | Content::Shared) => {
+                    copy_host(to, start, end - start);
+                }
                 Some(Content::Pattern(pattern)) => {
                     let mut turned = pattern.bytes().to_vec();
                     let phase = (start % turned.len() as u64) as usize;
@@ -142,6 +157,15 @@ impl Contents {
         if self.extents.is_empty() {
             return;
         }
+        // A part of what others map too: they go on with the rest.
+        if self.is(Content::Shared, start, end) && !self.extents.contains_key(&start)
+            || self
+                .extents
+                .get(&start)
+                .is_some_and(|(to, content)| *content == Content::Shared && *to > end)
+        {
+            return self.backing.punch_attached(start, end);
+        }
         let pieces = self.pieces(start, end);
         self.split(start);
         self.split(end);
@@ -156,9 +180,31 @@ impl Contents {
                     self.stored -= to - from;
                 }
                 Some(Content::Exposed) => self.backing.punch(from, to),
+                Some(Content::Shared) => self.backing.detach(from, to),
                 Some(Content::Pattern(_)) | None => {}
             }
         }
+    }
+
+    /// From here on the range is the file's, which gets what the range held; or, for an importer, which has it already.
+    pub fn share(&mut self, start: u64, end: u64, file: &File, keep: bool) -> io::Result<()> {
+        if keep {
+            for (from, to, content) in self.pieces(start, end) {
+                match content {
+                    Some(Content::Stored | Content::Exposed) => save(file, start, from, to)?,
+                    Some(Content::Pattern(pattern)) if to - from <= STORED_BOUND => {
+                        fill_host(from, to - from, pattern.bytes());
+                        save(file, start, from, to)?;
+                        self.backing.punch(from, to);
+                    }
+                    Some(Content::Pattern(_) | Content::Shared) | None => {}
+                }
+            }
+        }
+        self.forget(start, end);
+        self.backing.attach(start, end, file)?;
+        self.extents.insert(start, (end, Content::Shared));
+        Ok(())
     }
 
     /// Every piece of a range with its content, in order.
@@ -195,7 +241,8 @@ impl Contents {
 
     /// Makes a range stored, its present content kept; false where the bound forbids it.
     fn store(&mut self, start: u64, end: u64) -> bool {
-        if self.is(Content::Stored, start, end) || self.is(Content::Exposed, start, end) {
+        let in_place = [Content::Stored, Content::Exposed, Content::Shared];
+        if in_place.iter().any(|content| self.is(*content, start, end)) {
             return true;
         }
         let pieces = self.pieces(start, end);
@@ -246,6 +293,20 @@ impl Contents {
             self.extents.insert(at, (to, content));
         }
     }
+}
+
+/// Bytes of a range that began at `start`, into the file that takes its place.
+fn save(file: &File, start: u64, from: u64, to: u64) -> io::Result<()> {
+    const PIECE: u64 = 1 << 20;
+    let mut at = from;
+    let mut piece = vec![0u8; PIECE.min(to - from) as usize];
+    while at < to {
+        let len = PIECE.min(to - at);
+        copy_host(piece.as_mut_ptr() as u64, at, len);
+        file.write_all_at(&piece[..len as usize], at - start)?;
+        at += len;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

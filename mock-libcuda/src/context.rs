@@ -3,7 +3,7 @@
 use abi::cuda::*;
 use mock_device::{Bytes, Kind};
 
-use crate::boundary::{Answer, Host, Out};
+use crate::boundary::{Answer, Host, In, Out};
 use crate::driver::{self, Driver, Ordinal};
 use crate::handle;
 use crate::process::{Context, ContextId, Process, with_stack};
@@ -22,6 +22,26 @@ impl Process {
             Some(_) => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
             None => Err(CUresult::ERROR_INVALID_CONTEXT),
         }
+    }
+
+    /// The context of a handle that the real driver follows: it dies of a number that never was one.
+    pub fn context_followed(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        let null = CUresult::ERROR_INVALID_CONTEXT;
+        handle::followed(handle::Kind::Context, context.0 as u64, null)?;
+        self.context_of(context)
+    }
+
+    /// The context of a handle, alive or not.
+    fn context_ever(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        let null = CUresult::ERROR_INVALID_CONTEXT;
+        let id = handle::followed(handle::Kind::Context, context.0 as u64, null)?;
+        let known = (id as usize) < self.contexts.len();
+        known.then_some(ContextId(id)).ok_or(null)
+    }
+
+    /// The calling thread's context, alive or not.
+    fn current_ever(&self) -> Result<ContextId, CUresult> {
+        with_stack(|stack| stack.last().copied()).ok_or(CUresult::ERROR_INVALID_CONTEXT)
     }
 
     /// The context of a handle, or the current one for NULL.
@@ -57,8 +77,18 @@ impl Process {
             alive: true,
             limits: Default::default(),
             small: Default::default(),
+            array_blocks: Default::default(),
+            number: 0,
         });
-        ContextId(self.contexts.len() as u32 - 1)
+        let id = ContextId(self.contexts.len() as u32 - 1);
+        self.number_context(id);
+        id
+    }
+
+    /// A context that begins, or begins again, gets a number of its own.
+    fn number_context(&mut self, id: ContextId) {
+        let before = self.contexts.iter().map(|context| context.number).max();
+        self.context_mut(id).number = before.unwrap_or(0) + 1;
     }
 
     fn close_context(&mut self, driver: &Driver, id: ContextId) {
@@ -79,6 +109,7 @@ impl Process {
         if last {
             self.empty_pools(driver, device);
             crate::graph_memory::empty(self, driver, device);
+            self.end_managed(driver, device);
         }
     }
 
@@ -88,8 +119,12 @@ impl Process {
         {
             self.close_context(driver, id);
         }
+        self.primaries[device.0].flags = 0;
     }
 }
+
+/// A flag that every primary context has.
+const MAP_HOST: u32 = 8;
 
 pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
@@ -106,8 +141,11 @@ pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
             process.open_context(driver, device)?;
             let id =
                 known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));
+            if known.is_some() {
+                process.number_context(id);
+            }
             let context = process.context_mut(id);
-            (context.alive, context.flags) = (true, primary.flags);
+            (context.alive, context.flags) = (true, primary.flags | MAP_HOST);
             id
         }
     };
@@ -131,14 +169,16 @@ pub fn primary_release(dev: CUdevice) -> Answer {
     Ok(())
 }
 
-/// A reset takes one holder with it: after three retains two releases succeed (H200, 580.159.04, traced).
+/// A reset takes one holder with it, but not the last: after three retains two releases succeed, after one one (H200,
+/// 580.159.04, traced).
 pub fn primary_reset(dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
     let mut process = driver.lock();
     process.close_primary(driver, device);
-    let left = process.primaries[device.0].retained.saturating_sub(1);
-    process.primaries[device.0].retained = left;
+    if let held @ 2.. = process.primaries[device.0].retained {
+        process.primaries[device.0].retained = held - 1;
+    }
     Ok(())
 }
 
@@ -171,7 +211,11 @@ pub fn primary_set_flags(dev: CUdevice, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
     valid_flags(flags)?;
-    driver.lock().primaries[device.0].flags = flags;
+    let mut process = driver.lock();
+    process.primaries[device.0].flags = flags;
+    if let Some(id) = process.primaries[device.0].context {
+        process.context_mut(id).flags = flags | MAP_HOST;
+    }
     Ok(())
 }
 
@@ -197,7 +241,15 @@ fn make(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice, legacy: bool) -> Ans
     valid_flags(flags)?;
     let mut process = driver.lock();
     process.open_context(driver, device)?;
-    let id = process.new_context(device, flags, false, legacy);
+    // User-triggered dumps are shown as dumps.
+    const USER_COREDUMP: u32 = 0x40;
+    const COREDUMP: u32 = 0x20;
+    let shown = if flags & USER_COREDUMP == 0 {
+        flags
+    } else {
+        flags & !USER_COREDUMP | COREDUMP
+    };
+    let id = process.new_context(device, shown, false, legacy);
     with_stack(|stack| stack.push(id));
     pctx.set(handle_of(id));
     Ok(())
@@ -219,19 +271,24 @@ pub fn create_v3(
     flags: c_uint,
     dev: CUdevice,
 ) -> Answer {
-    if count < 0 || (count > 0 && params.0 == 0) {
+    if count > 0 && params.0 == 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     if count > 0 {
-        return Err(CUresult::ERROR_NOT_SUPPORTED);
+        return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY);
     }
     make(pctx, flags, dev, false)
 }
 
-/// Neither affinity nor CIG parameters are simulated.
+/// CUctxCreateParams: affinity, how many, CIG. Neither is simulated.
 pub fn create_v4(pctx: Out<CUcontext>, params: Host, flags: c_uint, dev: CUdevice) -> Answer {
-    if params.0 != 0 {
-        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    if let Ok([affinity, count, shared]) = In::<[u64; 3]>::at(params.0).required() {
+        match (affinity, count as c_int) {
+            (0, 1..) => return Err(CUresult::ERROR_INVALID_VALUE),
+            (_, 1..) => return Err(CUresult::ERROR_UNSUPPORTED_EXEC_AFFINITY),
+            _ if shared != 0 => return Err(CUresult::ERROR_NOT_SUPPORTED),
+            _ => {}
+        }
     }
     make(pctx, flags, dev, false)
 }
@@ -242,7 +299,7 @@ pub fn destroy(context: CUcontext) -> Answer {
     }
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let id = process.context_of(context)?;
+    let id = process.context_followed(context)?;
     if process.context(id).primary {
         return Err(CUresult::ERROR_INVALID_CONTEXT);
     }
@@ -259,7 +316,7 @@ pub fn push(context: CUcontext) -> Answer {
     if context.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let id = driver::get()?.lock().context_of(context)?;
+    let id = driver::get()?.lock().context_ever(context)?;
     with_stack(|stack| stack.push(id));
     Ok(())
 }
@@ -276,7 +333,7 @@ pub fn pop(pctx: Out<CUcontext>) -> Answer {
 pub fn set_current(context: CUcontext) -> Answer {
     let id = match context.is_null() {
         true => None,
-        false => Some(driver::get()?.lock().context_of(context)?),
+        false => Some(driver::get()?.lock().context_ever(context)?),
     };
     with_stack(|stack| {
         stack.pop();
@@ -294,14 +351,15 @@ pub fn get_current(pctx: Out<CUcontext>) -> Answer {
 pub fn get_device(device: Out<CUdevice>) -> Answer {
     let device = device.required()?;
     let process = driver::get()?.lock();
-    device.set(process.context(process.current()?).device.0 as CUdevice);
+    // A context that was destroyed under the thread is still one of its device.
+    device.set(process.context(process.current_ever()?).device.0 as CUdevice);
     Ok(())
 }
 
 pub fn get_flags(flags: Out<c_uint>) -> Answer {
     let flags = flags.required()?;
     let process = driver::get()?.lock();
-    flags.set(process.context(process.current()?).flags);
+    flags.set(process.context(process.current_ever()?).flags);
     Ok(())
 }
 
@@ -309,25 +367,46 @@ pub fn set_flags(flags: c_uint) -> Answer {
     let mut process = driver::get()?.lock();
     let id = process.current()?;
     valid_flags(flags)?;
-    process.context_mut(id).flags = flags;
+    // Dumps are set, and not shown.
+    process.context_mut(id).flags = flags & !0x60;
     Ok(())
 }
 
 pub fn get_id(context: CUcontext, id: Out<c_ulonglong>) -> Answer {
     let id = id.required()?;
-    let found = driver::get()?.lock().context_or_current(context)?;
-    id.set(u64::from(found.0) + 1);
+    let process = driver::get()?.lock();
+    let found = if context.is_null() {
+        process.current()?
+    } else {
+        process.context_followed(context)?
+    };
+    id.set(process.context(found).number);
     Ok(())
 }
 
 pub fn get_api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
     let version = version.required()?;
     let process = driver::get()?.lock();
-    let id = process.context_or_current(context)?;
+    let id = process
+        .context_or_current(context)
+        .map_err(|_| CUresult::ERROR_INVALID_CONTEXT)?;
     version.set(if process.context(id).legacy {
         3010
     } else {
         3020
     });
+    Ok(())
+}
+
+/// The device of a context, or of the current one.
+pub fn get_device_of(device: Out<CUdevice>, context: CUcontext) -> Answer {
+    let device = device.required()?;
+    let process = driver::get()?.lock();
+    let id = if context.is_null() {
+        process.current_ever()?
+    } else {
+        process.context_followed(context)?
+    };
+    device.set(process.context(id).device.0 as CUdevice);
     Ok(())
 }

@@ -1,65 +1,170 @@
-//! Copies. All are done when the call returns.
+//! Where addresses lead, and copies of bytes between them.
 
 use abi::cuda::*;
+use mock_device::{Bytes, Direction};
 
-use crate::boundary::{Answer, Host, copy_host};
+use crate::boundary::{Answer, Host, copy_host, fill_host};
 use crate::driver::{self, Driver, Ordinal};
 use crate::process::Process;
+use crate::stream::{self, Work};
 
-/// Where an address points.
-pub enum Place {
-    Device(Ordinal),
-    Host,
+/// A run of bytes: device memory of one device, or host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub at: u64,
+    pub len: u64,
+    /// `None`: the host's.
+    pub device: Option<Ordinal>,
+}
+
+/// What an address must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Memory that the driver knows: device memory, or page-locked or managed host memory.
+    Known,
+    /// Any; what the driver does not know is the client's word.
+    Any,
 }
 
 impl Process {
-    /// INVALID_VALUE for NULL and for device addresses that no live allocation holds.
-    pub fn place(&self, address: u64, len: u64) -> Result<Place, CUresult> {
-        match self.device_at(address) {
-            Some(device)
-                if self.holding(address, len).is_some()
-                    || crate::graph_memory::holding(self, address, len).is_some() =>
-            {
-                Ok(Place::Device(device))
-            }
-            None if address != 0 => Ok(Place::Host),
-            _ => Err(CUresult::ERROR_INVALID_VALUE),
+    /// INVALID_VALUE for NULL, for device addresses that no one live allocation holds, and for the host's where the
+    /// driver must know them.
+    pub fn pieces(&self, address: u64, len: u64, need: Need) -> Result<Vec<Piece>, CUresult> {
+        if address == 0 {
+            return Err(CUresult::ERROR_INVALID_VALUE);
         }
+        let piece = |device| {
+            Ok(vec![Piece {
+                at: address,
+                len,
+                device,
+            }])
+        };
+        if let Some((_, allocation)) = self.holding(address, len) {
+            return piece(Some(allocation.device));
+        }
+        if let Some((_, device)) = crate::graph_memory::holding(self, address, len) {
+            return piece(Some(device));
+        }
+        if let Some(pieces) = self.mapped_pieces(address, len) {
+            return pieces;
+        }
+        let own = self.device_at(address).is_some();
+        if own || (need == Need::Known && !self.host_holding(address, len)) {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        piece(None)
     }
 
-    pub fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
-        match (self.place(to, len)?, self.place(from, len)?) {
-            (Place::Host, Place::Host) => copy_host(to, from, len),
-            (Place::Device(device), Place::Host) => {
-                self.arena(driver, device)?.contents.write(to, from, len)
+    /// Moves bytes between two lists of pieces of equal length.
+    pub fn transfer(&mut self, driver: &Driver, to: &[Piece], from: &[Piece]) -> Answer {
+        let (mut targets, mut sources) = (to.iter().copied(), from.iter().copied());
+        let (mut target, mut source) = (targets.next(), sources.next());
+        while let (Some(into), Some(out)) = (target, source) {
+            let len = into.len.min(out.len);
+            self.transfer_run(driver, into, out, len)?;
+            let rest = |piece: Piece| Piece {
+                at: piece.at + len,
+                len: piece.len - len,
+                ..piece
+            };
+            target = if into.len > len {
+                Some(rest(into))
+            } else {
+                targets.next()
+            };
+            source = if out.len > len {
+                Some(rest(out))
+            } else {
+                sources.next()
+            };
+        }
+        Ok(())
+    }
+
+    fn transfer_run(&mut self, driver: &Driver, to: Piece, from: Piece, len: u64) -> Answer {
+        match (to.device, from.device) {
+            (None, None) => copy_host(to.at, from.at, len),
+            (Some(device), None) => {
+                self.populate(driver, to.at, len);
+                self.arena(driver, device)?
+                    .contents
+                    .write(to.at, from.at, len);
             }
-            (Place::Host, Place::Device(device)) => {
-                self.arena(driver, device)?.contents.read(from, to, len)
-            }
-            (Place::Device(target), Place::Device(source)) => {
+            (None, Some(device)) => self
+                .arena(driver, device)?
+                .contents
+                .read(from.at, to.at, len),
+            (Some(target), Some(source)) => {
+                self.populate(driver, to.at, len);
                 // In pieces through the host: two devices' contents are two maps.
                 const PIECE: u64 = 1 << 20;
-                let backwards = from < to && to < from + len;
+                let backwards = from.at < to.at && to.at < from.at + len;
                 let mut piece = vec![0u8; PIECE.min(len) as usize];
                 let between = piece.as_mut_ptr() as u64;
                 let pieces = len.div_ceil(PIECE);
                 for at in 0..pieces {
                     let at = if backwards { pieces - 1 - at } else { at } * PIECE;
                     let part = PIECE.min(len - at);
-                    self.arena(driver, source)?
-                        .contents
-                        .read(from + at, between, part);
-                    self.arena(driver, target)?
-                        .contents
-                        .write(to + at, between, part);
+                    let contents = &mut self.arena(driver, source)?.contents;
+                    contents.read(from.at + at, between, part);
+                    let contents = &mut self.arena(driver, target)?.contents;
+                    contents.write(to.at + at, between, part);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies between any two addresses.
+    pub fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
+        let target = self.pieces(to, len, Need::Any)?;
+        let source = self.pieces(from, len, Need::Any)?;
+        self.transfer(driver, &target, &source)
+    }
+
+    /// Repeats a unit over pieces, from the first on.
+    pub fn fill(&mut self, driver: &Driver, pieces: &[Piece], unit: &[u8]) -> Answer {
+        for piece in pieces {
+            match piece.device {
+                Some(device) => {
+                    self.populate(driver, piece.at, piece.len);
+                    let contents = &mut self.arena(driver, device)?.contents;
+                    contents.fill(piece.at, piece.len, unit);
+                }
+                None => fill_host(piece.at, piece.len, unit),
             }
         }
         Ok(())
     }
 }
 
-fn copied(to: u64, from: u64, len: usize, stream: Option<CUstream>) -> Answer {
+/// Both ends of a copy and what each must be.
+struct Ends {
+    to: (u64, Need),
+    from: (u64, Need),
+}
+
+/// What a copy is to the device's engines.
+pub fn work(to: &[Piece], from: &[Piece], process: &Process) -> Work {
+    let bytes = Bytes(to.iter().map(|piece| piece.len).sum());
+    let device = |pieces: &[Piece]| pieces.iter().find_map(|piece| piece.device);
+    let direction = match (device(to), device(from)) {
+        (_, None) => Direction::HostToDevice,
+        (None, Some(_)) => Direction::DeviceToHost,
+        (Some(to), Some(from)) if to != from => Direction::Peer,
+        (Some(_), Some(_)) => Direction::DeviceToDevice,
+    };
+    let locked =
+        |piece: &Piece| piece.device.is_some() || process.host_holding(piece.at, piece.len);
+    Work::Copy {
+        bytes,
+        direction,
+        pageable: !to.iter().chain(from).all(locked),
+    }
+}
+
+fn copied(ends: Ends, len: usize, stream: Option<CUstream>) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     match stream {
@@ -67,65 +172,56 @@ fn copied(to: u64, from: u64, len: usize, stream: Option<CUstream>) -> Answer {
         None => process.current()?,
     };
     if len == 0 {
-        Ok(())
-    } else {
-        process.copy(driver, to, from, len as u64)
-    }
-}
-
-pub fn any(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Answer {
-    copied(to, from, len, None)
-}
-
-pub fn any_async(to: CUdeviceptr, from: CUdeviceptr, len: usize, stream: CUstream) -> Answer {
-    copied(to, from, len, Some(stream))
-}
-
-pub fn host_to_device(to: CUdeviceptr, from: Host, len: usize) -> Answer {
-    copied(to, from.0, len, None)
-}
-
-pub fn device_to_host(to: Host, from: CUdeviceptr, len: usize) -> Answer {
-    copied(to.0, from, len, None)
-}
-
-pub fn device_to_device(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Answer {
-    copied(to, from, len, None)
-}
-
-pub fn host_to_device_async(to: CUdeviceptr, from: Host, len: usize, stream: CUstream) -> Answer {
-    copied(to, from.0, len, Some(stream))
-}
-
-pub fn device_to_host_async(to: Host, from: CUdeviceptr, len: usize, stream: CUstream) -> Answer {
-    copied(to.0, from, len, Some(stream))
-}
-
-pub fn device_to_device_async(
-    to: CUdeviceptr,
-    from: CUdeviceptr,
-    len: usize,
-    stream: CUstream,
-) -> Answer {
-    copied(to, from, len, Some(stream))
-}
-
-/// Peer copies name their contexts; both must live. The addresses alone say where the memory is.
-fn copied_between(
-    to: u64,
-    to_context: CUcontext,
-    from: u64,
-    from_context: CUcontext,
-    len: usize,
-) -> Answer {
-    if len == 0 {
         return Ok(());
     }
+    let to = process.pieces(ends.to.0, len as u64, ends.to.1)?;
+    let from = process.pieces(ends.from.0, len as u64, ends.from.1)?;
+    let work = work(&to, &from, &process);
+    let act = move |process: &mut Process, driver: &Driver| {
+        // The ends were checked; contents that are gone by now have nowhere to go.
+        let _ = process.transfer(driver, &to, &from);
+    };
+    match stream {
+        Some(stream) => stream::enqueue(&mut process, driver, stream, work, act),
+        None => stream::enqueue_and_wait(driver, process, work, act),
+    }
+}
+
+macro_rules! copies {
+    ($($name:ident $asynchronous:ident ($to:ty: $into:expr, $to_need:ident) <- ($from:ty: $out:expr, $from_need:ident);)*) => { $(
+        pub fn $name(to: $to, from: $from, len: usize) -> Answer {
+            let ends = Ends { to: ($into(to), Need::$to_need), from: ($out(from), Need::$from_need) };
+            copied(ends, len, None)
+        }
+
+        pub fn $asynchronous(to: $to, from: $from, len: usize, stream: CUstream) -> Answer {
+            let ends = Ends { to: ($into(to), Need::$to_need), from: ($out(from), Need::$from_need) };
+            copied(ends, len, Some(stream))
+        }
+    )* };
+}
+fn device(address: CUdeviceptr) -> u64 {
+    address
+}
+fn host(address: Host) -> u64 {
+    address.0
+}
+copies! {
+    any any_async (CUdeviceptr: device, Any) <- (CUdeviceptr: device, Any);
+    host_to_device host_to_device_async (CUdeviceptr: device, Known) <- (Host: host, Any);
+    device_to_host device_to_host_async (Host: host, Any) <- (CUdeviceptr: device, Known);
+    device_to_device device_to_device_async (CUdeviceptr: device, Known) <- (CUdeviceptr: device, Known);
+}
+
+/// Peer copies name their contexts: NULL is the current one. The addresses alone say where the memory is.
+fn peers(to: CUcontext, from: CUcontext) -> Answer {
     let process = driver::get()?.lock();
-    process.context_of(to_context)?;
-    process.context_of(from_context)?;
-    drop(process);
-    copied(to, from, len, None)
+    for context in [to, from] {
+        if !context.is_null() {
+            process.context_followed(context)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn peer(
@@ -136,7 +232,11 @@ pub fn peer(
     len: usize,
 ) -> Answer {
     driver::get()?.lock().current()?;
-    copied_between(to, to_context, from, from_context, len)
+    if len == 0 {
+        return Ok(());
+    }
+    peers(to_context, from_context)?;
+    device_to_device(to, from, len)
 }
 
 pub fn peer_async(
@@ -148,5 +248,9 @@ pub fn peer_async(
     stream: CUstream,
 ) -> Answer {
     driver::get()?.lock().stream_context(stream)?;
-    copied_between(to, to_context, from, from_context, len)
+    if len == 0 {
+        return Ok(());
+    }
+    peers(to_context, from_context)?;
+    device_to_device_async(to, from, len, stream)
 }

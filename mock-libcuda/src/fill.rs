@@ -1,10 +1,13 @@
 //! Fills. All are done when the call returns.
 
 use abi::cuda::*;
+use mock_device::Bytes;
 
-use crate::boundary::{Answer, fill_host};
-use crate::copy::Place;
-use crate::driver;
+use crate::boundary::Answer;
+use crate::copy::Need;
+use crate::driver::{self, Driver};
+use crate::process::Process;
+use crate::stream::{self, Work};
 
 /// Rows of equal length, `pitch` bytes apart.
 struct Rows {
@@ -32,21 +35,33 @@ fn filled(to: u64, unit: &[u8], rows: &Rows, stream: Option<CUstream>) -> Answer
     }
     let before_last = rows.pitch.checked_mul(rows.height - 1).ok_or(invalid)?;
     let span = before_last.checked_add(len).ok_or(invalid)?;
-    let place = process.place(to, span)?;
-    let (len, step, count) = if rows.height > 1 && rows.pitch == len {
-        (span, 0, 1)
+    process.pieces(to, span, Need::Known)?;
+    let runs = if rows.height == 1 || rows.pitch == len {
+        vec![process.pieces(to, span, Need::Known)?]
     } else {
-        (len, rows.pitch, rows.height)
+        let row = |row| process.pieces(to + row * rows.pitch, len, Need::Known);
+        (0..rows.height)
+            .map(row)
+            .collect::<Result<Vec<_>, CUresult>>()?
     };
-    for row in 0..count {
-        let at = to + row * step;
-        match place {
-            Place::Device(device) => process.arena(driver, device)?.contents.fill(at, len, unit),
-            Place::Host if process.host_holding(to, span) => fill_host(at, len, unit),
-            Place::Host => return Err(invalid),
+    let unit = unit.to_vec();
+    let work = Work::Fill {
+        bytes: Bytes(len * rows.height),
+    };
+    let act = move |process: &mut Process, driver: &Driver| {
+        for pieces in &runs {
+            // The range was checked; contents that are gone by now have nowhere to go.
+            let _ = process.fill(driver, pieces, &unit);
         }
-    }
-    Ok(())
+    };
+    // A fill of device memory returns before it is done, whether its name says so or not.
+    stream::enqueue(
+        &mut process,
+        driver,
+        stream.unwrap_or(CUstream::NULL),
+        work,
+        act,
+    )
 }
 
 fn row(count: usize) -> Rows {

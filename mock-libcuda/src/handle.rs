@@ -1,5 +1,9 @@
 //! Handles: numbers that look like addresses and are never followed.
 
+use abi::cuda::CUresult;
+
+use crate::boundary::crash;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Context = 1,
@@ -8,6 +12,9 @@ pub enum Kind {
     Pool,
     Array,
     Physical,
+    Mipmap,
+    TextureReference,
+    External,
     Function = 17,
     Module,
     Library,
@@ -24,6 +31,14 @@ const BASE: u64 = 0x00c0_0000_0000_0000;
 
 pub fn encode(kind: Kind, id: u32) -> u64 {
     BASE | (kind as u64) << 40 | u64::from(id) << 4
+}
+
+/// The id of a handle of this kind; `null` for 0. The real driver follows any other number, and dies of it.
+pub fn followed(kind: Kind, value: u64, null: CUresult) -> Result<u32, CUresult> {
+    if value == 0 {
+        return Err(null);
+    }
+    Ok(decode(kind, value).unwrap_or_else(|| crash()))
 }
 
 /// The id of a handle of this kind; `None` for any other number.

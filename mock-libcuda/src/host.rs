@@ -1,19 +1,42 @@
-//! Page-locked host memory. It takes nothing of the device.
+//! Page-locked host memory: allocated, or the client's own and registered. It takes nothing of the device.
 
 use abi::cuda::*;
+use mock_device::{Bytes, Kind};
 
-use crate::boundary::{Answer, Host, HostPages, Out};
-use crate::driver;
-use crate::process::Process;
+use crate::boundary::{Answer, Host, HostPages, Out, is_mapped};
+use crate::driver::{self, Driver, Ordinal};
+use crate::process::{ContextId, Process};
+
+const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 
 pub struct HostAllocation {
-    pages: HostPages,
+    /// `None` for the client's own pages.
+    pages: Option<HostPages>,
     pub size: u64,
     pub flags: u32,
+    pub context: ContextId,
+    pub id: u64,
+    /// What its page tables take of the device.
+    tables: (Ordinal, u64),
+}
+
+impl HostAllocation {
+    pub fn is_registered(&self) -> bool {
+        self.pages.is_none()
+    }
 }
 
 /// PORTABLE, DEVICEMAP, WRITECOMBINED.
 const KNOWN_FLAGS: u32 = 7;
+/// PORTABLE, DEVICEMAP, READ_ONLY; IOMEMORY is refused for memory that is none.
+const REGISTER_FLAGS: u32 = 0xb;
+const PORTABLE: u32 = 1;
+/// With unified addressing every page-locked range is mapped.
+const DEVICE_MAP: u32 = 2;
+const PAGE: u64 = 4096;
+/// Page tables come in blocks, one for so much (H200: 1 GiB of host memory took 2 MiB).
+const TABLE: u64 = 2 << 20;
+const MAPPED_BY_ONE_TABLE: u64 = 1 << 30;
 
 impl Process {
     /// Whether one page-locked allocation holds all of a range.
@@ -29,30 +52,66 @@ impl Process {
         let (&base, allocation) = self.host.range(..=address).next_back()?;
         (address < base + allocation.size).then_some((base, allocation))
     }
+
+    fn enter_host(
+        &mut self,
+        driver: &Driver,
+        base: u64,
+        pages: Option<HostPages>,
+        size: u64,
+        flags: u32,
+    ) -> Answer {
+        let context = self.current()?;
+        let id = self.next_buffer();
+        let device = self.context(context).device;
+        let tables = size / MAPPED_BY_ONE_TABLE * TABLE;
+        self.charge(driver, device, Kind::Other, tables)?;
+        let allocation = HostAllocation {
+            pages,
+            size,
+            flags,
+            context,
+            id,
+            tables: (device, tables),
+        };
+        self.host.insert(base, allocation);
+        Ok(())
+    }
+
+    fn end_host(&mut self, driver: &Driver, base: u64) {
+        if let Some(allocation) = self.host.remove(&base) {
+            let (device, tables) = allocation.tables;
+            let index = driver.index(device);
+            driver.world.give_back(index, Kind::Other, Bytes(tables));
+        }
+    }
 }
 
 pub fn alloc(pp: Out<*mut c_void>, size: usize) -> Answer {
     alloc_with_flags(pp, size, 0)
 }
 
+/// Nothing is NULL and a success; a failure writes NULL.
 pub fn alloc_with_flags(pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     process.current()?;
     let pp = pp.required()?;
-    if size == 0 || flags & !KNOWN_FLAGS != 0 {
-        return Err(CUresult::ERROR_INVALID_VALUE);
+    pp.set(std::ptr::null_mut());
+    if flags & !KNOWN_FLAGS != 0 {
+        return Err(INVALID);
     }
-    let pages = HostPages::map(size).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    if size == 0 {
+        return Ok(());
+    }
+    // More than any host has: the driver would have to pin it.
+    const MOST: usize = 1 << 44;
+    let pages = Some(size)
+        .filter(|size| *size < MOST)
+        .and_then(HostPages::map)
+        .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
     let base = pages.base();
-    process.host.insert(
-        base,
-        HostAllocation {
-            pages,
-            size: size as u64,
-            flags,
-        },
-    );
+    process.enter_host(driver, base, Some(pages), size as u64, flags | DEVICE_MAP)?;
     pp.set(base as *mut c_void);
     Ok(())
 }
@@ -63,21 +122,69 @@ pub fn free(pointer: Host) -> Answer {
     if pointer.0 == 0 {
         return Ok(());
     }
-    let allocation = process
-        .host
-        .remove(&pointer.0)
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    drop(allocation.pages);
-    Ok(())
+    match process.host.get(&pointer.0) {
+        Some(allocation) if !allocation.is_registered() => {
+            process.end_host(driver, pointer.0);
+            Ok(())
+        }
+        _ => Err(INVALID),
+    }
 }
 
-/// Unified addressing: the device sees page-locked memory at its host address.
+/// The pages of a range become page-locked; no page may be so already through a range that it overlaps.
+pub fn register(pointer: Host, size: usize, flags: c_uint) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    process.current()?;
+    let (start, size) = (pointer.0, size as u64);
+    let Some(end) = start.checked_add(size) else {
+        return Err(INVALID);
+    };
+    if start == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
+        return Err(INVALID);
+    }
+    if process.device_at(start).is_some() {
+        return Err(INVALID);
+    }
+    let mut overlapping = process.host.range(..end);
+    if let Some((base, allocation)) = overlapping.next_back()
+        && base + allocation.size > start
+    {
+        return Err(if allocation.is_registered() {
+            CUresult::ERROR_HOST_MEMORY_ALREADY_REGISTERED
+        } else {
+            INVALID
+        });
+    }
+    if !is_mapped(start / PAGE * PAGE, size + start % PAGE) {
+        return Err(INVALID);
+    }
+    process.enter_host(driver, start, None, size, flags & PORTABLE | DEVICE_MAP)
+}
+
+pub fn unregister(pointer: Host) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    process.current()?;
+    match process.host.get(&pointer.0) {
+        Some(allocation) if allocation.is_registered() => {
+            process.end_host(driver, pointer.0);
+            Ok(())
+        }
+        Some(_) => Err(INVALID),
+        None if pointer.0 == 0 || process.host_at(pointer.0).is_some() => Err(INVALID),
+        None => Err(CUresult::ERROR_HOST_MEMORY_NOT_REGISTERED),
+    }
+}
+
+/// Unified addressing: the device sees page-locked memory at its host address. A failure writes 0.
 pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> Answer {
     let process = driver::get()?.lock();
     process.current()?;
     let pdptr = pdptr.required()?;
     if flags != 0 || process.host_at(pointer.0).is_none() {
-        return Err(CUresult::ERROR_INVALID_VALUE);
+        pdptr.set(0);
+        return Err(INVALID);
     }
     pdptr.set(pointer.0);
     Ok(())
@@ -86,9 +193,7 @@ pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> 
 pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
     let flags = flags.required()?;
     let process = driver::get()?.lock();
-    let (_, allocation) = process
-        .host_at(pointer.0)
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let (_, allocation) = process.host_at(pointer.0).ok_or(INVALID)?;
     flags.set(allocation.flags);
     Ok(())
 }

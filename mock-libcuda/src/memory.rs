@@ -5,7 +5,8 @@ use mock_device::Kind;
 
 use crate::boundary::{Answer, Out};
 use crate::driver::{self, Driver};
-use crate::process::{ContextId, Owner, Process};
+use crate::process::{Allocation, ContextId, Owner, Process};
+use crate::stream;
 
 impl Process {
     pub fn allocate(
@@ -42,39 +43,72 @@ impl Process {
         Ok(address)
     }
 
-    /// Ends an allocation of any origin; INVALID_VALUE where none begins at `address`.
-    pub fn free(&mut self, driver: &Driver, address: u64) -> Result<Owner, CUresult> {
+    /// Ends an allocation of any origin; INVALID_VALUE where none begins at `address`. What IPC opened is closed instead.
+    pub fn free(
+        &mut self,
+        driver: &Driver,
+        address: u64,
+        synchronous: bool,
+    ) -> Result<Owner, CUresult> {
         if let Some(freed) = crate::graph_memory::free(self, address) {
             return freed.map(|()| Owner::Graph);
         }
-        let allocation = self
-            .allocations
-            .remove(&address)
-            .ok_or(CUresult::ERROR_INVALID_VALUE)?;
-        let device = allocation.device;
+        let invalid = CUresult::ERROR_INVALID_VALUE;
+        let found = self.allocations.get(&address).ok_or(invalid)?;
+        if found.owner == Owner::Opened {
+            return Err(invalid);
+        }
+        let allocation = self.allocations.remove(&address).expect("just found");
+        self.end_allocation(driver, address, &allocation, synchronous);
+        Ok(allocation.owner)
+    }
+
+    fn end_allocation(
+        &mut self,
+        driver: &Driver,
+        address: u64,
+        allocation: &Allocation,
+        synchronous: bool,
+    ) {
+        let (device, taken) = (allocation.device, allocation.taken);
         match allocation.owner {
-            Owner::Blocks => {
-                self.give_back(driver, device, Kind::Memory, address, allocation.taken)
-            }
-            Owner::Managed => {
-                self.give_back(driver, device, Kind::Managed, address, allocation.taken)
-            }
+            Owner::Blocks => self.give_back(driver, device, Kind::Memory, address, taken),
+            Owner::Managed => self.free_managed(driver, device, address, taken),
             Owner::Shared => {
                 let small = &mut self.context_mut(allocation.context).small;
-                if let Some((base, len)) = small.free(address, allocation.taken) {
+                if let Some((base, len)) = small.free(address, taken) {
                     small.remove(base);
                     self.give_back(driver, device, Kind::Memory, base, len);
                 } else if let Ok(arena) = self.arena(driver, device) {
-                    arena.contents.forget(address, address + allocation.taken);
+                    arena.contents.forget(address, address + taken);
                 }
             }
             Owner::Graph => {}
-            Owner::Module => {
-                self.free_variable(driver, allocation.context, address, allocation.taken)
+            Owner::Module => self.free_variable(driver, allocation.context, address, taken),
+            Owner::Pool(pool) if self.pool_mut(pool).is_imported() => {
+                self.free_imported(driver, pool, address);
             }
-            Owner::Pool(pool) => self.free_in_pool(driver, pool, address, allocation.taken),
+            Owner::Pool(pool) => {
+                let counted = if synchronous { 0 } else { allocation.size };
+                self.free_in_pool(driver, pool, address, taken, counted);
+            }
+            Owner::External(import) => self.free_external(driver, import, address),
+            Owner::Opened => self.close_opened(driver, address),
         }
-        Ok(allocation.owner)
+    }
+
+    /// All of a context's allocations, at its end; what lives in pools is the device's.
+    pub fn end_allocations(&mut self, driver: &Driver, id: ContextId) {
+        let ends = |allocation: &Allocation| {
+            allocation.context == id && !matches!(allocation.owner, Owner::Pool(_))
+        };
+        let gone: Vec<(u64, Allocation)> = self
+            .allocations
+            .extract_if(.., |_, allocation| ends(allocation))
+            .collect();
+        for (address, allocation) in gone {
+            self.end_allocation(driver, address, &allocation, true);
+        }
     }
 }
 
@@ -90,7 +124,11 @@ pub fn answer(
 pub fn alloc(dptr: Out<CUdeviceptr>, size: usize) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let context = process.current()?;
+    let context = process.current();
+    if let (Err(CUresult::ERROR_CONTEXT_IS_DESTROYED), Some(dptr)) = (context, dptr.slot()) {
+        dptr.set(0);
+    }
+    let context = context?;
     let dptr = dptr.required()?;
     answer(&dptr, process.allocate(driver, context, size as u64))
 }
@@ -121,31 +159,6 @@ pub fn alloc_pitch(
     Ok(())
 }
 
-/// Managed memory is charged whole at its creation, to the current device (FINDINGS 15's R15).
-pub fn alloc_managed(dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Answer {
-    let dptr = dptr.required()?;
-    if size == 0 || !matches!(flags, 1 | 2) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    let context = process.current()?;
-    let device = process.context(context).device;
-    let block = driver.profile(device).block.0;
-    let taken = (size as u64)
-        .checked_next_multiple_of(block)
-        .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
-    let allocated = process.take(driver, device, Kind::Managed, taken);
-    if let Ok(address) = allocated {
-        process.enter(address, size as u64, taken, context, Owner::Managed);
-        process
-            .arena(driver, device)?
-            .contents
-            .expose(address, taken);
-    }
-    answer(&dptr, allocated)
-}
-
 pub fn free(dptr: CUdeviceptr) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
@@ -156,8 +169,14 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
     if process.allocations.get(&dptr).map(|known| known.owner) == Some(Owner::Module) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
+    // Work that may still use it ends first.
+    if let Some(context) = process.allocations.get(&dptr).map(|found| found.context)
+        && process.context(context).alive
+    {
+        process = stream::wait_for_context(driver, process, context);
+    }
     // A synchronising free: what its pool holds beyond the threshold goes back too.
-    if let Owner::Pool(_) = process.free(driver, dptr)? {
+    if let Owner::Pool(_) = process.free(driver, dptr, true)? {
         process.settle_pools(driver);
     }
     Ok(())

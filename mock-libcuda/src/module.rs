@@ -101,7 +101,7 @@ impl Process {
                 Ok(address) => variables.push(address),
                 Err(error) => {
                     for address in variables {
-                        self.free(driver, address)?;
+                        self.free(driver, address, true)?;
                     }
                     return Err(error);
                 }
@@ -239,7 +239,7 @@ impl Process {
         }
         for address in module.variables {
             // A context's end may have been here first.
-            let _ = self.free(driver, address);
+            let _ = self.free(driver, address, true);
         }
     }
 

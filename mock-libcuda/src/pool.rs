@@ -1,29 +1,54 @@
-//! Stream-ordered pools: reserved in 32 MiB steps, returned at a synchronisation down to the release threshold, or by a
-//! trim. A free alone returns nothing (FINDINGS 13).
+//! Stream-ordered pools: a range of addresses whose 32 MiB steps get memory when something lives in them, and give it
+//! back at a synchronisation down to the release threshold, or by a trim. A free alone returns nothing (FINDINGS 13).
 
+use std::collections::BTreeMap;
+
+use abi::cuda::enumerations::*;
 use abi::cuda::*;
-use mock_device::Kind;
+use mock_device::{Bytes, Kind};
 
-use crate::arena::Blocks;
-use crate::boundary::{Answer, In, Out};
+use crate::arena::Holes;
+use crate::boundary::{Answer, In, Out, crash};
 use crate::driver::{self, Driver, Ordinal};
 use crate::graph_memory;
 use crate::handle;
 use crate::memory::answer;
+use crate::pool_sharing::Shares;
 use crate::process::{ContextId, Owner, PoolId, Process};
 
+const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
+/// CUmemAllocationType.
+const PINNED: c_int = 1;
+const MANAGED: c_int = 2;
+
+/// One step of a pool, with memory behind it.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    live: u32,
+    /// Something in it was freed and no synchronisation came since.
+    pending: bool,
+}
+
 pub struct Pool {
-    device: Ordinal,
+    pub device: Ordinal,
     /// False once cuMemPoolDestroy was called: what still lives in it keeps it.
-    open: bool,
+    pub open: bool,
     max_size: u64,
     threshold: u64,
     reuse: [i32; 3],
-    segments: Blocks,
+    pub handle_types: c_int,
+    pub managed: bool,
+    /// First address and free ranges, from the first allocation on.
+    addresses: Option<(u64, Holes)>,
+    span: u64,
+    /// By number from the first address.
+    steps: BTreeMap<u64, Step>,
     reserved: Watermark,
     used: Watermark,
+    access: BTreeMap<usize, c_int>,
     /// Whether anything was freed since the last synchronisation.
     dirty: bool,
+    pub shares: Shares,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,33 +73,69 @@ impl Pool {
             max_size,
             threshold: 0,
             reuse: [1; 3],
-            segments: Blocks::default(),
+            handle_types: 0,
+            managed: false,
+            addresses: None,
+            span: 0,
+            steps: BTreeMap::new(),
             reserved: Watermark::default(),
             used: Watermark::default(),
+            access: BTreeMap::new(),
             dirty: false,
+            shares: Shares::default(),
         }
+    }
+
+    pub fn is_imported(&self) -> bool {
+        self.shares.imported.is_some()
+    }
+
+    fn base(&self) -> u64 {
+        self.addresses.as_ref().map_or(0, |(base, _)| *base)
+    }
+
+    /// The numbers of the steps that a range lies in.
+    fn steps_of(&self, address: u64, len: u64, step: u64) -> std::ops::RangeInclusive<u64> {
+        let first = (address - self.base()) / step;
+        let last = (address + len - 1 - self.base()) / step;
+        first..=last
     }
 }
 
-fn handle_of(id: PoolId) -> CUmemoryPool {
+pub fn handle_of(id: PoolId) -> CUmemoryPool {
     CUmemoryPool(handle::encode(handle::Kind::Pool, id.0) as *mut c_void)
 }
 
 impl Process {
-    fn pool_of(&self, pool: CUmemoryPool) -> Result<PoolId, CUresult> {
-        let id = handle::decode(handle::Kind::Pool, pool.0 as u64)
-            .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    pub fn pool_of(&self, pool: CUmemoryPool) -> Result<PoolId, CUresult> {
+        let id = handle::followed(handle::Kind::Pool, pool.0 as u64, INVALID)?;
         match self.pools.get(id as usize) {
             Some(pool) if pool.open => Ok(PoolId(id)),
-            _ => Err(CUresult::ERROR_INVALID_VALUE),
+            _ => Err(INVALID),
         }
     }
 
-    fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
+    /// A pool that is this process's own.
+    fn own_pool_of(&self, pool: CUmemoryPool) -> Result<PoolId, CUresult> {
+        let id = self.pool_of(pool)?;
+        if self.pools[id.0 as usize].is_imported() {
+            return Err(INVALID);
+        }
+        Ok(id)
+    }
+
+    pub fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
         &mut self.pools[id.0 as usize]
     }
 
-    fn allocate_in_pool(
+    /// The step that holds an address of a pool: its first address and its length.
+    pub fn step_around(&self, driver: &Driver, id: PoolId, address: u64) -> (u64, u64) {
+        let pool = &self.pools[id.0 as usize];
+        let step = driver.profile(pool.device).pool_step.0;
+        (pool.base() + (address - pool.base()) / step * step, step)
+    }
+
+    pub fn allocate_in_pool(
         &mut self,
         driver: &Driver,
         id: PoolId,
@@ -82,73 +143,159 @@ impl Process {
         size: u64,
     ) -> Result<u64, CUresult> {
         if size == 0 {
-            return Err(CUresult::ERROR_INVALID_VALUE);
+            return Ok(0);
         }
         let device = self.pool_mut(id).device;
         let profile = driver.profile(device);
-        let taken = size
-            .checked_next_multiple_of(profile.suballocation.0)
-            .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
-        let address = match self.pool_mut(id).segments.allocate(taken) {
-            Some(address) => address,
-            None => self.grow(driver, id, taken, profile.pool_step.0)?,
-        };
-        self.pool_mut(id).used.add(taken);
+        let (unit, step) = (profile.suballocation.0, profile.pool_step.0);
+        let full = CUresult::ERROR_OUT_OF_MEMORY;
+        let taken = size.checked_next_multiple_of(unit).ok_or(full)?;
+        self.open_addresses(driver, id)?;
+        let pool = self.pool_mut(id);
+        let (_, holes) = pool.addresses.as_mut().expect("just opened");
+        let address = holes.take(taken).ok_or(full)?;
+        if let Err(error) = self.back_steps(driver, id, address, taken, step) {
+            let pool = self.pool_mut(id);
+            if let Some((_, holes)) = &mut pool.addresses {
+                holes.give(address, taken);
+            }
+            return Err(error);
+        }
+        self.pool_mut(id).used.add(size);
         self.enter(address, size, taken, context, Owner::Pool(id));
         Ok(address)
     }
 
-    fn grow(
+    /// Addresses for all that the device could give, or as many as there are.
+    fn open_addresses(&mut self, driver: &Driver, id: PoolId) -> Result<(), CUresult> {
+        if self.pool_mut(id).addresses.is_some() {
+            return Ok(());
+        }
+        let (device, managed) = (self.pool_mut(id).device, self.pool_mut(id).managed);
+        let profile = driver.profile(device);
+        let step = profile.pool_step.0;
+        if managed {
+            self.touch_managed(driver, device);
+            self.use_ahead(driver, device, step);
+        }
+        let mut span = profile.cuda_total.0.next_multiple_of(step) * 2;
+        let holes = &mut self.arena(driver, device)?.holes;
+        while span >= step {
+            if let Some(base) = holes.take(span) {
+                let pool = self.pool_mut(id);
+                pool.addresses = Some((base, Holes::new(base, span)));
+                pool.span = span;
+                return Ok(());
+            }
+            span /= 2;
+        }
+        Err(CUresult::ERROR_OUT_OF_MEMORY)
+    }
+
+    /// Memory for the steps of a range that have none.
+    fn back_steps(
         &mut self,
         driver: &Driver,
         id: PoolId,
-        taken: u64,
+        address: u64,
+        len: u64,
         step: u64,
-    ) -> Result<u64, CUresult> {
-        let segment = taken
-            .checked_next_multiple_of(step)
-            .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
+    ) -> Result<(), CUresult> {
         let pool = self.pool_mut(id);
-        if pool.max_size != 0 && pool.reserved.now + segment > pool.max_size {
+        let numbers = pool.steps_of(address, len, step);
+        let missing: Vec<u64> = numbers
+            .clone()
+            .filter(|number| !pool.steps.contains_key(number))
+            .collect();
+        let bytes = missing.len() as u64 * step;
+        if pool.max_size != 0 && pool.reserved.now + bytes > pool.max_size.next_multiple_of(step) {
             return Err(CUresult::ERROR_OUT_OF_MEMORY);
         }
         let device = pool.device;
-        let base = self.take(driver, device, Kind::Pool, segment)?;
+        // Before charging, which may trim this very pool: what is to be used is in use.
+        for number in numbers.clone() {
+            if let Some(step) = self.pool_mut(id).steps.get_mut(&number) {
+                step.live += 1;
+            }
+        }
+        if bytes > 0
+            && let Err(error) = self.charge(driver, device, Kind::Pool, bytes)
+        {
+            for number in numbers {
+                if let Some(step) = self.pool_mut(id).steps.get_mut(&number) {
+                    step.live -= 1;
+                }
+            }
+            return Err(error);
+        }
         let pool = self.pool_mut(id);
-        pool.segments.add(base, segment);
-        pool.reserved.add(segment);
-        Ok(pool
-            .segments
-            .allocate(taken)
-            .expect("a fresh segment has room"))
+        for number in missing {
+            let fresh = Step {
+                live: 1,
+                pending: false,
+            };
+            pool.steps.insert(number, fresh);
+        }
+        pool.reserved.add(bytes);
+        Ok(())
     }
 
-    pub fn free_in_pool(&mut self, driver: &Driver, id: PoolId, address: u64, taken: u64) {
+    /// `counted` is what leaves the pool's used bytes: nothing after a synchronous free, which the driver forgets to count.
+    pub fn free_in_pool(
+        &mut self,
+        driver: &Driver,
+        id: PoolId,
+        address: u64,
+        taken: u64,
+        counted: u64,
+    ) {
+        let device = self.pool_mut(id).device;
+        let step = driver.profile(device).pool_step.0;
         let pool = self.pool_mut(id);
-        pool.segments.free(address, taken);
-        pool.used.now -= taken;
+        if let Some((_, holes)) = &mut pool.addresses {
+            holes.give(address, taken);
+        }
+        for number in pool.steps_of(address, taken, step) {
+            if let Some(step) = pool.steps.get_mut(&number) {
+                step.live -= 1;
+                step.pending = true;
+            }
+        }
+        pool.used.now -= counted.min(pool.used.now);
         pool.dirty = true;
-        let (device, open) = (pool.device, pool.open);
+        let open = pool.open;
         if let Ok(arena) = self.arena(driver, device) {
             arena.contents.forget(address, address + taken);
         }
         if !open {
-            self.shrink(driver, id, 0);
+            self.end_pool_if_empty(driver, id);
         }
     }
 
-    /// Returns unused segments while more than `keep` is reserved; answers how much went.
-    fn shrink(&mut self, driver: &Driver, id: PoolId, keep: u64) -> u64 {
+    /// Returns steps in which nothing lives while more than `keep` is reserved; answers how much went. Without `forced`
+    /// those stay whose frees no synchronisation has finished.
+    fn shrink(&mut self, driver: &Driver, id: PoolId, keep: u64, forced: bool) -> u64 {
+        let device = self.pool_mut(id).device;
+        let step = driver.profile(device).pool_step.0;
         let mut gone = 0;
         while let pool = self.pool_mut(id)
             && pool.reserved.now > keep
-            && let Some((base, len)) = pool.segments.first_empty()
+            && let Some((&number, _)) = pool
+                .steps
+                .iter()
+                .find(|(_, step)| step.live == 0 && (forced || !step.pending))
         {
-            pool.segments.remove(base);
-            pool.reserved.now -= len;
-            let device = pool.device;
-            self.give_back(driver, device, Kind::Pool, base, len);
-            gone += len;
+            pool.steps.remove(&number);
+            pool.reserved.now -= step;
+            let start = pool.base() + number * step;
+            if let Ok(arena) = self.arena(driver, device) {
+                arena.contents.forget(start, start + step);
+            }
+            if !self.sharing.end(start) {
+                let index = driver.index(device);
+                driver.world.give_back(index, Kind::Pool, Bytes(step));
+            }
+            gone += step;
         }
         gone
     }
@@ -158,8 +305,11 @@ impl Process {
         for id in (0..self.pools.len() as u32).map(PoolId) {
             let pool = self.pool_mut(id);
             if std::mem::take(&mut pool.dirty) {
+                for step in pool.steps.values_mut() {
+                    step.pending = false;
+                }
                 let keep = pool.threshold;
-                self.shrink(driver, id, keep);
+                self.shrink(driver, id, keep, false);
             }
         }
     }
@@ -170,7 +320,23 @@ impl Process {
         let ids: Vec<PoolId> = ids
             .filter(|id| self.pools[id.0 as usize].device == device)
             .collect();
-        ids.into_iter().map(|id| self.shrink(driver, id, 0)).sum()
+        ids.into_iter()
+            .map(|id| self.shrink(driver, id, 0, true))
+            .sum()
+    }
+
+    fn end_pool_if_empty(&mut self, driver: &Driver, id: PoolId) {
+        if self.pool_mut(id).steps.values().any(|step| step.live > 0) {
+            return;
+        }
+        self.shrink(driver, id, 0, true);
+        let pool = self.pool_mut(id);
+        let (device, span) = (pool.device, pool.span);
+        if let Some((base, _)) = pool.addresses.take()
+            && let Ok(arena) = self.arena(driver, device)
+        {
+            arena.holes.give(base, span);
+        }
     }
 
     /// The last context of a device is gone, and with it all that its pools held.
@@ -183,10 +349,11 @@ impl Process {
                 continue;
             }
             let pool = self.pool_mut(id);
-            (pool.reserved.now, pool.used.now) = (0, 0);
-            for (base, len) in pool.segments.drain() {
-                self.give_back(driver, device, Kind::Pool, base, len);
+            pool.used.now = 0;
+            for step in pool.steps.values_mut() {
+                step.live = 0;
             }
+            self.end_pool_if_empty(driver, id);
         }
     }
 }
@@ -220,13 +387,13 @@ pub fn alloc_from_pool(
     let mut process = driver.lock();
     let context = process.stream_context(stream)?;
     let dptr = dptr.required()?;
-    let pool = process.pool_of(pool)?;
-    answer(
-        &dptr,
-        process.allocate_in_pool(driver, pool, context, size as u64),
-    )
+    let allocated = process
+        .own_pool_of(pool)
+        .and_then(|pool| process.allocate_in_pool(driver, pool, context, size as u64));
+    answer(&dptr, allocated)
 }
 
+/// Managed memory is freed by a synchronous free alone; what IPC opened is closed.
 pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
@@ -234,22 +401,44 @@ pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
     if dptr == 0 || graph_memory::captured_free(&mut process, stream, dptr)? {
         return Ok(());
     }
-    process.free(driver, dptr).map(|_| ())
+    match process.allocations.get(&dptr).map(|found| found.owner) {
+        Some(Owner::Managed) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        Some(Owner::Opened) => Err(INVALID),
+        _ => process.free(driver, dptr, false).map(|_| ()),
+    }
+}
+
+/// The properties that a pool may have, and its device; host pools are not simulated.
+fn checked(driver: &Driver, props: &CUmemPoolProps) -> Result<Ordinal, CUresult> {
+    const ON_DEVICE: c_int = 1;
+    const KNOWN_TYPES: c_int = 1 | 8;
+    if !matches!(props.allocType, PINNED | MANAGED) || props.handleTypes & !KNOWN_TYPES != 0 {
+        return Err(INVALID);
+    }
+    match props.location.type_ {
+        ON_DEVICE => driver.ordinal(props.location.id).map_err(|_| INVALID),
+        2 | 3 => Err(CUresult::ERROR_NOT_SUPPORTED),
+        _ => Err(INVALID),
+    }
 }
 
 pub fn create(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Answer {
-    const PINNED: c_int = 1;
-    const ON_DEVICE: c_int = 1;
     let driver = driver::get()?;
     let (pool, props) = (pool.required()?, props.required()?);
-    if props.allocType != PINNED || props.location.type_ != ON_DEVICE {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let device = driver.ordinal(props.location.id)?;
+    let device = checked(driver, &props)?;
     let mut process = driver.lock();
-    process.pools.push(Pool::new(device, props.maxSize as u64));
-    pool.set(handle_of(PoolId(process.pools.len() as u32 - 1)));
+    let mut made = Pool::new(device, props.maxSize as u64);
+    made.handle_types = props.handleTypes;
+    made.managed = props.allocType == MANAGED;
+    pool.set(process.enter_pool(made));
     Ok(())
+}
+
+impl Process {
+    pub fn enter_pool(&mut self, pool: Pool) -> CUmemoryPool {
+        self.pools.push(pool);
+        handle_of(PoolId(self.pools.len() as u32 - 1))
+    }
 }
 
 pub fn destroy(pool: CUmemoryPool) -> Answer {
@@ -257,7 +446,7 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
     let mut process = driver.lock();
     let id = process.pool_of(pool)?;
     if (id.0 as usize) < driver.count() {
-        return Err(CUresult::ERROR_INVALID_VALUE);
+        return Err(INVALID);
     }
     process.pool_mut(id).open = false;
     for device in driver.ordinals() {
@@ -265,7 +454,7 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
             process.current_pools[device.0] = PoolId(device.0 as u32);
         }
     }
-    process.shrink(driver, id, 0);
+    process.end_pool_if_empty(driver, id);
     Ok(())
 }
 
@@ -273,9 +462,13 @@ pub fn set_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
     use pool_attribute::*;
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let id = process.pool_of(pool)?;
+    let id = process.own_pool_of(pool)?;
+    // The real driver reads the value of a known attribute without looking.
     if value.is_null() {
-        return Err(CUresult::ERROR_INVALID_VALUE);
+        match attr {
+            REUSE_FOLLOW_EVENT_DEPENDENCIES..=RELEASE_THRESHOLD => crash(),
+            _ => return Err(INVALID),
+        }
     }
     let pool = process.pool_mut(id);
     match attr {
@@ -289,7 +482,7 @@ pub fn set_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
         // A high-water mark can only be reset.
         RESERVED_MEM_HIGH | USED_MEM_HIGH => {
             if value.cast::<u64>().required()?.get() != 0 {
-                return Err(CUresult::ERROR_INVALID_VALUE);
+                return Err(INVALID);
             }
             let mark = if attr == USED_MEM_HIGH {
                 &mut pool.used
@@ -298,7 +491,7 @@ pub fn set_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
             };
             mark.high = mark.now;
         }
-        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+        _ => return Err(INVALID),
     }
     Ok(())
 }
@@ -307,7 +500,7 @@ pub fn get_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
     use pool_attribute::*;
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let id = process.pool_of(pool)?;
+    let id = process.own_pool_of(pool)?;
     let pool = process.pool_mut(id);
     let number = match attr {
         REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
@@ -322,7 +515,7 @@ pub fn get_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
         RESERVED_MEM_HIGH => pool.reserved.high,
         USED_MEM_CURRENT => pool.used.now,
         USED_MEM_HIGH => pool.used.high,
-        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+        _ => return Err(INVALID),
     };
     value.cast::<u64>().required()?.set(number);
     Ok(())
@@ -331,8 +524,65 @@ pub fn get_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c
 pub fn trim_to(pool: CUmemoryPool, keep: usize) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
+    let id = process.own_pool_of(pool)?;
+    process.shrink(driver, id, keep as u64, false);
+    Ok(())
+}
+
+/// The own device's access is read and write, and cannot be taken away.
+pub fn set_access(pool: CUmemoryPool, list: In<CUmemAccessDesc>, count: usize) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     let id = process.pool_of(pool)?;
-    process.shrink(driver, id, keep as u64);
+    if list.is_null() {
+        return Err(INVALID);
+    }
+    let mut rights = Vec::new();
+    for at in 0..count {
+        let wanted = list.nth(at).ok_or(INVALID)?;
+        if !matches!(wanted.flags, 0 | 1 | 3) {
+            return Err(INVALID);
+        }
+        if wanted.location.type_ != 1 {
+            return Err(CUresult::ERROR_NOT_SUPPORTED);
+        }
+        let device = driver.ordinal(wanted.location.id).map_err(|_| INVALID)?;
+        match wanted.flags {
+            0 if device == process.pool_mut(id).device => {
+                return Err(CUresult::ERROR_INVALID_DEVICE);
+            }
+            1 => return Err(CUresult::ERROR_NOT_SUPPORTED),
+            _ => {}
+        }
+        rights.push((device.0, wanted.flags));
+    }
+    process.pool_mut(id).access.extend(rights);
+    Ok(())
+}
+
+pub fn get_access(
+    flags: Out<CUmemAccess_flags>,
+    pool: CUmemoryPool,
+    location: Out<CUmemLocation>,
+) -> Answer {
+    let driver = driver::get()?;
+    let mut process = driver.lock();
+    let flags = flags.required()?;
+    let id = process.pool_of(pool)?;
+    let location = location.required()?.get();
+    match location.type_ {
+        1 => {}
+        // The host has none of it.
+        2 => {
+            flags.set(0);
+            return Ok(());
+        }
+        _ => return Err(INVALID),
+    }
+    let device = driver.ordinal(location.id).map_err(|_| INVALID)?;
+    let pool = process.pool_mut(id);
+    let own = if device == pool.device { 3 } else { 0 };
+    flags.set(pool.access.get(&device.0).copied().unwrap_or(own));
     Ok(())
 }
 
@@ -346,19 +596,58 @@ pub fn default_of_device(pool: Out<CUmemoryPool>, dev: CUdevice) -> Answer {
 pub fn of_device(pool: Out<CUmemoryPool>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let pool = pool.required()?;
-    let device = driver.ordinal(dev)?;
+    let device = driver.ordinal(dev).map_err(|_| INVALID)?;
     pool.set(handle_of(driver.lock().current_pools[device.0]));
     Ok(())
 }
 
 pub fn set_of_device(dev: CUdevice, pool: CUmemoryPool) -> Answer {
     let driver = driver::get()?;
-    let device = driver.ordinal(dev)?;
+    let device = driver.ordinal(dev).map_err(|_| INVALID)?;
     let mut process = driver.lock();
-    let id = process.pool_of(pool)?;
+    let id = process.own_pool_of(pool)?;
     if process.pool_mut(id).device != device {
-        return Err(CUresult::ERROR_INVALID_VALUE);
+        return Err(INVALID);
     }
     process.current_pools[device.0] = id;
     Ok(())
+}
+
+/// The device that a location and a type of memory have a pool on: pinned memory of a device.
+fn pinned_on(
+    driver: &Driver,
+    location: Out<CUmemLocation>,
+    kind: c_int,
+) -> Result<Ordinal, CUresult> {
+    let location = location.required()?.get();
+    match (kind, location.type_) {
+        (1, 1) => driver.ordinal(location.id).map_err(|_| INVALID),
+        (1 | 2, 1..=4) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        _ => Err(INVALID),
+    }
+}
+
+pub fn default_of_location(
+    pool: Out<CUmemoryPool>,
+    location: Out<CUmemLocation>,
+    kind: c_int,
+) -> Answer {
+    let driver = driver::get()?;
+    let pool = pool.required()?;
+    let device = pinned_on(driver, location, kind)?;
+    pool.set(handle_of(PoolId(device.0 as u32)));
+    Ok(())
+}
+
+pub fn of_location(pool: Out<CUmemoryPool>, location: Out<CUmemLocation>, kind: c_int) -> Answer {
+    let driver = driver::get()?;
+    let pool = pool.required()?;
+    let device = pinned_on(driver, location, kind)?;
+    pool.set(handle_of(driver.lock().current_pools[device.0]));
+    Ok(())
+}
+
+pub fn set_of_location(location: Out<CUmemLocation>, kind: c_int, pool: CUmemoryPool) -> Answer {
+    let device = pinned_on(driver::get()?, location, kind)?;
+    set_of_device(device.0 as CUdevice, pool)
 }

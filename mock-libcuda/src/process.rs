@@ -7,19 +7,26 @@ use abi::cuda::CUresult;
 use mock_device::{Bytes, Kind};
 
 use crate::arena::{Blocks, Holes};
-use crate::array::Array;
+use crate::array::Arrays;
 use crate::boundary::Backing;
 use crate::capture::Captures;
 use crate::contents::Contents;
 use crate::driver::{Driver, Ordinal};
 use crate::event::Event;
+use crate::external::Imports;
 use crate::graph::Graphs;
 use crate::host::HostAllocation;
+use crate::ipc::Opened;
+use crate::managed::Managed;
 use crate::module::Modules;
 use crate::pool::Pool;
+use crate::reservation::Reservations;
+use crate::sharing::Sharing;
 use crate::stream::Stream;
+use crate::texture_reference::References;
 use crate::timeline::Timeline;
-use crate::vmm::Physical;
+use crate::view::Views;
+use crate::vmm::PhysicalMemory;
 
 /// Index into [`Process::contexts`]; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +46,10 @@ pub struct Context {
     pub limits: HashMap<i32, usize>,
     /// Blocks that this context's small allocations share.
     pub small: Blocks,
+    /// Blocks that its small arrays share, by bytes of an element.
+    pub array_blocks: BTreeMap<u64, Blocks>,
+    /// A number that no context of the process had before.
+    pub number: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +72,10 @@ pub enum Owner {
     Graph,
     /// A module's variable: it goes with its module.
     Module,
+    /// Another process's, opened by IPC.
+    Opened,
+    /// A buffer of imported memory, by the import's id.
+    External(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,9 +115,16 @@ pub struct Process {
     pub timeline: Timeline,
     pub captures: Captures,
     pub graphs: Graphs,
-    pub arrays: HashMap<u32, Array>,
-    pub physical: HashMap<u32, Physical>,
+    pub arrays: Arrays,
+    pub views: Views,
+    pub references: References,
+    pub physical: PhysicalMemory,
+    pub reservations: Reservations,
     pub host: BTreeMap<u64, HostAllocation>,
+    pub managed: Managed,
+    pub sharing: Sharing,
+    pub opened: Opened,
+    pub imports: Imports,
     pub modules: Modules,
     arenas: Vec<Option<Arena>>,
     next_handle: u32,
@@ -143,9 +165,16 @@ impl Process {
             timeline: Timeline::default(),
             captures: Captures::default(),
             graphs: Graphs::default(),
-            arrays: HashMap::new(),
-            physical: HashMap::new(),
+            arrays: Arrays::default(),
+            views: Views::default(),
+            references: References::default(),
+            physical: PhysicalMemory::default(),
+            reservations: Reservations::default(),
             host: BTreeMap::new(),
+            managed: Managed::default(),
+            sharing: Sharing::default(),
+            opened: Opened::default(),
+            imports: Imports::default(),
             modules: Modules::default(),
             arenas: (0..devices).map(|_| None).collect(),
             next_handle: 0,
@@ -198,8 +227,9 @@ impl Process {
     pub fn arena(&mut self, driver: &Driver, device: Ordinal) -> Result<&mut Arena, CUresult> {
         let slot = &mut self.arenas[device.0];
         if slot.is_none() {
-            // Room for fragmentation: a card's address space is far larger than its memory too.
-            let span = (driver.profile(device).cuda_total.0 * 4).next_power_of_two();
+            // Room for fragmentation and for pools, each of which may grow to the whole: a card's address space is far
+            // larger than its memory too.
+            let span = (driver.profile(device).cuda_total.0 * 16).next_power_of_two();
             let backing = Backing::reserve(span).map_err(|_| CUresult::ERROR_OPERATING_SYSTEM)?;
             let contents = Contents::new(backing);
             *slot = Some(Arena {
@@ -267,16 +297,23 @@ impl Process {
             arena.contents.forget(base, base + len);
             arena.holes.give(base, len);
         }
-        driver
-            .world
-            .give_back(driver.index(device), kind, Bytes(len));
+        // What became an object counts as long as others hold it.
+        if !self.sharing.end(base) {
+            let index = driver.index(device);
+            driver.world.give_back(index, kind, Bytes(len));
+        }
+    }
+
+    /// A number for memory that no other memory of the process had.
+    pub fn next_buffer(&mut self) -> u64 {
+        self.next_buffer += 1;
+        self.next_buffer
     }
 
     /// Enters an allocation into the books.
     pub fn enter(&mut self, address: u64, size: u64, taken: u64, context: ContextId, owner: Owner) {
-        self.next_buffer += 1;
+        let id = self.next_buffer();
         let device = self.context(context).device;
-        let id = self.next_buffer;
         self.allocations.insert(
             address,
             Allocation {
@@ -293,26 +330,8 @@ impl Process {
     /// All of a context's memory, as its end returns it.
     pub fn release_context_memory(&mut self, driver: &Driver, id: ContextId) {
         self.unload_context(driver, id);
-        let gone: Vec<u64> = self
-            .allocations
-            .iter()
-            .filter(|(_, allocation)| {
-                allocation.context == id && !matches!(allocation.owner, Owner::Pool(_))
-            })
-            .map(|(address, _)| *address)
-            .collect();
-        for address in gone {
-            self.free(driver, address).expect("it is in the books");
-        }
+        self.end_allocations(driver, id);
         self.drop_streams(driver, id);
-        let arrays: Vec<u32> = self
-            .arrays
-            .iter()
-            .filter(|(_, array)| array.context == id)
-            .map(|(id, _)| *id)
-            .collect();
-        for array in arrays {
-            self.destroy_array(driver, array);
-        }
+        self.end_arrays(driver, id);
     }
 }

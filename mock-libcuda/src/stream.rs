@@ -593,6 +593,9 @@ pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
 pub fn attach(stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint) -> Answer {
     const HOW: std::ops::RangeInclusive<u32> = 1..=2;
     const SINGLE: u32 = 4;
+    if stream.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let mut process = driver::get()?.lock();
     let line = process.line_of(stream)?;
     capture::forbids_waiting(&mut process, stream, line)?;

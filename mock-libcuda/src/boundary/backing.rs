@@ -84,6 +84,132 @@ impl Backing {
     }
 }
 
+impl Backing {
+    /// Puts a shared file's first bytes in place of a range, in which nothing of the own file is left.
+    pub fn attach(&self, start: u64, end: u64, file: &std::fs::File) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        self.map_over(start, end, file.as_raw_fd(), 0)
+    }
+
+    /// The range is the own file's again.
+    pub fn detach(&self, start: u64, end: u64) {
+        if self
+            .map_over(start, end, self.fd, start - self.base)
+            .is_err()
+        {
+            // Out of mappings: the shared pages stay in view of an address range that nobody is given again.
+            fill_host(start, 0, &[0]);
+        }
+    }
+
+    /// Zeroes a range of attached pages, which go back to the system where the file allows it.
+    pub fn punch_attached(&self, start: u64, end: u64) {
+        let (first, last) = (start.next_multiple_of(4096), end / 4096 * 4096);
+        if first < last {
+            // SAFETY: whole pages of a shared mapping inside the own range; the call changes the file's holes alone.
+            let removed = unsafe {
+                libc::madvise(
+                    first as *mut libc::c_void,
+                    (last - first) as usize,
+                    libc::MADV_REMOVE,
+                )
+            };
+            if removed == 0 {
+                fill_host(start, first - start, &[0]);
+                return fill_host(last, end - last, &[0]);
+            }
+        }
+        fill_host(start, end - start, &[0]);
+    }
+
+    fn map_over(&self, start: u64, end: u64, fd: libc::c_int, offset: u64) -> io::Result<()> {
+        debug_assert!(self.base <= start && start <= end && end <= self.base + self.len);
+        // SAFETY: MAP_FIXED inside the range that `reserve` mapped, of which no Rust reference exists.
+        let mapped = unsafe {
+            libc::mmap(
+                start as *mut libc::c_void,
+                (end - start) as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                fd,
+                offset as libc::off_t,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+/// Addresses that nothing else gets, and that nobody may touch: what cuMemAddressReserve gives.
+pub struct AddressRange {
+    base: u64,
+    room: u64,
+    room_len: usize,
+    pub len: u64,
+}
+
+impl AddressRange {
+    pub fn reserve(len: u64, align: u64) -> Option<AddressRange> {
+        let room_len = usize::try_from(len.checked_add(align)?).ok()?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        let room = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                room_len,
+                libc::PROT_NONE,
+                flags,
+                -1,
+                0,
+            )
+        };
+        (room != libc::MAP_FAILED).then(|| AddressRange {
+            base: (room as u64).next_multiple_of(align),
+            room: room as u64,
+            room_len,
+            len,
+        })
+    }
+
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+}
+
+impl Drop for AddressRange {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that `reserve` made.
+        unsafe {
+            libc::munmap(self.room as *mut libc::c_void, self.room_len);
+        }
+    }
+}
+
+/// Whether every page of a range of the client's is mapped.
+pub fn is_mapped(start: u64, len: u64) -> bool {
+    const PAGE: u64 = 4096;
+    let (mut at, end) = (start / PAGE * PAGE, start.saturating_add(len));
+    let mut seen = [0u8; 256];
+    while at < end {
+        let pages = (end - at).div_ceil(PAGE).min(256);
+        // SAFETY: mincore writes one byte per page of the range into `seen`, and reads nothing of the range.
+        let answer = unsafe {
+            libc::mincore(
+                at as *mut libc::c_void,
+                (pages * PAGE) as usize,
+                seen.as_mut_ptr(),
+            )
+        };
+        if answer != 0 {
+            return false;
+        }
+        at += pages * PAGE;
+    }
+    true
+}
+
 /// Copies between host addresses, which may overlap.
 pub fn copy_host(to: u64, from: u64, len: u64) {
     // SAFETY: device addresses were checked against live allocations by the caller; host addresses are the client's

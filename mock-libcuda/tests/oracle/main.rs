@@ -8,6 +8,7 @@ mod exports;
 mod generations;
 mod lookup;
 mod matrix;
+mod memory;
 mod modules;
 mod nulls;
 mod play;

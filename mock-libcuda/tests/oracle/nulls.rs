@@ -89,6 +89,8 @@ fn what_is_not_simulated_never_succeeds() {
             start();
             CUDA.call(row.name, &words).into()
         });
-        assert_eq!(ended, Ended::Answered(801), "{}", row.name);
+        // 201 where the entry point is of the 32-bit generation, which refuses every other context.
+        let refused = [Ended::Answered(801), Ended::Answered(201)];
+        assert!(refused.contains(&ended), "{}: {ended:?}", row.name);
     }
 }
