@@ -2,6 +2,8 @@
 //! `fixtures/drivers`, each fact with its source. What a generation exports and how it answers look-ups is in the tables
 //! of `fixtures/oracle`, which the mocks read for the number that [`number`] gives.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::profile::{DriverProfile, MachineProfile, ProfileError};
@@ -27,6 +29,8 @@ pub struct Generation {
     /// cuGetProcAddress of a CUDA version above the driver's own is INVALID_VALUE instead of what its newest is.
     pub refuses_newer: bool,
     pub proc_address: Evidence,
+    /// Versions of NVML's structures that this generation is the first to know: `nvmlMemory_v2`.
+    pub nvml_structures: Vec<String>,
 }
 
 /// Where a table of a generation comes from.
@@ -55,6 +59,19 @@ pub fn number(driver: &DriverProfile) -> u16 {
         .find(|number| *number <= major)
         .or_else(|| EMBEDDED.first().map(|(number, _)| *number))
         .unwrap_or_default()
+}
+
+/// The first generation that knows a version of one of NVML's structures, for every version that any documents.
+#[must_use]
+pub fn nvml_structures() -> BTreeMap<String, u16> {
+    let known = EMBEDDED.iter().flat_map(|(number, text)| {
+        let generation = parse(*number, text).unwrap_or_else(|error| panic!("{error}"));
+        generation
+            .nvml_structures
+            .into_iter()
+            .map(|name| (name, *number))
+    });
+    known.collect()
 }
 
 /// The generation that this driver is of.
@@ -161,6 +178,17 @@ mod tests {
             driver.version = version.to_owned();
             assert_eq!(number(&driver), expected, "{version}");
         }
+    }
+
+    #[test]
+    fn a_structures_version_is_known_from_one_generation_on() {
+        let known = nvml_structures();
+        let documented = |name: &str| known.get(name).copied();
+        assert_eq!(documented("nvmlMemory_v2"), Some(525));
+        assert_eq!(documented("nvmlProcessDetailList_v1"), Some(535));
+        assert_eq!(documented("nvmlGpuFabricInfo_v3"), Some(580));
+        assert_eq!(documented("nvmlMemory_v9"), None);
+        assert_eq!(known.len(), 61);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn of_version(kind: &str, version: u32) -> Option<&'static Layout> {
 }
 
 /// `nvmlPlatformInfo_v2_t` → `nvmlPlatformInfo`.
-fn family(kind: &str) -> &str {
+pub fn family(kind: &str) -> &str {
     let stem = kind.strip_suffix("_t").unwrap_or(kind);
     match stem.rsplit_once("_v") {
         Some((family, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => family,

@@ -1,5 +1,6 @@
 //! The built libcuda.so.1 against what real drivers answered (`fixtures/oracle`), by generation.
 
+mod arguments;
 mod boundary;
 mod edge_table;
 mod edges;

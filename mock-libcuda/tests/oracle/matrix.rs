@@ -2,7 +2,7 @@
 
 use build_support::oracle::GENERATIONS;
 
-use crate::{edge_table, errors, exports, lookup, nulls, values, visible};
+use crate::{arguments, edge_table, errors, exports, lookup, nulls, values, visible};
 
 #[test]
 fn the_matrix_of_all_tables_is_printed() {
@@ -16,6 +16,9 @@ fn the_matrix_of_all_tables_is_printed() {
             lookup::compare(generation).short(),
             before.map_or("not recorded".to_owned(), |score| score.short()),
         );
+    }
+    if let Some(score) = arguments::compare() {
+        println!("arguments: {}", score.short());
     }
     for (what, score) in [
         ("NULLs, initialised", nulls::initialised()),

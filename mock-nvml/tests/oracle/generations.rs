@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use abi::nvml::{nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t};
 use build_support::oracle::GENERATIONS;
 use harness::symbols;
 use mock_device::Api;
@@ -70,6 +71,32 @@ fn the_driver_says_its_generations_version() {
         });
         assert_eq!(ended, Ended::Answered(cuda), "{generation}");
     }
+}
+
+/// Whether a generation refuses that version of nvmlGpuFabricInfoV_t.
+fn refuses(generation: u16, number: u32, size: usize) -> bool {
+    const MISMATCH: u32 = 25;
+    let ended = on(generation, |nvml| {
+        let (mut device, mut room) = (0u64, [0u32; 64]);
+        room[0] = size as u32 | number << 24;
+        assert_eq!(nvml.call("nvmlInit_v2", &[]), 0);
+        let words = [0, crate::out(&mut device)];
+        assert_eq!(nvml.call("nvmlDeviceGetHandleByIndex_v2", &words), 0);
+        let words = [device, crate::out(&mut room)];
+        nvml.call("nvmlDeviceGetGpuFabricInfoV", &words).into()
+    });
+    ended == Ended::Answered(MISMATCH.into())
+}
+
+#[test]
+fn a_generation_takes_the_versions_of_structures_that_it_knows() {
+    let (second, third) = (
+        size_of::<nvmlGpuFabricInfo_v2_t>(),
+        size_of::<nvmlGpuFabricInfo_v3_t>(),
+    );
+    assert!(!refuses(550, 2, second) && refuses(550, 3, third));
+    assert!(!refuses(580, 2, second) && !refuses(580, 3, third));
+    assert!(refuses(580, 9, third));
 }
 
 /// All tables at once: `cargo test -p mock-nvml --test oracle matrix -- --nocapture`.

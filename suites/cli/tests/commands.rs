@@ -59,7 +59,12 @@ fn a_wrong_word_is_named() {
         "/no/such/plan",
     );
     assert_names(&["exec", "--target", "theirs", "--", "true"], "theirs");
-    assert_names(&["test", "--driver", "mock:h200+470"], "470");
+    assert_names(&["test", "--driver", "mock:h200+471"], "471");
+    assert_names(
+        &["exec", "--driver", "mock:h200+535-cuNope", "--", "true"],
+        "cuNope",
+    );
+    assert_names(&["exec", "--profile", "h200+", "--", "true"], "h200+");
     assert_names(&["test", "--report", "html=x"], "html=x");
     assert_names(&["test", "no-such-case"], "no-such-case");
     assert_names(&["ledger", "show", "/no/such/ledger"], "/no/such/ledger");
