@@ -79,7 +79,7 @@ pub fn compare() -> Option<Score> {
 }
 
 /// What this simulation has reached: raise it with every step, lower it never.
-const REACHED: f64 = 40.0;
+const REACHED: f64 = 89.0;
 
 #[test]
 fn arguments_are_answered_as_on_the_card() {
