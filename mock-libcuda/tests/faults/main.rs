@@ -60,12 +60,12 @@ const DEVICE_UNAVAILABLE: u32 = 46;
 #[test]
 fn a_result_or_an_untouched_success_does_nothing() {
     holds(
-        r#"fault = [{ at = "cuda.alloc", when = "2", then = "result:719" }]"#,
+        r#"fault = [{ at = "cuda.alloc", when = "2", then = "result:304" }]"#,
         || {
             start(0);
             assert_eq!(alloc(100).0, 0);
             let mut pointer = 7u64;
-            assert_eq!(call("cuMemAllocAsync", &[out(&mut pointer), 100, 0]), 719);
+            assert_eq!(call("cuMemAllocAsync", &[out(&mut pointer), 100, 0]), 304);
             assert_eq!(pointer, 7);
             assert_eq!(alloc(100).0, 0);
         },

@@ -335,14 +335,13 @@ impl Worker {
 }
 
 fn process(world: &str, mode: &str, others: &[&Fork]) -> Fork {
-    let fork = Fork::start(others, |line| {
+    Fork::start(others, |line| {
         set_environment("RINGFENCE_WORLD", world.as_bytes());
         let mut worker = Worker::start(mode);
         while let Some(request) = line.receive() {
             line.send(&worker.serve(&request));
         }
-    });
-    fork
+    })
 }
 
 struct Section<'a> {
@@ -393,6 +392,9 @@ fn differing(section: &Section<'_>) -> Vec<(String, String, String)> {
     // Its baseline is taken before the other one comes.
     a.ask("run show");
     let mut b = pair.then(|| process(world, mode, &[&a]));
+    if let Some(b) = &mut b {
+        b.ask("run show");
+    }
     let mut history: Vec<String> = Vec::new();
     let mut wrong = Vec::new();
     for (line, recorded) in &section.rows {
