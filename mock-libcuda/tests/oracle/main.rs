@@ -14,6 +14,7 @@ mod modules;
 mod nulls;
 mod play;
 mod play_boundary;
+mod processes;
 mod score;
 mod told;
 mod values;

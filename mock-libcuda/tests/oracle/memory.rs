@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use mock_device::{Bytes, DeviceIndex, World, WorldSpec, profile};
 
-use crate::boundary::{Fork, Parcel, bytes_at, fresh_pages, set_environment};
+use crate::boundary::set_environment;
+use crate::processes::{Fork, Parcel, bytes_at, fresh_pages};
 use crate::score::Score;
 use crate::{CUDA, out};
 
@@ -263,7 +264,7 @@ impl Worker {
             }
             "close" => {
                 let number = self.expression(call[1]) as i32;
-                if crate::boundary::close(number) {
+                if crate::processes::close(number) {
                     "ok"
                 } else {
                     "error:OSError:[Errno_9]_Bad_file_descriptor"
@@ -322,7 +323,7 @@ impl Worker {
                 let hex = words[2].as_bytes().chunks(2);
                 for (at, pair) in hex.enumerate() {
                     let byte = u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16);
-                    crate::boundary::write_byte(start + at as u64, byte.expect("hex"));
+                    crate::processes::write_byte(start + at as u64, byte.expect("hex"));
                 }
                 "ok".into()
             }
@@ -474,7 +475,7 @@ fn hand_over(words: &[&str], a: &mut Fork, b: &mut Fork) -> String {
                 text: format!("set {to}"),
                 descriptor: Some(number),
             });
-            crate::boundary::close(number);
+            crate::processes::close(number);
             given.map_or_else(|| "gone".into(), |parcel| parcel.text)
         }
     }

@@ -310,7 +310,7 @@ impl Player<'_> {
                 let waited = started.elapsed() > Duration::from_millis(100);
                 return Some(answer + if waited { " waited" } else { " at-once" });
             }
-            "t2" => return Some(self.call(&words[1..], Self::from_second_thread)),
+            "t2" => return Some(self.call(&words[1..], Self::on_second_thread)),
             "fork" => return Some(self.call(&words[1..], from_fork_child)),
             "byvalue" => {
                 let structure = self.bytes_of(words[3]);
@@ -335,7 +335,7 @@ impl Player<'_> {
         })
     }
 
-    fn from_second_thread(&mut self, name: &str, arguments: &[u64]) -> String {
+    fn on_second_thread(&mut self, name: &str, arguments: &[u64]) -> String {
         let second = self.second.get_or_insert_with(Second::start);
         second
             .calls
