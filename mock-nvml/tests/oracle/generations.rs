@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use abi::nvml::{nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t};
+use abi::nvml::{nvmlEccSramErrorStatus_v1_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t};
 use build_support::oracle::GENERATIONS;
 use harness::symbols;
 use mock_device::Api;
@@ -73,8 +73,8 @@ fn the_driver_says_its_generations_version() {
     }
 }
 
-/// Whether a generation refuses that version of nvmlGpuFabricInfoV_t.
-fn refuses(generation: u16, number: u32, size: usize) -> bool {
+/// Whether a getter of a generation refuses that version of its structure.
+fn refuses(generation: u16, getter: &str, number: u32, size: usize) -> bool {
     const MISMATCH: u32 = 25;
     let ended = on(generation, |nvml| {
         let (mut device, mut room) = (0u64, [0u32; 64]);
@@ -83,7 +83,7 @@ fn refuses(generation: u16, number: u32, size: usize) -> bool {
         let words = [0, crate::out(&mut device)];
         assert_eq!(nvml.call("nvmlDeviceGetHandleByIndex_v2", &words), 0);
         let words = [device, crate::out(&mut room)];
-        nvml.call("nvmlDeviceGetGpuFabricInfoV", &words).into()
+        nvml.call(getter, &words).into()
     });
     ended == Ended::Answered(MISMATCH.into())
 }
@@ -94,9 +94,15 @@ fn a_generation_takes_the_versions_of_structures_that_it_knows() {
         size_of::<nvmlGpuFabricInfo_v2_t>(),
         size_of::<nvmlGpuFabricInfo_v3_t>(),
     );
-    assert!(!refuses(550, 2, second) && refuses(550, 3, third));
-    assert!(!refuses(580, 2, second) && !refuses(580, 3, third));
-    assert!(refuses(580, 9, third));
+    let fabric =
+        |generation, number, size| refuses(generation, "nvmlDeviceGetGpuFabricInfoV", number, size);
+    assert!(!fabric(550, 2, second) && fabric(550, 3, third));
+    assert!(!fabric(580, 2, second) && !fabric(580, 3, third));
+    assert!(fabric(580, 9, third));
+    // Who has the function knows its structure's first version, though only a later header documents it.
+    let first = size_of::<nvmlEccSramErrorStatus_v1_t>();
+    let sram = |generation| refuses(generation, "nvmlDeviceGetSramEccErrorStatus", 1, first);
+    assert!(!sram(535) && !sram(550) && !sram(580));
 }
 
 /// All tables at once: `cargo test -p mock-nvml --test oracle matrix -- --nocapture`.
