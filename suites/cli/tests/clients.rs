@@ -72,6 +72,29 @@ fn numba_cuda_without_the_enforcer_gets_the_card() {
     assert!(seen["granted"].as_u64() > Some(BUDGET), "{seen}");
 }
 
+/// Work is on the device for as long as its events say, the caller waits no shorter, and NVML reports it as it runs.
+#[test]
+fn events_waits_and_utilisation_tell_of_the_same_work() {
+    let Some(seen) = python("none", "utilisation.py") else {
+        return;
+    };
+    let number = |name: &str| {
+        seen[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name}: {seen}"))
+    };
+    let kernels = number("one_ms") * number("launches");
+    assert!(
+        (0.99..1.01).contains(&(number("elapsed_ms") / kernels)),
+        "{seen}"
+    );
+    assert!(number("waited_ms") >= number("elapsed_ms"), "{seen}");
+    assert_eq!(seen["still_busy"], true, "{seen}");
+    assert!(number("idle") < 50.0, "{seen}");
+    assert!(number("busy") >= 95.0, "{seen}");
+    assert!(number("mine") >= 95.0, "{seen}");
+}
+
 #[test]
 fn nvidia_ml_py_sees_the_budget_as_the_total() {
     let Some(seen) = python("ours", "nvidia_ml.py") else {
