@@ -162,7 +162,11 @@ pub fn alloc_pitch(
 pub fn free(dptr: CUdeviceptr) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.current()?;
+    // Without a current context it frees all the same (ffmpeg's thumbnail_cuda does), but not in a destroyed one.
+    match process.current() {
+        Ok(_) | Err(CUresult::ERROR_INVALID_CONTEXT) => {}
+        Err(destroyed) => return Err(destroyed),
+    }
     if dptr == 0 {
         return Ok(());
     }
