@@ -79,6 +79,15 @@ pub struct Difference {
     pub reason: Option<String>,
 }
 
+/// Calls without a counterpart, and why, if a row of the list says so. Their numbers, left and right, are kept by this.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alone {
+    pub api: String,
+    pub entry: String,
+    pub reason: Option<String>,
+    pub case: String,
+}
+
 /// How many calls of one API were compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -98,8 +107,8 @@ pub struct Comparison {
     pub cases: usize,
     pub cases_only_left: Vec<String>,
     pub cases_only_right: Vec<String>,
-    /// Entry points of calls that have no counterpart, with their number left and right.
-    pub unpaired: BTreeMap<(String, String), (usize, usize)>,
+    /// Calls that have no counterpart.
+    pub unpaired: BTreeMap<Alone, (usize, usize)>,
 }
 
 impl Comparison {
@@ -233,8 +242,14 @@ fn case(comparison: &mut Comparison, name: &str, left: &Calls, right: &Calls, ru
                     let entry = at
                         .map(|at| &left[at].entry)
                         .or(to.map(|to| &right[to].entry));
-                    let key = (api.clone(), entry.cloned().unwrap_or_default());
-                    let count = comparison.unpaired.entry(key).or_default();
+                    let entry = entry.cloned().unwrap_or_default();
+                    let alone = Alone {
+                        reason: rules.reason_alone(api, &entry, name),
+                        api: api.clone(),
+                        entry,
+                        case: name.to_owned(),
+                    };
+                    let count = comparison.unpaired.entry(alone).or_default();
                     if at.is_some() {
                         tally.only_left += 1;
                         count.0 += 1;

@@ -39,21 +39,50 @@ impl Comparison {
             .partition(|difference| difference.reason.is_some());
         list(&mut text, "Differences", &others, all);
         list(&mut text, "Allowed", &allowed, all);
-        if !self.unpaired.is_empty() {
-            text.push_str("\nWithout a counterpart (left, right)\n");
-            let mut rows: Vec<_> = self.unpaired.iter().collect();
-            rows.sort_by_key(|(_, (left, right))| std::cmp::Reverse(left + right));
-            let shown = if all { rows.len() } else { 12 };
-            for ((api, entry), (left, right)) in rows.iter().take(shown) {
-                let _ = writeln!(text, "  {api} {entry}: {left}, {right}");
-            }
-            if rows.len() > shown {
-                let _ = writeln!(text, "  and {} more entry points", rows.len() - shown);
-            }
-        }
+        self.list_alone(&mut text, all);
         text
     }
+
+    /// By entry point and reason, those without a reason first; the cases where all are wanted.
+    fn list_alone(&self, text: &mut String, all: bool) {
+        let mut rows: BTreeMap<(&Option<String>, &str, &str), Vec<Met<'_>>> = BTreeMap::new();
+        for (alone, &(left, right)) in &self.unpaired {
+            rows.entry((&alone.reason, &alone.api, &alone.entry))
+                .or_default()
+                .push((left, right, &alone.case));
+        }
+        let sum = |met: &[Met<'_>]| {
+            met.iter()
+                .fold((0, 0), |sum, met| (sum.0 + met.0, sum.1 + met.1))
+        };
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_by_key(|((reason, ..), met)| {
+            let (left, right) = sum(met);
+            (reason.is_some(), *reason, std::cmp::Reverse(left + right))
+        });
+        if !rows.is_empty() {
+            text.push_str("\nWithout a counterpart (left, right)\n");
+        }
+        let mut said: Option<&String> = None;
+        for ((reason, api, entry), met) in rows {
+            if let Some(reason) = reason
+                && said != Some(reason)
+            {
+                let _ = writeln!(text, "  # {reason}");
+                said = Some(reason);
+            }
+            let (left, right) = sum(&met);
+            let _ = writeln!(text, "  {api} {entry}: {left}, {right}");
+            let shown = if all { met.len() } else { 0 };
+            for (left, right, case) in met.iter().take(shown) {
+                let _ = writeln!(text, "      {case}: {left}, {right}");
+            }
+        }
+    }
 }
+
+/// Left, right, case.
+type Met<'a> = (usize, usize, &'a str);
 
 fn list(text: &mut String, title: &str, differences: &[&Difference], all: bool) {
     if differences.is_empty() {

@@ -21,7 +21,7 @@ struct Machine {
     argument: String,
 }
 
-/// `api entry case left right  # reason`; left and right are answers, or `argument=value`.
+/// `api entry case left right  # reason`; left and right are answers, or `argument=value`, or both `-`: calls without a counterpart.
 #[derive(Debug)]
 struct Allowed {
     api: String,
@@ -109,6 +109,16 @@ impl Rules {
                     && fits(&row.left, &left)
                     && fits(&row.right, &right)
             })
+            .map(|row| row.reason.clone())
+    }
+
+    /// Why calls of this entry point may have no counterpart, if they may.
+    pub(super) fn reason_alone(&self, api: &str, entry: &str, case: &str) -> Option<String> {
+        let alone = |row: &&Allowed| row.left == "-" && row.right == "-";
+        self.allowed
+            .iter()
+            .filter(alone)
+            .find(|row| fits(&row.api, api) && fits(&row.entry, entry) && fits(&row.case, case))
             .map(|row| row.reason.clone())
     }
 }
