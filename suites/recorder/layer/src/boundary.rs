@@ -1,5 +1,7 @@
 //! Where C comes in: one function per command, which finds the next layer by its first handle.
 
+// The chain structures of the loader are the same for every layer.
+#[path = "../../../../enforcement/layer/src/boundary/chain.rs"]
 mod chain;
 mod next;
 
