@@ -369,13 +369,13 @@ impl Drop for Accounts {
             return;
         };
         let (index, row) = (row - 1, &self.region.all_rows()[row - 1]);
-        row.pinned.store(0, Release);
-        drop(self.own_row.kept());
         let _guard = self.region.lock();
         engine::bury(&self.region, row, os::now_ns());
-        // A teardown without lag: the row's own time of death is now, its age endless.
+        // A teardown without lag: the row's own time of death is now, its age endless. Killed from here on, others finish
+        // it; killed before, the pin is still the row's sign of life. So the pin goes in between, before the row is free.
         row.died_ns.store(0, Relaxed);
         row.state.store(state::DYING, Release);
+        drop(self.own_row.kept());
         self.tear_down(index, row, u64::MAX);
         holds::bury_unheld(&self.region, self.place.as_ref());
     }
