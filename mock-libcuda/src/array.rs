@@ -347,7 +347,8 @@ pub fn sparse_properties(out: Out<CUDA_ARRAY_SPARSE_PROPERTIES>, array: CUarray)
     }
     let shape = driver::get()?
         .lock()
-        .array_of(array, CUresult::ERROR_INVALID_VALUE)?
+        .array_of(array, CUresult::ERROR_INVALID_VALUE)
+        .map_err(|_| CUresult::ERROR_INVALID_VALUE)?
         .shape;
     sparse(out, shape, (0, 0))
 }
@@ -400,7 +401,8 @@ pub fn memory_requirements(
     if array.is_null() {
         return Err(invalid);
     }
-    let shape = driver::get()?.lock().array_of(array, invalid)?.shape;
+    let found = driver::get()?.lock().array_of(array, invalid);
+    let shape = found.map_err(|_| invalid)?.shape;
     requirements(out, shape, shape.laid_out())
 }
 
@@ -413,7 +415,8 @@ pub fn mipmap_memory_requirements(
     if mipmap.is_null() {
         return Err(invalid);
     }
-    let (shape, count) = driver::get()?.lock().mipmap_of(mipmap, invalid)?;
+    let found = driver::get()?.lock().mipmap_of(mipmap, invalid);
+    let (shape, count) = found.map_err(|_| invalid)?;
     requirements(out, shape, level_bytes(&shape, count).1)
 }
 

@@ -111,16 +111,22 @@ impl<T> Slot<T> {
 }
 
 impl Slot<c_char> {
-    /// Text with its NUL, cut to `len` bytes as strncpy would cut it.
+    /// Text with its NUL, cut to `len` bytes as snprintf cuts it. Of no bytes none is written.
     pub fn set_text(&self, text: &str, len: usize) {
         let bytes = text.as_bytes();
-        for at in 0..len {
-            let byte = bytes.get(at).copied().unwrap_or(0);
+        let kept = &bytes[..bytes.len().min(len.saturating_sub(1))];
+        for (at, byte) in kept.iter().chain([&0]).enumerate().take(len) {
             // SAFETY: the caller said that `len` bytes are there.
-            unsafe { self.0.add(at).write(byte as c_char) }
-            if byte == 0 {
-                return;
-            }
+            unsafe { self.0.add(at).write(*byte as c_char) }
+        }
+    }
+
+    /// Text and zeros, `len` bytes in all, the last of them a NUL, as strncpy fills them.
+    pub fn fill_text(&self, text: &str, len: usize) {
+        self.set_text(text, len);
+        for at in (text.len() + 1).min(len)..len {
+            // SAFETY: the caller said that `len` bytes are there.
+            unsafe { self.0.add(at).write(0) }
         }
     }
 }

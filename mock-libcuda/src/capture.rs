@@ -609,6 +609,11 @@ fn tell(
     if let Some(out) = graph.and_then(Out::optional) {
         out.set(graph::handle_of(of));
     }
+    // Edges belong to dependencies: one without the other is refused here, behind what was told already.
+    let without_nodes = dependencies.as_ref().is_some_and(Out::is_null);
+    if without_nodes && edges.as_ref().is_some_and(|edges| !edges.is_null()) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     if let Some(out) = dependencies.and_then(Out::optional) {
         out.set(if len == 0 {
             std::ptr::null()

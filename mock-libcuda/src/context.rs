@@ -79,6 +79,7 @@ impl Process {
             small: Default::default(),
             array_blocks: Default::default(),
             number: 0,
+            attached: 0,
         });
         let id = ContextId(self.contexts.len() as u32 - 1);
         self.number_context(id);
@@ -223,6 +224,7 @@ pub fn primary_set_flags(dev: CUdevice, flags: c_uint) -> Answer {
 pub fn primary_set_flags_v1(dev: CUdevice, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
+    valid_flags(flags)?;
     let process = driver.lock();
     if process.primaries[device.0]
         .context
@@ -312,6 +314,36 @@ pub fn destroy(context: CUcontext) -> Answer {
     Ok(())
 }
 
+/// The current context once more, to be detached from as often.
+pub fn attach(pctx: Out<CUcontext>, flags: c_uint) -> Answer {
+    let mut process = driver::get()?.lock();
+    let id = process.current()?;
+    let pctx = pctx.required()?;
+    if flags != 0 {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    process.context_mut(id).attached += 1;
+    pctx.set(handle_of(id));
+    Ok(())
+}
+
+/// The last detachment of a created context destroys it. Whatever else it is given is no context to it.
+pub fn detach(context: CUcontext) -> Answer {
+    let mut process = driver::get()?.lock();
+    let invalid = CUresult::ERROR_INVALID_CONTEXT;
+    let id = process.context_of(context).map_err(|_| invalid)?;
+    let known = process.context_mut(id);
+    if known.primary {
+        return Err(invalid);
+    }
+    if known.attached > 0 {
+        known.attached -= 1;
+        return Ok(());
+    }
+    drop(process);
+    destroy(context)
+}
+
 pub fn push(context: CUcontext) -> Answer {
     if context.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -319,6 +351,17 @@ pub fn push(context: CUcontext) -> Answer {
     let id = driver::get()?.lock().context_ever(context)?;
     with_stack(|stack| stack.push(id));
     Ok(())
+}
+
+/// The first version takes only a context that the thread does not have already.
+pub fn push_v1(context: CUcontext) -> Answer {
+    if let Ok(driver) = driver::get()
+        && let Ok(id) = driver.lock().context_of(context)
+        && with_stack(|stack| stack.contains(&id))
+    {
+        return Err(CUresult::ERROR_INVALID_CONTEXT);
+    }
+    push(context)
 }
 
 pub fn pop(pctx: Out<CUcontext>) -> Answer {

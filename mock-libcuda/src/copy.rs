@@ -3,7 +3,7 @@
 use abi::cuda::*;
 use mock_device::{Bytes, Direction};
 
-use crate::boundary::{Answer, Host, copy_host, fill_host};
+use crate::boundary::{Answer, Host, copy_host, crash, fill_host};
 use crate::driver::{self, Driver, Ordinal};
 use crate::process::Process;
 use crate::stream::{self, Work};
@@ -27,8 +27,8 @@ pub enum Need {
 }
 
 impl Process {
-    /// INVALID_VALUE for NULL, for device addresses that no one live allocation holds, and for the host's where the
-    /// driver must know them.
+    /// INVALID_VALUE for NULL, for device addresses that no one live allocation holds to the end, and for the host's where
+    /// the driver must know them.
     pub fn pieces(&self, address: u64, len: u64, need: Need) -> Result<Vec<Piece>, CUresult> {
         if address == 0 {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -49,8 +49,16 @@ impl Process {
         if let Some(pieces) = self.mapped_pieces(address, len) {
             return pieces;
         }
-        let own = self.device_at(address).is_some();
-        if own || (need == Need::Known && !self.host_holding(address, len)) {
+        if self.device_at(address).is_some() {
+            // An address that nothing lives at is the host's to the driver, which reads or writes it and dies.
+            let begins = self.holding(address, 1).is_some()
+                || crate::graph_memory::holding(self, address, 1).is_some();
+            if need == Need::Any && !begins {
+                crash();
+            }
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        if need == Need::Known && !self.host_holding(address, len) {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
         piece(None)

@@ -3,7 +3,7 @@
 use abi::cuda::*;
 use mock_device::{Api, PciAddress};
 
-use crate::boundary::{Answer, In, Out};
+use crate::boundary::{Answer, In, Out, crash};
 use crate::driver;
 
 pub fn get(device: Out<CUdevice>, ordinal: c_int) -> Answer {
@@ -20,13 +20,15 @@ pub fn count(count: Out<c_int>) -> Answer {
 }
 
 pub fn name(name: Out<c_char>, len: c_int, dev: CUdevice) -> Answer {
+    const MOST: c_uint = 256;
     let driver = driver::get()?;
     let name = name.required()?;
-    let len = usize::try_from(len)
-        .ok()
-        .filter(|len| *len > 0)
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    name.set_text(&driver.profile(driver.ordinal(dev)?).name, len);
+    let device = driver.ordinal(dev)?;
+    match len.cast_unsigned().min(MOST) {
+        // The driver ends the text before its first byte.
+        0 => crash(),
+        len => name.fill_text(&driver.profile(device).name, len as usize),
+    }
     Ok(())
 }
 
@@ -53,6 +55,7 @@ pub fn total_mem(bytes: Out<usize>, dev: CUdevice) -> Answer {
 pub fn total_mem_32(bytes: Out<c_uint>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let bytes = bytes.required()?;
+    bytes.set(0);
     let total = driver.profile(driver.ordinal(dev)?).cuda_total.0;
     bytes.set(c_uint::try_from(total).unwrap_or(c_uint::MAX));
     Ok(())
@@ -117,12 +120,13 @@ pub fn pci_bus_id(id: Out<c_char>, len: c_int, dev: CUdevice) -> Answer {
         .identity(driver.index(device), Api::Cuda)
         .pci
         .to_string();
-    let len = usize::try_from(len)
-        .ok()
-        .filter(|len| *len > text.len())
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let len = usize::try_from(len).map_err(|_| CUresult::ERROR_INVALID_VALUE)?;
     id.set_text(&text, len);
-    Ok(())
+    // What was cut is written, and refused.
+    match len > text.len() {
+        true => Ok(()),
+        false => Err(CUresult::ERROR_INVALID_VALUE),
+    }
 }
 
 pub fn by_pci_bus_id(dev: Out<CUdevice>, id: In<c_char>) -> Answer {

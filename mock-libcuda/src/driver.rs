@@ -45,6 +45,14 @@ pub fn get() -> Result<&'static Driver, CUresult> {
     }
 }
 
+/// What the thread's context, or none, says before anything else is looked at. Before cuInit nothing is said.
+pub fn refuse_without_context() -> Result<(), CUresult> {
+    match get() {
+        Ok(driver) => driver.lock().current().map(|_| ()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Whether a driver was made here or in the process that this one was forked from.
 pub fn exists() -> bool {
     DRIVER.get().is_some()

@@ -77,8 +77,8 @@ fn not_null(event: CUevent) -> Answer {
 
 pub fn create(event: Out<CUevent>, flags: c_uint) -> Answer {
     let mut process = driver::get()?.lock();
-    let event = event.required()?;
     let context = process.current()?;
+    let event = event.required()?;
     if flags & !KNOWN_FLAGS != 0 || (flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
@@ -221,12 +221,19 @@ pub fn wait_in_context(context: CUcontext, event: CUevent) -> Answer {
 /// nor can a process open its own.
 pub fn ipc_handle(handle: Out<CUipcEventHandle>, event: CUevent) -> Answer {
     let handle = handle.required()?;
-    not_null(event)?;
     let process = driver::get()?.lock();
-    let id = process.event_id(event)?;
-    if process.events[&id].flags & INTERPROCESS == 0 {
+    if event.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
+    process.current()?;
+    let known = process.event_id(event);
+    let id = known
+        .ok()
+        .filter(|id| process.events[id].flags & INTERPROCESS != 0);
+    let Some(id) = id else {
+        handle.set(CUipcEventHandle::zeroed());
+        return Err(CUresult::ERROR_INVALID_HANDLE);
+    };
     let mut name = CUipcEventHandle::zeroed();
     let words = [std::process::id(), id].map(u32::to_ne_bytes).concat();
     for (to, from) in name.reserved.iter_mut().zip(words) {

@@ -178,6 +178,7 @@ fn device_launchable(body: &Body) -> Answer {
 }
 
 pub fn instantiate(exec: Out<CUgraphExec>, graph: CUgraph, flags: c_ulonglong) -> Answer {
+    driver::refuse_without_context()?;
     let exec = exec.required()?;
     let mut process = driver::get()?.lock();
     let graph = process.graphs.graph_id(graph)?;
@@ -211,11 +212,18 @@ pub fn instantiate_with(
     graph: CUgraph,
     params: Out<CUDA_GRAPH_INSTANTIATE_PARAMS>,
 ) -> Answer {
-    let (exec, params) = (exec.required()?, params.required()?);
+    let params = params.required()?;
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let graph = process.graphs.graph_id(graph)?;
     let mut told = params.get();
+    let asked = process
+        .current()
+        .and_then(|_| exec.required())
+        .and_then(|exec| Ok((exec, process.graphs.graph_id(graph)?)));
+    let (exec, graph) = asked.inspect_err(|_| {
+        (told.hErrNode_out, told.result_out) = (CUgraphNode::NULL, 1);
+        params.set(told);
+    })?;
     let conflict = AUTO_FREE | DEVICE_LAUNCH;
     let known = AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY;
     let bad_flags = told.flags & !known != 0 || told.flags & conflict == conflict;
@@ -529,17 +537,23 @@ pub fn update(
     error_node: Out<CUgraphNode>,
     result: Out<CUgraphExecUpdateResult>,
 ) -> Answer {
-    let result = result.required()?;
+    driver::get()?;
+    let result = crate::memory::zeroed(result);
+    if let Some(out) = error_node.slot() {
+        out.set(CUgraphNode::NULL);
+    }
     let (code, node) = match update_with(exec, graph)? {
         Ok(()) => (0, None),
         Err(Difference(code, node)) => (code, node),
     };
     // The first version knows no changed topology.
-    result.set(if code == TOPOLOGY_CHANGED {
-        NOT_SUPPORTED
-    } else {
-        code
-    });
+    if let Some(result) = result.optional() {
+        result.set(if code == TOPOLOGY_CHANGED {
+            NOT_SUPPORTED
+        } else {
+            code
+        });
+    }
     if let Some(out) = error_node.optional() {
         out.set(node.map_or(CUgraphNode::NULL, node_handle));
     }
@@ -554,13 +568,20 @@ pub fn update_v2(
     graph: CUgraph,
     info: Out<CUgraphExecUpdateResultInfo>,
 ) -> Answer {
-    let info = info.required()?;
-    let mut told = CUgraphExecUpdateResultInfo::zeroed();
+    driver::get()?;
+    // Three fields, and the padding behind the first is left as it is.
+    let tell = |code, node: CUgraphNode| {
+        if let Some(words) = info.slot() {
+            words.cast::<CUgraphExecUpdateResult>().set(code);
+            let nodes = words.cast::<CUgraphNode>();
+            nodes.nth(1).set(node);
+            nodes.nth(2).set(CUgraphNode::NULL);
+        }
+    };
+    tell(0, CUgraphNode::NULL);
     let outcome = update_with(exec, graph)?;
     if let Err(Difference(code, node)) = &outcome {
-        told.result = *code;
-        told.errorNode = node.map_or(CUgraphNode::NULL, node_handle);
+        tell(*code, node.map_or(CUgraphNode::NULL, node_handle));
     }
-    info.set(told);
     outcome.map_err(|_| CUresult::ERROR_GRAPH_EXEC_UPDATE_FAILURE)
 }

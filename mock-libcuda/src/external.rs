@@ -65,6 +65,25 @@ pub fn import(out: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_D
     Ok(())
 }
 
+/// Semaphores of other APIs are not simulated: what could be one is NOT_SUPPORTED.
+pub fn import_semaphore(
+    out: Out<CUexternalSemaphore>,
+    desc: In<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC>,
+) -> Answer {
+    const TIMELINE_DESCRIPTOR: u64 = 9;
+    driver::get()?.lock().current()?;
+    out.required()?;
+    let words = desc.cast::<Words>().required()?;
+    match words[0] & 0xffff_ffff {
+        OPAQUE_DESCRIPTOR | TIMELINE_DESCRIPTOR => {
+            descriptor(words[1] & 0xffff_ffff).ok_or(CUresult::ERROR_UNKNOWN)?;
+            Err(CUresult::ERROR_NOT_SUPPORTED)
+        }
+        2..=10 => Err(CUresult::ERROR_NOT_SUPPORTED),
+        _ => Err(INVALID),
+    }
+}
+
 fn import_of(process: &Process, memory: CUexternalMemory) -> Result<u32, CUresult> {
     let id = handle::followed(handle::Kind::External, memory.0 as u64, INVALID)?;
     match process.imports.get(&id) {
@@ -81,9 +100,9 @@ pub fn buffer(
 ) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let context = process.current()?;
     let (out, desc) = (out.required()?, desc.required()?);
     let id = import_of(&process, memory)?;
+    let context = process.current()?;
     let external = &process.imports[&id];
     let end = desc.offset.checked_add(desc.size);
     if desc.size == 0 || desc.flags != 0 || end.is_none_or(|end| end > external.size) {
@@ -110,9 +129,9 @@ pub fn mipmap(
     desc: In<CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC>,
 ) -> Answer {
     let mut process = driver::get()?.lock();
-    let context = process.current()?;
     let (out, desc) = (out.required()?, desc.required()?);
     let id = import_of(&process, memory)?;
+    let context = process.current()?;
     let shape = Shape::of_3d(&desc.arrayDesc).check()?;
     let count = desc.numLevels.clamp(1, shape.levels());
     let (linear, laid_out) = level_bytes(&shape, count);

@@ -23,7 +23,8 @@ fn filled(to: u64, unit: &[u8], rows: &Rows, stream: Option<CUstream>) -> Answer
         Some(stream) => process.stream_context(stream)?,
         None => process.current()?,
     };
-    if rows.width == 0 || rows.height == 0 {
+    // All ones are nothing too (H200, 580.159.04: cuMemsetD8, D16 and D32 of 2^64 - 1).
+    if matches!(rows.width, 0 | u64::MAX) || rows.height == 0 {
         return Ok(());
     }
     let invalid = CUresult::ERROR_INVALID_VALUE;

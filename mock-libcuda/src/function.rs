@@ -235,6 +235,9 @@ pub fn known(config: c_int, last: c_int) -> Answer {
 pub fn get_module(module: Out<CUmodule>, function: CUfunction) -> Answer {
     let process = driver::get()?.lock();
     let module = module.required()?;
+    if function.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let id = process.own_function(function)?;
     module.set(module::handle_of(process.modules.functions[&id].module));
     Ok(())
@@ -244,6 +247,9 @@ pub fn get_module(module: Out<CUmodule>, function: CUfunction) -> Answer {
 pub fn get_name(name: Out<*const c_char>, function: CUfunction) -> Answer {
     let name = name.required()?;
     let process = driver::get()?.lock();
+    if function.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let id = process.own_function(function)?;
     name.set(process.modules.functions[&id].kernel().name.as_ptr());
     Ok(())
@@ -314,6 +320,7 @@ fn legacy(function: CUfunction, act: impl FnOnce(&mut Legacy, &Kernel, &Sm) -> A
 }
 
 pub fn set_block_shape(function: CUfunction, x: c_int, y: c_int, z: c_int) -> Answer {
+    driver::refuse_without_context()?;
     legacy(function, |legacy, kernel, sm| {
         const MOST_DEEP: u32 = 64;
         let sides = [x, y, z].map(|side| u32::try_from(side).unwrap_or(0));
@@ -332,6 +339,7 @@ pub fn set_block_shape(function: CUfunction, x: c_int, y: c_int, z: c_int) -> An
 }
 
 pub fn set_shared_size(function: CUfunction, bytes: c_uint) -> Answer {
+    driver::refuse_without_context()?;
     legacy(function, |legacy, kernel, _| {
         if bytes > WITHOUT_OPT_IN.saturating_sub(kernel.attributes.shared) {
             return Err(CUresult::ERROR_INVALID_VALUE);

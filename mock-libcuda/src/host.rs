@@ -5,6 +5,7 @@ use mock_device::{Bytes, Kind};
 
 use crate::boundary::{Answer, Host, HostPages, Out, is_mapped};
 use crate::driver::{self, Driver, Ordinal};
+use crate::memory::{only_legacy, zeroed};
 use crate::process::{ContextId, Process};
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
@@ -95,9 +96,11 @@ pub fn alloc(pp: Out<*mut c_void>, size: usize) -> Answer {
 pub fn alloc_with_flags(pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
+    if let Some(pp) = pp.slot() {
+        pp.set(std::ptr::null_mut());
+    }
     process.current()?;
     let pp = pp.required()?;
-    pp.set(std::ptr::null_mut());
     if flags & !KNOWN_FLAGS != 0 {
         return Err(INVALID);
     }
@@ -129,6 +132,11 @@ pub fn free(pointer: Host) -> Answer {
         }
         _ => Err(INVALID),
     }
+}
+
+/// The first version looks at no flags but these.
+pub fn register_v1(pointer: Host, size: usize, flags: c_uint) -> Answer {
+    register(pointer, size, flags & (PORTABLE | DEVICE_MAP))
 }
 
 /// The pages of a range become page-locked; no page may be so already through a range that it overlaps.
@@ -165,7 +173,6 @@ pub fn register(pointer: Host, size: usize, flags: c_uint) -> Answer {
 pub fn unregister(pointer: Host) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.current()?;
     match process.host.get(&pointer.0) {
         Some(allocation) if allocation.is_registered() => {
             process.end_host(driver, pointer.0);
@@ -180,6 +187,7 @@ pub fn unregister(pointer: Host) -> Answer {
 /// Unified addressing: the device sees page-locked memory at its host address. A failure writes 0.
 pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> Answer {
     let process = driver::get()?.lock();
+    let pdptr = zeroed(pdptr);
     process.current()?;
     let pdptr = pdptr.required()?;
     if flags != 0 || process.host_at(pointer.0).is_none() {
@@ -190,9 +198,25 @@ pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> 
     Ok(())
 }
 
+/// The first versions know no context but their own generation's.
+pub fn alloc_legacy(pp: Out<*mut c_void>, _size: c_uint) -> Answer {
+    driver::get()?;
+    if let Some(pp) = pp.slot() {
+        pp.set(std::ptr::null_mut());
+    }
+    only_legacy()
+}
+
+pub fn device_pointer_32(pdptr: Out<CUdeviceptr_v1>, _pointer: Host, _flags: c_uint) -> Answer {
+    driver::get()?;
+    zeroed(pdptr);
+    only_legacy()
+}
+
 pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
     let flags = flags.required()?;
     let process = driver::get()?.lock();
+    process.current()?;
     let (_, allocation) = process.host_at(pointer.0).ok_or(INVALID)?;
     flags.set(allocation.flags);
     Ok(())

@@ -177,7 +177,8 @@ impl Request {
     fn check_function(&self, function: &Function, sm: &Sm) -> Answer {
         let bounds = &function.kernel().bounds;
         let threads = self.threads() as u32;
-        if self.shared > function.settings.max_dynamic
+        // Of a cooperative launch too much shared memory is a matter of residency.
+        if !self.cooperative && self.shared > function.settings.max_dynamic
             || bounds.max_threads.is_some_and(|most| threads > most)
             || bounds
                 .required
@@ -333,7 +334,11 @@ fn launch(request: &Request, params: Out<*mut c_void>, extra: Out<*mut c_void>) 
     if request.function.is_null() {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
-    let current = process.current()?;
+    // A stream that the client made has a context of its own.
+    let current = match process.current() {
+        Err(CUresult::ERROR_INVALID_CONTEXT) => process.stream_context(request.stream)?,
+        known => known?,
+    };
     let id = process.function_id(driver, request.function)?;
     let sm = process.sm_of(driver, id);
     let function = process.modules.functions[&id].clone();

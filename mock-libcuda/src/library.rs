@@ -165,16 +165,20 @@ pub fn load_data(
     options: Out<CUjit_option>,
     values: Out<*mut c_void>,
     count: c_uint,
-    _library_options: Out<CUlibraryOption>,
+    library_options: Out<CUlibraryOption>,
     _library_values: Out<*mut c_void>,
-    _library_count: c_uint,
+    library_count: c_uint,
 ) -> Answer {
     if library.is_null() || code.0 == 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     driver::get()?;
     let options = JitOptions::read(count, options, values)?;
-    let bytes = boundary::unwrapped(code).ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    if library_count > 0 {
+        library_options.or_crash();
+    }
+    // A wrapper around nothing is found out at first use, as other bad images are.
+    let bytes = boundary::unwrapped(code).unwrap_or_default();
     load(library, bytes, &options)
 }
 
@@ -284,10 +288,21 @@ fn variable(
     if dptr.is_null() && bytes.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let name = name.text().ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let name = name
+        .text()
+        .filter(|name| !name.is_empty())
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.library_id(library)?;
+    // Managed variables are the library's, whatever context is current.
+    if wanted(image::Space::Managed) {
+        let known = process.modules.libraries[&id].image.as_ref().ok();
+        let managed = |image: &Arc<Image>| image.variables.iter().any(|it| wanted(it.space));
+        if known.is_some_and(|image| !managed(image)) {
+            return Err(CUresult::ERROR_NOT_FOUND);
+        }
+    }
     let module = process.module_of_library(driver, id)?;
     let module = &process.modules.modules[&module];
     let name = name.to_string_lossy();
@@ -338,6 +353,9 @@ pub fn kernel_library(library: Out<CUlibrary>, kernel: CUkernel) -> Answer {
 pub fn kernel_name(name: Out<*const c_char>, kernel: CUkernel) -> Answer {
     let name = name.required()?;
     let process = driver::get()?.lock();
+    if kernel.is_null() {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let kernel = process.kernel(kernel)?;
     name.set(kernel.image.kernels[kernel.index].name.as_ptr());
     Ok(())
@@ -351,6 +369,7 @@ pub fn kernel_param_info(
 ) -> Answer {
     let offset = offset.required()?;
     let process = driver::get()?.lock();
+    process.current()?;
     let kernel = process
         .kernel(kernel)
         .map_err(|_| CUresult::ERROR_INVALID_VALUE)?;

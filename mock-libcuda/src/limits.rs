@@ -179,8 +179,8 @@ impl Process {
 pub fn get(value: Out<usize>, limit: CUlimit) -> Answer {
     let driver = driver::get()?;
     let process = driver.lock();
-    let value = value.required()?;
     let context = process.current()?;
+    let value = value.required()?;
     value.set(process.limit(driver, context, limit)?);
     Ok(())
 }
@@ -216,11 +216,9 @@ const CACHE_CONFIGS: std::ops::RangeInclusive<c_int> = 0..=3;
 /// CU_SHARED_MEM_CONFIG_*: bank sizes; devices since Maxwell have one.
 const SHARED_CONFIGS: std::ops::RangeInclusive<c_int> = 0..=2;
 
-fn answer_zero(out: Out<c_int>) -> Answer {
-    let process = driver::get()?.lock();
-    let out = out.required()?;
-    process.current()?;
-    out.set(0);
+fn tell(out: Out<c_int>, value: c_int) -> Answer {
+    driver::get()?.lock().current()?;
+    out.required()?.set(value);
     Ok(())
 }
 
@@ -234,15 +232,16 @@ fn accept(value: c_int, known: std::ops::RangeInclusive<c_int>) -> Answer {
 }
 
 pub fn get_cache_config(config: Out<c_int>) -> Answer {
-    answer_zero(config)
+    tell(config, 0)
 }
 
 pub fn set_cache_config(config: c_int) -> Answer {
     accept(config, CACHE_CONFIGS)
 }
 
+/// Banks of four bytes, as devices since Maxwell have them.
 pub fn get_shared_config(config: Out<c_int>) -> Answer {
-    answer_zero(config)
+    tell(config, 1)
 }
 
 pub fn set_shared_config(config: c_int) -> Answer {

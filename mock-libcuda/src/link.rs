@@ -51,8 +51,8 @@ pub fn create(
 ) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let state = state.required()?;
     process.current()?;
+    let state = state.required()?;
     let options = JitOptions::read(count, options, values)?;
     let id = process.next_handle();
     let link = Link {

@@ -271,8 +271,8 @@ pub fn alloc(dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Answer {
     let dptr = dptr.required()?;
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.current()?;
     dptr.set(0);
+    process.current()?;
     if size == 0 || !KNOWN.contains(&flags) {
         return Err(INVALID);
     }
@@ -319,7 +319,10 @@ fn prefetched(start: u64, len: usize, place: Place, stream: CUstream) -> Answer 
 
 pub fn prefetch(dptr: CUdeviceptr, len: usize, device: CUdevice, stream: CUstream) -> Answer {
     let driver = driver::get()?;
-    driver.lock().managed_range(dptr, len as u64)?;
+    let process = driver.lock();
+    process.stream_context(stream)?;
+    process.managed_range(dptr, len as u64)?;
+    drop(process);
     prefetched(dptr, len, place_of(driver, device)?, stream)
 }
 
@@ -356,6 +359,7 @@ fn advised(
 ) -> Answer {
     use advise::*;
     let mut process = driver::get()?.lock();
+    process.current()?;
     if !(SET_READ_MOSTLY..=UNSET_ACCESSED_BY).contains(&advice) {
         return Err(INVALID);
     }
@@ -395,7 +399,8 @@ pub fn advise_at(
     advice: CUmem_advise,
     location: CUmemLocation,
 ) -> Answer {
-    if dptr == 0 {
+    // A place must be one even where the advice needs none.
+    if dptr == 0 || location.type_ == NOWHERE {
         return Err(INVALID);
     }
     let driver = driver::get()?;
@@ -480,6 +485,7 @@ pub fn range_attribute(
     len: usize,
 ) -> Answer {
     let process = driver::get()?.lock();
+    process.current()?;
     let data = data.cast::<c_int>().required()?;
     if !sized(attribute, size) {
         return Err(INVALID);

@@ -112,6 +112,14 @@ impl Process {
     }
 }
 
+/// The driver begins with zeros: what a call that fails later leaves behind.
+pub fn zeroed<T: Default>(out: Out<T>) -> Out<T> {
+    if let Some(slot) = out.slot() {
+        slot.set(T::default());
+    }
+    out
+}
+
 /// Gives an allocation's address, or 0 where it failed: the driver writes it either way.
 pub fn answer(
     dptr: &crate::boundary::Slot<CUdeviceptr>,
@@ -124,11 +132,8 @@ pub fn answer(
 pub fn alloc(dptr: Out<CUdeviceptr>, size: usize) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let context = process.current();
-    if let (Err(CUresult::ERROR_CONTEXT_IS_DESTROYED), Some(dptr)) = (context, dptr.slot()) {
-        dptr.set(0);
-    }
-    let context = context?;
+    let dptr = zeroed(dptr);
+    let context = process.current()?;
     let dptr = dptr.required()?;
     answer(&dptr, process.allocate(driver, context, size as u64))
 }
@@ -143,6 +148,7 @@ pub fn alloc_pitch(
     const PITCH: usize = 512;
     let driver = driver::get()?;
     let mut process = driver.lock();
+    let (dptr, pitch) = (zeroed(dptr), zeroed(pitch));
     let context = process.current()?;
     let (dptr, pitch) = (dptr.required()?, pitch.required()?);
     if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
@@ -151,12 +157,12 @@ pub fn alloc_pitch(
     let row = width
         .checked_next_multiple_of(PITCH)
         .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    // The pitch is told even where there is no room.
+    pitch.set(row);
     let size = row
         .checked_mul(height)
         .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
-    answer(&dptr, process.allocate(driver, context, size as u64))?;
-    pitch.set(row);
-    Ok(())
+    answer(&dptr, process.allocate(driver, context, size as u64))
 }
 
 pub fn free(dptr: CUdeviceptr) -> Answer {
@@ -188,6 +194,7 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
 
 pub fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
     let driver = driver::get()?;
+    let (free, total) = (zeroed(free), zeroed(total));
     let context = driver.lock().current()?;
     let device = driver.lock().context(context).device;
     if let Some(free) = free.optional() {
@@ -219,14 +226,35 @@ pub fn only_legacy() -> Answer {
     })
 }
 
-pub fn get_info_32(_free: Out<c_uint>, _total: Out<c_uint>) -> Answer {
+pub fn get_info_32(free: Out<c_uint>, total: Out<c_uint>) -> Answer {
+    driver::get()?;
+    let _ = (zeroed(free), zeroed(total));
     only_legacy()
 }
 
-pub fn alloc_32(_dptr: Out<CUdeviceptr_v1>, _size: c_uint) -> Answer {
+pub fn alloc_32(dptr: Out<CUdeviceptr_v1>, _size: c_uint) -> Answer {
+    driver::get()?;
+    zeroed(dptr);
     only_legacy()
 }
 
+pub fn alloc_pitch_32(
+    dptr: Out<CUdeviceptr_v1>,
+    pitch: Out<c_uint>,
+    _width: c_uint,
+    _height: c_uint,
+    _element: c_uint,
+) -> Answer {
+    driver::get()?;
+    let _ = (zeroed(dptr), zeroed(pitch));
+    only_legacy()
+}
+
+/// Without a context it looks for the address, and none has 32 bits.
 pub fn free_32(_dptr: CUdeviceptr_v1) -> Answer {
-    only_legacy()
+    let current = driver::get()?.lock().current();
+    match current {
+        Err(CUresult::ERROR_INVALID_CONTEXT) => Err(CUresult::ERROR_INVALID_VALUE),
+        _ => only_legacy(),
+    }
 }

@@ -16,6 +16,7 @@ use crate::jit::JitOptions;
 use crate::library::{Kernel, Library};
 use crate::limits::Reserves;
 use crate::link::Link;
+use crate::memory::{only_legacy, zeroed};
 use crate::process::{ContextId, Process};
 
 /// What a process has loaded.
@@ -284,7 +285,10 @@ fn load_bytes(module: Out<CUmodule>, bytes: Option<Vec<u8>>, options: &JitOption
 /// A file's bytes, with the driver's codes for those that cannot be read.
 pub fn file(name: &In<c_char>) -> Result<Vec<u8>, CUresult> {
     use std::os::unix::ffi::OsStrExt;
-    let name = name.text().ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let name = name
+        .text()
+        .filter(|name| !name.is_empty())
+        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()));
     if path.is_dir() {
         // Its size is what the driver cannot allocate.
@@ -386,6 +390,7 @@ pub fn get_global(
     name: In<c_char>,
 ) -> Answer {
     let process = driver::get()?.lock();
+    let (dptr, bytes) = (zeroed(dptr), zeroed(bytes));
     let (_, module) = process.modules.module(module)?;
     if dptr.is_null() && bytes.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -427,14 +432,11 @@ pub fn get_global_32(
     module: CUmodule,
     _name: In<c_char>,
 ) -> Answer {
-    driver::get()?.lock().modules.module(module)?;
-    if let Some(dptr) = dptr.optional() {
-        dptr.set(0);
-    }
-    if let Some(bytes) = bytes.optional() {
-        bytes.set(0);
-    }
-    crate::memory::only_legacy()
+    let process = driver::get()?.lock();
+    let _ = (zeroed(dptr), zeroed(bytes));
+    process.modules.module(module)?;
+    drop(process);
+    only_legacy()
 }
 
 /// No image that the mock reads declares texture or surface references.
@@ -442,6 +444,8 @@ pub fn get_reference<T>(reference: Out<T>, module: CUmodule, name: In<c_char>) -
     let process = driver::get()?.lock();
     process.modules.module(module)?;
     reference.required()?;
-    name.text().ok_or(CUresult::ERROR_INVALID_VALUE)?;
-    Err(CUresult::ERROR_NOT_FOUND)
+    match name.text() {
+        Some(name) if !name.is_empty() => Err(CUresult::ERROR_NOT_FOUND),
+        _ => Err(CUresult::ERROR_INVALID_VALUE),
+    }
 }

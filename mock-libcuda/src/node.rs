@@ -3,7 +3,7 @@
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
 
-use crate::boundary::{Answer, ClientCall, Host, In, Kept, Out};
+use crate::boundary::{Answer, ClientCall, Host, In, Kept, Out, crash};
 use crate::driver::{self, Driver};
 use crate::event;
 use crate::exec;
@@ -171,6 +171,7 @@ pub fn add_kernel(
     params: In<CUDA_KERNEL_NODE_PARAMS>,
 ) -> Answer {
     let params = params.required()?;
+    die_without_context();
     Place::plain(node, graph, after, count)
         .add(|process, driver, _, _| kernel(process, driver, params))
 }
@@ -182,9 +183,17 @@ pub fn add_kernel_v1(
     count: usize,
     params: In<CUDA_KERNEL_NODE_PARAMS_v1>,
 ) -> Answer {
+    die_without_context();
     let params = from_v1(params.required()?);
     Place::plain(node, graph, after, count)
         .add(|process, driver, _, _| kernel(process, driver, params))
+}
+
+/// Adding a kernel's node the driver follows the current context without looking (H200, 580.159.04).
+fn die_without_context() {
+    if driver::refuse_without_context() == Err(CUresult::ERROR_INVALID_CONTEXT) {
+        crash();
+    }
 }
 
 fn kernel_of(payload: &Payload) -> Result<&KernelNode, CUresult> {
@@ -366,7 +375,13 @@ fn fill(
     params: CUDA_MEMSET_NODE_PARAMS,
     context: CUcontext,
 ) -> Result<Payload, CUresult> {
-    let context = context_of(process, context)?;
+    // Without any context it is the one that the memory is of.
+    let of_memory = |_| {
+        let held = process.holding(params.dst, 1);
+        held.map(|(_, allocation)| allocation.context)
+            .ok_or(INVALID)
+    };
+    let context = context_of(process, context).or_else(of_memory)?;
     let (work, act) = transfer::fill(process, &params)?;
     Ok(Payload::Fill {
         params: Kept(params),
@@ -635,12 +650,16 @@ fn alloc_into(
     const ON_DEVICE: c_int = 1;
     if params.poolProps.allocType != PINNED
         || params.poolProps.location.type_ != ON_DEVICE
-        || params.poolProps.handleTypes != 0
         || params.bytesize == 0
     {
         return Err(INVALID);
     }
-    let device = driver.ordinal(params.poolProps.location.id)?;
+    if params.poolProps.handleTypes != 0 {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    let device = driver
+        .ordinal(params.poolProps.location.id)
+        .map_err(|_| INVALID)?;
     let size = params.bytesize as u64;
     crate::graph_memory::place(process, driver, graph, after, device, size).map(Payload::Alloc)
 }

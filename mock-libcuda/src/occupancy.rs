@@ -151,6 +151,7 @@ pub fn max_active_blocks_with_flags(
     dynamic: usize,
     flags: c_uint,
 ) -> Answer {
+    driver::refuse_without_context()?;
     let blocks = blocks.required()?;
     if flags > FLAGS {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -184,6 +185,7 @@ pub fn max_potential_block_size_with_flags(
     limit: c_int,
     flags: c_uint,
 ) -> Answer {
+    driver::refuse_without_context()?;
     let (grid, block) = (grid.required()?, block.required()?);
     if flags > FLAGS {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -212,19 +214,18 @@ pub fn max_potential_block_size_with_flags(
     Ok(())
 }
 
-/// The driver divides an SM's shared memory without its own part of each block.
+/// The driver divides an SM's shared memory without its own part of each block, and writes without looking.
 pub fn available_dynamic(
     dynamic: Out<usize>,
     function: CUfunction,
     blocks: c_int,
     block: c_int,
 ) -> Answer {
-    let dynamic = dynamic.required()?;
+    driver::get()?.lock().current()?;
+    let (Ok(blocks @ 1..), Ok(block @ 1..)) = (u32::try_from(blocks), u32::try_from(block)) else {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    };
     let available = with(function, |_, function, sm| {
-        let (Ok(blocks @ 1..), Ok(block @ 1..)) = (u32::try_from(blocks), u32::try_from(block))
-        else {
-            return Err(CUresult::ERROR_INVALID_VALUE);
-        };
         if block > sm.threads_per_block || blocks > sm.resident_of(function, block, 0) {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
@@ -236,8 +237,16 @@ pub fn available_dynamic(
         let rest = part.saturating_sub(needs.shared);
         Ok(rest.min(function.settings.max_dynamic))
     })?;
-    dynamic.set(available as usize);
+    dynamic.or_crash().set(available as usize);
     Ok(())
+}
+
+/// A function, and a context to ask of it in.
+fn of_current(function: CUfunction) -> Answer {
+    match function.is_null() {
+        true => Err(CUresult::ERROR_INVALID_VALUE),
+        false => driver::refuse_without_context(),
+    }
 }
 
 /// The largest cluster of a launch like this.
@@ -248,6 +257,7 @@ pub fn max_potential_cluster(
 ) -> Answer {
     let size = size.required()?;
     let config = config.required()?;
+    of_current(function)?;
     let most = with(function, |_, function, sm| {
         let block = config.blockDimX * config.blockDimY * config.blockDimZ;
         let fits = sm.resident_of(function, block, config.sharedMemBytes.into()) > 0;
@@ -269,6 +279,7 @@ pub fn max_active_clusters(
 ) -> Answer {
     let clusters = clusters.required()?;
     let config = config.required()?;
+    of_current(function)?;
     let asked = launch::Request::of_config(&config, function)?;
     let active = with(function, |_, function, sm| {
         let Some(sides) = asked.cluster_of(function) else {

@@ -41,6 +41,8 @@ mod name {
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 const READ_WRITE: u32 = 3;
+/// The token of a process's device addresses (H200, 580.159.04).
+const ADDRESS_SPACE: u32 = 0xfe00;
 
 /// All that is known of the memory behind one address.
 struct Facts {
@@ -168,6 +170,7 @@ pub fn address_range(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr
     }
     let driver = driver::get()?;
     let process = driver.lock();
+    let (base, size) = (memory::zeroed(base), memory::zeroed(size));
     process.current()?;
     let found = process.facts(driver, dptr).map(|facts| {
         let reserved = process.mapped_at(dptr).is_some();
@@ -206,7 +209,12 @@ pub fn attribute(
         name::MEMORY_TYPE => set(data, facts.memory),
         name::DEVICE_POINTER => address(data, facts.device_pointer),
         name::HOST_POINTER => address(data, facts.host_pointer),
-        name::P2P_TOKENS if memory_is_device => set(data, [0u64; 2]),
+        // Twelve bytes: no token, and one for the address space.
+        name::P2P_TOKENS if memory_is_device => set(data, [0u32, 0, ADDRESS_SPACE]),
+        name::P2P_TOKENS => {
+            set(data, [0u32; 3])?;
+            Err(INVALID)
+        }
         name::SYNC_MEMOPS => set(data, u32::from(memory_is_device)),
         name::BUFFER_ID | name::BLOCK_ID => set(data, facts.id),
         name::IS_MANAGED => set(data, u32::from(facts.managed)),
@@ -217,7 +225,7 @@ pub fn attribute(
         name::RANGE_START => set(data, facts.range.0),
         name::RANGE_SIZE => set(data, facts.range.1),
         name::MAPPED => set(data, 1u32),
-        name::HANDLE_TYPES => set(data, facts.handle_types),
+        name::HANDLE_TYPES => set(data, facts.handle_types as u64),
         name::ACCESS_FLAGS => set(data, facts.access),
         name::POOL => set(data, facts.pool),
         name::MAPPING_SIZE => set(data, facts.mapping.1),
@@ -302,13 +310,15 @@ pub fn handle_for_range(
     let handle = handle.cast::<c_int>().required()?;
     let driver = driver::get()?;
     let mut process = driver.lock();
+    process.current()?;
     let size = size as u64;
     let whole = size != 0 && size.is_multiple_of(PAGE) && pointer.is_multiple_of(PAGE);
     if kind != DMA_BUF || pointer == 0 || !whole {
         return Err(INVALID);
     }
     handle.set(-1);
-    if flags > 1 {
+    // Mapping over the bus is no property of the simulated devices.
+    if flags != 0 {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
     let found = process.exportable(driver, pointer).ok_or(INVALID)?;
@@ -380,5 +390,7 @@ pub fn address_range_32(
     if base.is_null() && size.is_null() {
         return Ok(());
     }
+    driver::get()?;
+    let _ = (memory::zeroed(base), memory::zeroed(size));
     memory::only_legacy()
 }

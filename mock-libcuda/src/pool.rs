@@ -426,6 +426,11 @@ pub fn create(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Answer {
     let driver = driver::get()?;
     let (pool, props) = (pool.required()?, props.required()?);
     let device = checked(driver, &props)?;
+    // More than a process can address: the card refused 2^50 so, and took 64 MiB (between them not measured).
+    const ADDRESSES: usize = 1 << 47;
+    if props.maxSize > ADDRESSES {
+        return Err(CUresult::ERROR_OUT_OF_MEMORY);
+    }
     let mut process = driver.lock();
     let mut made = Pool::new(device, props.maxSize as u64);
     made.handle_types = props.handleTypes;
@@ -546,7 +551,7 @@ pub fn set_access(pool: CUmemoryPool, list: In<CUmemAccessDesc>, count: usize) -
         if wanted.location.type_ != 1 {
             return Err(CUresult::ERROR_NOT_SUPPORTED);
         }
-        let device = driver.ordinal(wanted.location.id).map_err(|_| INVALID)?;
+        let device = driver.ordinal(wanted.location.id)?;
         match wanted.flags {
             0 if device == process.pool_mut(id).device => {
                 return Err(CUresult::ERROR_INVALID_DEVICE);

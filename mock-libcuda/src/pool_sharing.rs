@@ -11,6 +11,7 @@ use crate::boundary::{Answer, Host, Out, descriptor};
 use crate::driver;
 use crate::pool::Pool;
 use crate::process::Owner;
+use crate::vmm::importable;
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 const POSIX_DESCRIPTOR: c_int = 1;
@@ -67,13 +68,14 @@ pub fn import(
     let driver = driver::get()?;
     let mut process = driver.lock();
     let out = out.required()?;
-    if kind != POSIX_DESCRIPTOR {
-        out.set(CUmemoryPool::NULL);
-        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    if os_handle.0 == 0 || flags != 0 {
+        return Err(INVALID);
     }
-    let fd = descriptor(os_handle.0).ok_or(INVALID)?;
+    out.set(CUmemoryPool::NULL);
+    importable(os_handle, kind)?;
+    let fd = descriptor(os_handle.0).ok_or(CUresult::ERROR_UNKNOWN)?;
     let object = driver.world.import_object(fd).map_err(|_| INVALID)?;
-    if flags != 0 || object.kind() != Kind::Pool || object.size() != Bytes(0) {
+    if object.kind() != Kind::Pool || object.size() != Bytes(0) {
         return Err(INVALID);
     }
     let device = driver
@@ -96,7 +98,8 @@ pub fn export_pointer(out: Out<CUmemPoolPtrExportData>, address: CUdeviceptr) ->
         return Err(INVALID);
     };
     let pool = process.pool_mut(id);
-    if pool.handle_types & POSIX_DESCRIPTOR == 0 || pool.is_imported() {
+    // A pool that was never exported itself exports nothing of what is in it.
+    if pool.shares.name.is_none() || pool.is_imported() {
         return Err(INVALID);
     }
     let (base, step) = process.step_around(driver, id, address);
@@ -125,8 +128,13 @@ pub fn import_pointer(
     let driver = driver::get()?;
     let mut process = driver.lock();
     let out = out.required()?;
+    if pool.is_null() {
+        return Err(INVALID);
+    }
+    let data = data.required()?;
+    out.set(0);
     let id = process.pool_of(pool)?;
-    let words = data.required()?.cast::<Words>().get();
+    let words = data.cast::<Words>().get();
     if words[0] != MARK || !process.pool_mut(id).is_imported() {
         return Err(INVALID);
     }

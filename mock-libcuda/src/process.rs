@@ -50,6 +50,8 @@ pub struct Context {
     pub array_blocks: BTreeMap<u64, Blocks>,
     /// A number that no context of the process had before.
     pub number: u64,
+    /// Calls of cuCtxAttach that no cuCtxDetach has taken back.
+    pub attached: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -256,6 +256,7 @@ fn copied(stream: Option<CUstream>, (to, from, extent): (End, End, Extent)) -> A
 }
 
 pub fn copy_2d(copy: In<CUDA_MEMCPY2D>) -> Answer {
+    driver::refuse_without_context()?;
     copied(None, two(&copy.required()?))
 }
 
@@ -264,6 +265,7 @@ pub fn copy_2d_async(copy: In<CUDA_MEMCPY2D>, stream: CUstream) -> Answer {
 }
 
 pub fn copy_3d(copy: In<CUDA_MEMCPY3D>) -> Answer {
+    driver::refuse_without_context()?;
     copied(None, three!(copy.required()?))
 }
 

@@ -7,6 +7,7 @@ use abi::cuda::*;
 use crate::boundary::{AddressRange, Answer, Host, In, Out};
 use crate::copy::Piece;
 use crate::driver::{self, Driver, Ordinal};
+use crate::handle;
 use crate::process::Process;
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
@@ -192,11 +193,13 @@ pub fn map(
     if ptr == 0 || size == 0 || flags != 0 {
         return Err(INVALID);
     }
-    let id = process.physical_of(handle)?;
-    // Memory is mapped whole.
-    if offset != 0 || size != process.physical[&id].size {
+    // Memory is mapped whole; that of a released handle which something still maps is looked at too.
+    let id = handle::followed(handle::Kind::Physical, handle, INVALID)?;
+    let known = process.physical.get(&id).ok_or(INVALID)?;
+    if offset != 0 || size != known.size {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
+    let id = process.physical_of(handle)?;
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;
     let end = ptr.checked_add(size).ok_or(INVALID)?;
     let taken = reservation.mapping_at(ptr).is_some()
@@ -284,12 +287,15 @@ pub fn get_access(
     let driver = driver::get()?;
     let process = driver.lock();
     let (flags, location) = (flags.required()?, location.required()?);
-    flags.set(0);
+    if ptr == 0 {
+        return Err(INVALID);
+    }
     let device = match location.type_ {
-        1 => Some(driver.ordinal(location.id).map_err(|_| INVALID)?),
+        1 => Some(driver.ordinal(location.id)?),
         2 => None,
         _ => return Err(INVALID),
     };
+    flags.set(0);
     let reservation = process.reservation_at(ptr).ok_or(INVALID)?;
     let (_, mapping) = reservation.mapping_at(ptr).ok_or(INVALID)?;
     let access = device.and_then(|device| mapping.access.get(&device.0));

@@ -8,7 +8,7 @@ use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use mock_device::{Bytes, Direction, Engine, Kind, Nanos};
 
-use crate::boundary::{Answer, In, Kept, Out};
+use crate::boundary::{Answer, In, Kept, Out, crash};
 use crate::capture;
 use crate::context;
 use crate::driver::{self, Driver};
@@ -517,6 +517,13 @@ mod attribute {
     pub const PRIORITY: i32 = 8;
     pub const MEM_SYNC_DOMAIN_MAP: i32 = 9;
     pub const MEM_SYNC_DOMAIN: i32 = 10;
+    pub const ALL: [i32; 5] = [
+        ACCESS_POLICY_WINDOW,
+        SYNCHRONIZATION_POLICY,
+        PRIORITY,
+        MEM_SYNC_DOMAIN_MAP,
+        MEM_SYNC_DOMAIN,
+    ];
 }
 
 pub fn get_attribute(
@@ -524,9 +531,13 @@ pub fn get_attribute(
     attr: CUlaunchAttributeID,
     value: Out<CUkernelNodeAttrValue_v1>,
 ) -> Answer {
-    let value = value.required()?;
+    let known = attribute::ALL.contains(&attr);
+    if value.is_null() && !(known && driver::get().is_ok()) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
     let process = driver::get()?.lock();
     process.stream_context(stream)?;
+    let value = value.or_crash();
     let of = process.stream_of(stream)?;
     let mut answer = CUkernelNodeAttrValue_v1::zeroed();
     match (attr, of.and_then(|of| of.attributes.get(&attr))) {
@@ -550,14 +561,7 @@ pub fn set_attribute(
 ) -> Answer {
     let mut process = driver::get()?.lock();
     process.stream_context(stream)?;
-    let known = [
-        attribute::ACCESS_POLICY_WINDOW,
-        attribute::SYNCHRONIZATION_POLICY,
-        attribute::PRIORITY,
-        attribute::MEM_SYNC_DOMAIN_MAP,
-        attribute::MEM_SYNC_DOMAIN,
-    ];
-    if !known.contains(&attr) {
+    if !attribute::ALL.contains(&attr) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
     let value = value.or_crash();
@@ -603,6 +607,9 @@ pub fn attach(stream: CUstream, dptr: CUdeviceptr, length: usize, flags: c_uint)
         .holding(dptr, 1)
         .filter(|(_, allocation)| allocation.owner == crate::process::Owner::Managed)
         .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    if flags == 0 {
+        crash();
+    }
     let whole = base == dptr && (length == 0 || length as u64 == allocation.size);
     if !whole || !(HOW.contains(&flags) || flags == SINGLE) {
         return Err(CUresult::ERROR_INVALID_VALUE);

@@ -43,9 +43,11 @@ entry_points! {
         cuCtxCreate_v2 => context::create;
         cuCtxCreate_v3 => context::create_v3;
         cuCtxCreate_v4 => context::create_v4;
+        cuCtxAttach => context::attach;
+        cuCtxDetach => context::detach;
         cuCtxDestroy => context::destroy;
         cuCtxDestroy_v2 => context::destroy;
-        cuCtxPushCurrent => context::push;
+        cuCtxPushCurrent => context::push_v1;
         cuCtxPushCurrent_v2 => context::push;
         cuCtxPopCurrent => context::pop;
         cuCtxPopCurrent_v2 => context::pop;
@@ -64,8 +66,10 @@ entry_points! {
         cuMemGetInfo_v2 => memory::get_info;
         cuMemAlloc => memory::alloc_32;
         cuMemAlloc_v2 => memory::alloc;
+        cuMemAllocPitch => memory::alloc_pitch_32;
         cuMemAllocPitch_v2 => memory::alloc_pitch;
         cuMemAllocManaged => managed::alloc;
+        cuMemAllocHost => host::alloc_legacy;
         cuMemAllocHost_v2 => host::alloc;
         cuMemHostAlloc => host::alloc_with_flags;
         cuMemFreeHost => host::free;
@@ -303,6 +307,11 @@ entry_points! {
         cuProfilerStop => unowned::profiler_switch;
         cuProfilerInitialize => unowned::profiler_initialize;
         cuDeviceGetExecAffinitySupport => unowned::affinity_support;
+        cuCtxGetExecAffinity => unowned::affinity;
+        cuDeviceGetLuid => unowned::luid;
+        cuDeviceGetNvSciSyncAttributes => unowned::sync_attributes;
+        cuFlushGPUDirectRDMAWrites => unowned::flush_writes;
+        cuTensorMapEncodeTiled => unowned::encode_tiled;
         cuLogsCurrent => unowned::logs_current;
         cuLogsDumpToMemory => unowned::logs_dump;
     }
@@ -362,12 +371,14 @@ entry_points! {
         cuCtxSetSharedMemConfig => limits::set_shared_config;
         cuCtxResetPersistingL2Cache => limits::reset_persisting_l2;
         cuMemGetAddressRange => pointer::address_range_32;
+        cuMemHostGetDevicePointer => host::device_pointer_32;
         cuMemHostGetDevicePointer_v2 => host::device_pointer;
         cuMemHostGetFlags => host::flags;
         cuPointerGetAttributes => pointer::attributes;
         cuTexObjectDestroy => view::destroy_texture;
         cuSurfObjectDestroy => view::destroy_surface;
-    }    launch {
+    }
+    launch {
         cuLaunchKernel => launch::kernel;
         cuLaunchKernel_ptsz => launch::kernel;
         cuLaunchKernelEx => launch::with_config;
@@ -553,7 +564,8 @@ entry_points! {
         cuExternalMemoryGetMappedBuffer => external::buffer;
         cuExternalMemoryGetMappedMipmappedArray => external::mipmap;
         cuDestroyExternalMemory => external::destroy;
-        cuMemHostRegister => host::register;
+        cuImportExternalSemaphore => external::import_semaphore;
+        cuMemHostRegister => host::register_v1;
         cuMemHostRegister_v2 => host::register;
         cuMemHostUnregister => host::unregister;
         cuPointerSetAttribute => pointer::set_attribute;

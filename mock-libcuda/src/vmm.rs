@@ -8,7 +8,7 @@ use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use mock_device::Kind;
 
-use crate::boundary::{Answer, Host, HostPages, In, Out, descriptor};
+use crate::boundary::{Answer, Host, HostPages, In, Out, crash, descriptor, is_mapped};
 use crate::driver::{self, Driver, Ordinal};
 use crate::handle;
 use crate::process::Process;
@@ -253,6 +253,20 @@ pub fn export(
     Ok(())
 }
 
+/// Only descriptors can be imported; a fabric handle is read, at the client's word, before it is refused.
+pub fn importable(os_handle: Host, kind: CUmemAllocationHandleType) -> Answer {
+    const WINDOWS: std::ops::RangeInclusive<c_int> = 2..=4;
+    const FABRIC: c_int = 8;
+    const FABRIC_HANDLE: u64 = 64;
+    match kind {
+        POSIX_DESCRIPTOR => Ok(()),
+        FABRIC if !is_mapped(os_handle.0, FABRIC_HANDLE) => crash(),
+        FABRIC => Err(CUresult::ERROR_NOT_PERMITTED),
+        kind if WINDOWS.contains(&kind) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        _ => Err(INVALID),
+    }
+}
+
 /// The descriptor is the handle itself, in a pointer's clothes; it stays the caller's.
 pub fn import(
     out: Out<CUmemGenericAllocationHandle>,
@@ -262,9 +276,10 @@ pub fn import(
     let driver = driver::get()?;
     let mut process = driver.lock();
     let out = out.required()?;
-    if kind != POSIX_DESCRIPTOR {
+    if os_handle.0 == 0 {
         return Err(INVALID);
     }
+    importable(os_handle, kind)?;
     let fd: BorrowedFd<'_> = descriptor(os_handle.0).ok_or(CUresult::ERROR_UNKNOWN)?;
     let object = driver.world.import_object(fd).map_err(|_| INVALID)?;
     let size = object.size().0;

@@ -5,7 +5,7 @@
 FOLDER gets arguments.txt: function, call, answer, out-parameters. For each function in F a valid argument list is built with
 handles that work, then one argument at a time is NULL, zero, huge, stale …; out-parameters are prefilled with a canary. So
 was fixtures/oracle/cuda-arguments-h200.txt recorded (60 seconds, alone on the card; memory is given back, nothing on the card
-changed), and so the mock is asked by mock-libcuda's tests. PROBE_SECONDS and PROBE_WORKERS bound it.
+changed), and so the mock is asked by mock-libcuda's tests. PROBE_SECONDS, PROBE_WORKERS and PROBE_ALARM (seconds for a call) bound it.
 """
 import ctypes, os, sys, time, signal, struct, json
 
@@ -13,6 +13,7 @@ OUT = sys.argv[1]
 os.makedirs(OUT, exist_ok=True)
 DEADLINE = time.time() + float(os.environ.get("PROBE_SECONDS", "56"))
 WORKERS = int(os.environ.get("PROBE_WORKERS", "4"))
+ALARM = int(os.environ.get("PROBE_ALARM", "4"))
 ONLY = sys.argv[2:]
 CANARY = 0xA5
 MIB = 1 << 20
@@ -317,7 +318,7 @@ def one(fn, args, row, log):
 def child(rows, path):
     """Goes through rows (function, label, …) until one kills it."""
     os.dup2(os.open("/dev/null", os.O_RDWR), 2); os.dup2(2, 1)
-    signal.alarm(15)
+    signal.alarm(ALARM * 4)
     load()
     call("cuInit", 0)
     c = ctypes.c_uint64(0)
@@ -326,7 +327,7 @@ def child(rows, path):
     with open(path, "w", buffering=1) as log:
         for k, (fn, row) in rows:
             if time.time() > DEADLINE: os._exit(0)
-            signal.alarm(4)
+            signal.alarm(ALARM)
             try: answer = one(fn, F[fn], row, lambda word: log.write(f"{k}\t{word}\n"))
             except AttributeError: answer = "absent"
             except ctypes.ArgumentError as error: answer = f"setup {error}"

@@ -21,20 +21,12 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("[vmm-share] show", ELSEWHERE),
     ("[pool-share] cuMemAllocFromPoolAsync", ELSEWHERE),
     ("[pool-share] cuCtxSynchronize", ELSEWHERE),
-    ("[vmm-mapping] cuMemGetAccess", ORDER),
-    ("[vmm-mapping] cuMemMap", ORDER),
-    ("[pool-access] cuMemPoolSetAccess", ORDER),
     ("[pool-kinds] cuMemPoolCreate", HOST_POOL),
     ("[pool-kinds] cuMemPoolGetAttribute", HOST_POOL),
     ("[pool-kinds] cuMemAllocFromPoolAsync", HOST_POOL),
     ("[pool-kinds] cuMemPoolDestroy", HOST_POOL),
     ("[pool-access] cuMemGetDefaultMemPool", HOST_POOL),
     ("[pool-access] cuMemSetMemPool", HOST_POOL),
-    ("[contexts-2] cuCtxAttach", CONTEXT),
-    ("[contexts-2] cuCtxDetach", CONTEXT),
-    ("[contexts-2] cuCtxGetDevice", CONTEXT),
-    ("[contexts-2] cuCtxGetDevice_v2", CONTEXT),
-    ("[contexts-2] cuCtxGetExecAffinity", CONTEXT),
     (
         "[ipc-2] cuIpcGetMemHandle",
         "the bytes of a handle are each driver's own",
@@ -46,10 +38,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ),
 ];
 const ELSEWHERE: &str = "when bytes leave that another process holds too";
-const ORDER: &str = "two things are wrong at once, and the driver names the other";
 const PACKING: &str = "how the driver packs managed pages is not simulated";
 const HOST_POOL: &str = "pools of host and of managed memory by location are not simulated";
-const CONTEXT: &str = "not simulated by memory's part";
 
 /// What a variable holds before anything writes it.
 const POISON: u64 = 0x7777_7777_7777_7777;

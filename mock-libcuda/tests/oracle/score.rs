@@ -49,26 +49,43 @@ impl Score {
         }
     }
 
-    /// Prints it and wants everything answered as recorded but what is known, each with its reason.
+    /// Prints it and wants everything answered as recorded but what is known, each with its reason; what is known and
+    /// does not differ is known no more.
     pub fn all_but(self, what: &str, known: &[(&str, &str)]) {
+        let known: Vec<(String, &str)> = known
+            .iter()
+            .map(|(row, why)| ((*row).to_owned(), *why))
+            .collect();
+        self.with_reasons(what, &known);
+    }
+
+    /// As [`Score::all_but`].
+    pub fn with_reasons(self, what: &str, known: &[(String, &str)]) {
         self.say(what);
         assert!(self.checked > 0, "{what}: nothing was compared");
-        let reason = |line: &&String| {
-            known
-                .iter()
-                .find(|(name, _)| line.starts_with(&format!("{name}:")))
+        let differs = |row: &str| {
+            let row = format!("{row}:");
+            self.wrong.iter().any(|line| line.starts_with(&row))
         };
-        for line in &self.wrong {
-            if let Some((name, why)) = reason(&line) {
-                println!("  known: {name}: {why}");
+        let mut unused = Vec::new();
+        for (row, why) in known {
+            match differs(row) {
+                true => println!("  known: {row}: {why}"),
+                false => unused.push(row),
             }
         }
-        let surprises: Vec<&String> = self
-            .wrong
-            .iter()
-            .filter(|line| reason(line).is_none())
-            .collect();
-        assert_eq!(surprises, Vec::<&String>::new(), "{what}");
+        let is_known = |line: &&String| {
+            known
+                .iter()
+                .any(|(row, _)| line.starts_with(&format!("{row}:")))
+        };
+        let surprises: Vec<&String> = self.wrong.iter().filter(|line| !is_known(line)).collect();
+        assert_eq!(surprises, Vec::<&String>::new(), "{what}: without a reason");
+        assert_eq!(
+            unused,
+            Vec::<&String>::new(),
+            "{what}: reasons without a row"
+        );
     }
 
     /// Prints it and wants everything answered as recorded.
