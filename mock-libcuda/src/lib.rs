@@ -16,6 +16,7 @@ mod boundary;
 mod exports;
 
 mod admission;
+mod advice;
 mod arena;
 mod array;
 mod batch;
@@ -57,6 +58,7 @@ mod peer;
 mod pointer;
 mod pool;
 mod pool_sharing;
+mod prefetch;
 mod process;
 mod region;
 mod reservation;

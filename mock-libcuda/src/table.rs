@@ -578,21 +578,21 @@ entry_points! {
         cuCtxGetDevice_v2 => context::get_device_of;
     }
     managed {
-        cuMemPrefetchAsync => managed::prefetch;
-        cuMemPrefetchAsync_ptsz => managed::prefetch;
-        cuMemPrefetchAsync_v2 => managed::prefetch_to;
-        cuMemPrefetchAsync_v2_ptsz => managed::prefetch_to;
-        cuMemPrefetchBatchAsync => managed::prefetch_batch;
-        cuMemPrefetchBatchAsync_ptsz => managed::prefetch_batch;
-        cuMemDiscardBatchAsync => managed::discard_batch;
-        cuMemDiscardBatchAsync_ptsz => managed::discard_batch;
-        cuMemDiscardAndPrefetchBatchAsync => managed::prefetch_batch;
-        cuMemDiscardAndPrefetchBatchAsync_ptsz => managed::prefetch_batch;
-        cuMemBatchDecompressAsync => managed::decompress_batch;
-        cuMemBatchDecompressAsync_ptsz => managed::decompress_batch;
-        cuMemAdvise => managed::advise;
-        cuMemAdvise_v2 => managed::advise_at;
-        cuMemRangeGetAttribute => managed::range_attribute;
-        cuMemRangeGetAttributes => managed::range_attributes;
+        cuMemPrefetchAsync => prefetch::one;
+        cuMemPrefetchAsync_ptsz => prefetch::one;
+        cuMemPrefetchAsync_v2 => prefetch::one_to;
+        cuMemPrefetchAsync_v2_ptsz => prefetch::one_to;
+        cuMemPrefetchBatchAsync => prefetch::batch;
+        cuMemPrefetchBatchAsync_ptsz => prefetch::batch;
+        cuMemDiscardBatchAsync => prefetch::discard;
+        cuMemDiscardBatchAsync_ptsz => prefetch::discard;
+        cuMemDiscardAndPrefetchBatchAsync => prefetch::batch;
+        cuMemDiscardAndPrefetchBatchAsync_ptsz => prefetch::batch;
+        cuMemBatchDecompressAsync => prefetch::decompress;
+        cuMemBatchDecompressAsync_ptsz => prefetch::decompress;
+        cuMemAdvise => advice::advise;
+        cuMemAdvise_v2 => advice::advise_at;
+        cuMemRangeGetAttribute => advice::range_attribute;
+        cuMemRangeGetAttributes => advice::range_attributes;
     }
 }

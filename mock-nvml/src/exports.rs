@@ -8,6 +8,7 @@ use abi::nvml::*;
 use crate::boundary::export;
 use crate::{
     device, error, event, field, gpm, memory, mig, private, process, system, topology, utilization,
+    vgpu,
 };
 
 macro_rules! entry_points {

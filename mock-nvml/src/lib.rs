@@ -32,3 +32,4 @@ mod system;
 mod topology;
 mod utilization;
 mod version;
+mod vgpu;

@@ -120,4 +120,8 @@ entry_points! {
         nvmlGpmSampleGet => gpm::get;
         nvmlGpmMetricsGet => gpm::metrics;
     }
+    vgpu {
+        nvmlGetVgpuCompatibility => vgpu::compatibility;
+        nvmlVgpuInstanceGetVmID => vgpu::vm_id;
+    }
 }

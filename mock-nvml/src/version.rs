@@ -21,7 +21,6 @@ const REGARDLESS: &[&str] = &[
     "nvmlDeviceGetVgpuProcessesUtilizationInfo",
     "nvmlDeviceGetVgpuTypeCreatablePlacements",
     "nvmlDeviceGetVgpuTypeSupportedPlacements",
-    "nvmlGetVgpuCompatibility",
     "nvmlGpuInstanceGetActiveVgpus",
     "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
     "nvmlGpuInstanceGetCreatableVgpus",
