@@ -8,6 +8,7 @@ pub mod charge;
 pub mod heap;
 pub mod identity;
 pub mod pages;
+pub mod percent;
 pub mod settings;
 pub mod size;
 pub mod units;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use crate::size;
 use crate::{Bytes, DeviceIndex, MAX_DEVICES};
+use crate::{percent, size};
 
 /// Where the ledger lies when nothing says otherwise: a tmpfs, because a lock pinned by a mapping does not hold on overlayfs (FINDINGS 1).
 pub const DEFAULT_LEDGER: &str = "/dev/shm/ringfence.ledger";
@@ -21,6 +21,38 @@ pub enum Budget {
         variable: String,
         text: String,
     },
+}
+
+/// A device's compute budget as the settings give it: the share of the time in which the tenant has work on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ComputeBudget {
+    /// Unset, empty, 0, or 100 and more, as in HAMi-core.
+    Unlimited,
+    /// Hundredths of a percent: 1 to 9,999.
+    Limited(u16),
+    /// Fails closed, as a memory budget does.
+    Unparsable { variable: String, text: String },
+}
+
+/// GPU_CORE_UTILIZATION_POLICY: whether compute budgets are kept. HAMi-core's node monitor may lift the budgets of a tenant under
+/// `Default`; there is no such monitor here, so that they are kept under both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UtilizationPolicy {
+    #[default]
+    Default,
+    Force,
+    Disable,
+}
+
+/// CUDA_TASK_PRIORITY: 0 goes before 1. HAMi-core only hands it to its node monitor, which may stop the launches of containers of a
+/// lower priority on the same device. Kept for whoever asks; it changes nothing within a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskPriority(pub u8);
+
+impl Default for TaskPriority {
+    fn default() -> Self {
+        TaskPriority(1)
+    }
 }
 
 /// Whether the memory of contexts counts against the budget (FINDINGS 12).
@@ -58,6 +90,9 @@ pub enum Remark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     memory: [Budget; MAX_DEVICES],
+    compute: [ComputeBudget; MAX_DEVICES],
+    pub utilization_policy: UtilizationPolicy,
+    pub task_priority: TaskPriority,
     pub ledger: PathBuf,
     pub context_charge: ContextCharge,
     pub budget_report: BudgetReport,
@@ -76,6 +111,25 @@ impl Settings {
         let mut remarks = Vec::new();
         Settings {
             memory: memory(get, &mut remarks),
+            compute: compute(get, &mut remarks),
+            utilization_policy: choice(
+                get,
+                "GPU_CORE_UTILIZATION_POLICY",
+                &[
+                    ("default", UtilizationPolicy::Default),
+                    ("force", UtilizationPolicy::Force),
+                    ("disable", UtilizationPolicy::Disable),
+                ],
+                &mut remarks,
+            )
+            .unwrap_or_default(),
+            task_priority: choice(
+                get,
+                "CUDA_TASK_PRIORITY",
+                &[("0", TaskPriority(0)), ("1", TaskPriority(1))],
+                &mut remarks,
+            )
+            .unwrap_or_default(),
             ledger: ledger(get),
             context_charge: choice(
                 get,
@@ -132,20 +186,47 @@ impl Settings {
         }
     }
 
+    /// The compute budget of one device. What no policy keeps is none; a device beyond the ledger's has none.
+    #[must_use]
+    pub fn compute(&self, device: DeviceIndex) -> ComputeBudget {
+        match device.slot() {
+            Some(slot) if self.utilization_policy != UtilizationPolicy::Disable => {
+                self.compute[slot].clone()
+            }
+            _ => ComputeBudget::Unlimited,
+        }
+    }
+
+    /// Whether any launch is to be looked at.
+    #[must_use]
+    pub fn any_compute_budget(&self) -> bool {
+        DeviceIndex::all().any(|device| self.compute(device) != ComputeBudget::Unlimited)
+    }
+
     /// Whether anything is to be enforced at all. Where not, a library forwards and touches nothing.
     #[must_use]
     pub fn any_budget(&self) -> bool {
-        self.memory
-            .iter()
-            .any(|budget| *budget != Budget::Unlimited)
+        self.any_compute_budget()
+            || self
+                .memory
+                .iter()
+                .any(|budget| *budget != Budget::Unlimited)
     }
 
     /// The first budget that could not be read: (variable, text).
     #[must_use]
     pub fn unparsable(&self) -> Option<(&str, &str)> {
-        self.memory.iter().find_map(|budget| match budget {
+        let memory = self.memory.iter().find_map(|budget| match budget {
             Budget::Unparsable { variable, text } => Some((variable.as_str(), text.as_str())),
             _ => None,
+        });
+        memory.or_else(|| {
+            self.compute.iter().find_map(|budget| match budget {
+                ComputeBudget::Unparsable { variable, text } => {
+                    Some((variable.as_str(), text.as_str()))
+                }
+                _ => None,
+            })
         })
     }
 
@@ -173,18 +254,49 @@ fn budget(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Option<Budge
     }
 }
 
-/// Our own names win over HAMi-core's, and in each family the device's own variable over the default for all.
+/// One variable's reading as a compute budget; `None` where it says nothing.
+fn compute_budget(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Option<ComputeBudget> {
+    let text = get(variable)?;
+    match percent::parse(&text) {
+        Ok(0) | Err(size::SizeError::Empty) => None,
+        Ok(hundredths @ 1..10_000) => Some(ComputeBudget::Limited(hundredths as u16)),
+        Ok(_) => Some(ComputeBudget::Unlimited),
+        Err(_) => Some(ComputeBudget::Unparsable {
+            variable: variable.to_owned(),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        }),
+    }
+}
+
 fn memory(
     get: &dyn Fn(&str) -> Option<Vec<u8>>,
     remarks: &mut Vec<Remark>,
 ) -> [Budget; MAX_DEVICES] {
     const FAMILIES: [&str; 2] = ["RINGFENCE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT"];
-    let defaults =
-        FAMILIES.map(|family| budget(get, family).map(|budget| (family.to_owned(), budget)));
+    by_device(FAMILIES, &|variable| budget(get, variable), remarks)
+        .map(|budget| budget.unwrap_or(Budget::Unlimited))
+}
+
+fn compute(
+    get: &dyn Fn(&str) -> Option<Vec<u8>>,
+    remarks: &mut Vec<Remark>,
+) -> [ComputeBudget; MAX_DEVICES] {
+    const FAMILIES: [&str; 2] = ["RINGFENCE_COMPUTE", "CUDA_DEVICE_SM_LIMIT"];
+    by_device(FAMILIES, &|variable| compute_budget(get, variable), remarks)
+        .map(|budget| budget.unwrap_or(ComputeBudget::Unlimited))
+}
+
+/// Our own names win over HAMi-core's, and in each family the device's own variable over the default for all.
+fn by_device<T: Clone + PartialEq>(
+    families: [&str; 2],
+    read: &dyn Fn(&str) -> Option<T>,
+    remarks: &mut Vec<Remark>,
+) -> [Option<T>; MAX_DEVICES] {
+    let defaults = families.map(|family| read(family).map(|budget| (family.to_owned(), budget)));
     std::array::from_fn(|slot| {
         let [ours, theirs] = [0, 1].map(|family: usize| {
-            let variable = format!("{}_{slot}", FAMILIES[family]);
-            budget(get, &variable)
+            let variable = format!("{}_{slot}", families[family]);
+            read(&variable)
                 .map(|budget| (variable, budget))
                 .or_else(|| defaults[family].clone())
         });
@@ -197,8 +309,7 @@ fn memory(
                 remarks.push(remark);
             }
         }
-        ours.or(theirs)
-            .map_or(Budget::Unlimited, |(_, budget)| budget)
+        ours.or(theirs).map(|(_, budget)| budget)
     })
 }
 

@@ -118,6 +118,67 @@ fn a_device_beyond_the_ledger_gets_nothing_under_a_budget() {
 }
 
 #[rstest]
+#[case("0")]
+#[case("")]
+#[case("100")]
+#[case("400")]
+fn nothing_and_all_of_a_device_are_no_compute_budget(#[case] text: &str) {
+    let settings = settings(&[("CUDA_DEVICE_SM_LIMIT", text)]);
+    assert_eq!(settings.compute(DeviceIndex(0)), ComputeBudget::Unlimited);
+    assert!(!settings.any_budget());
+}
+
+#[test]
+fn compute_budgets_are_read_by_device_and_our_names_win() {
+    let settings = settings(&[
+        ("CUDA_DEVICE_SM_LIMIT", "30"),
+        ("CUDA_DEVICE_SM_LIMIT_1", "100"),
+        ("CUDA_DEVICE_SM_LIMIT_2", "45"),
+        ("RINGFENCE_COMPUTE_2", "12.5%"),
+    ]);
+    let budgets = [0, 1, 2, 31].map(|device| settings.compute(DeviceIndex(device)));
+    assert_eq!(
+        budgets,
+        [
+            ComputeBudget::Limited(3000),
+            ComputeBudget::Unlimited,
+            ComputeBudget::Limited(1250),
+            ComputeBudget::Limited(3000),
+        ]
+    );
+    assert_eq!(settings.remarks.len(), 1);
+    assert!(settings.any_budget() && settings.any_compute_budget());
+    assert_eq!(settings.budgets(), [None; MAX_DEVICES]);
+}
+
+#[test]
+fn a_compute_budget_that_does_not_parse_names_its_variable() {
+    let settings = settings(&[("CUDA_DEVICE_SM_LIMIT_3", "most")]);
+    assert_eq!(
+        settings.unparsable(),
+        Some(("CUDA_DEVICE_SM_LIMIT_3", "most"))
+    );
+    assert!(settings.any_budget());
+}
+
+#[rstest]
+#[case("disable", ComputeBudget::Unlimited)]
+#[case("DISABLE", ComputeBudget::Unlimited)]
+#[case("default", ComputeBudget::Limited(2000))]
+#[case("FORCE", ComputeBudget::Limited(2000))]
+#[case("sometimes", ComputeBudget::Limited(2000))]
+fn the_policy_keeps_or_drops_compute_budgets(#[case] policy: &str, #[case] budget: ComputeBudget) {
+    let settings = settings(&[
+        ("CUDA_DEVICE_SM_LIMIT", "20"),
+        ("GPU_CORE_UTILIZATION_POLICY", policy),
+        ("CUDA_TASK_PRIORITY", "0"),
+    ]);
+    assert_eq!(settings.any_budget(), budget != ComputeBudget::Unlimited);
+    assert_eq!(settings.compute(DeviceIndex(5)), budget);
+    assert_eq!(settings.task_priority, TaskPriority(0));
+}
+
+#[rstest]
 #[case(&[("RINGFENCE_LEDGER", "/l"), ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/c.cache")], "/l")]
 #[case(&[("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/c.cache")], "/c.cache.ringfence")]
 #[case(&[("RINGFENCE_LEDGER", ""), ("CUDA_DEVICE_MEMORY_SHARED_CACHE", "")], DEFAULT_LEDGER)]

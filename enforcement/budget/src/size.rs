@@ -62,7 +62,7 @@ fn unit(suffix: &[u8]) -> Option<u64> {
     matches!(rest.as_slice(), b"" | b"b" | b"i" | b"ib").then(|| 1 << (10 * power))
 }
 
-fn digits(text: &[u8]) -> Result<u64, SizeError> {
+pub(crate) fn digits(text: &[u8]) -> Result<u64, SizeError> {
     if text.is_empty() {
         return Err(SizeError::NotASize);
     }

@@ -1,0 +1,252 @@
+//! What a launch of a function takes on the device, learned from those that were measured.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Nanos;
+
+/// A power of two.
+const ENTRIES: usize = 2048;
+/// Places that a key may be in.
+const REACH: usize = 4;
+/// Low bits of a belief: how many measurements it rests on.
+const COUNTED: u64 = 0xff;
+/// Measurements among which one was probably not slowed by other processes.
+const ROUND: u64 = 64;
+
+/// What is launched: a function with its size, or a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(u64);
+
+impl Key {
+    /// A function launched in `blocks` blocks. Sizes that differ by less than an eighth share one key.
+    #[inline]
+    pub fn kernel(function: u64, blocks: u64) -> Key {
+        let exponent = blocks.leading_zeros();
+        let coarse = (blocks << (exponent & 63)) >> 60 | u64::from(exponent) << 4;
+        Key::mixed(function ^ coarse.rotate_right(12))
+    }
+
+    /// A graph that was made ready to be launched.
+    #[inline]
+    pub fn graph(exec: u64) -> Key {
+        Key::mixed(!exec)
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_word(word: u64) -> Key {
+        Key(word)
+    }
+
+    #[inline]
+    fn mixed(word: u64) -> Key {
+        let mixed = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Zero is an empty entry.
+        Key((mixed ^ (mixed >> 32)) | 1)
+    }
+}
+
+/// What is known of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belief {
+    /// Never measured.
+    Unknown,
+    Takes(Nanos),
+}
+
+/// A process's table. All zeros knows nothing. Threads may race: a measurement is lost, at worst.
+#[repr(C)]
+pub struct Costs {
+    entries: [Entry; ENTRIES],
+}
+
+#[repr(C)]
+struct Entry {
+    key: AtomicU64,
+    /// Nanoseconds above the count of measurements.
+    belief: AtomicU64,
+    /// The least of the measurements since the last round began, and of the round before.
+    least: AtomicU64,
+    before: AtomicU64,
+    /// The mean of those near it.
+    calm: AtomicU64,
+}
+
+impl Entry {
+    /// What a launch takes that others do not slow: the least of many measurements, and a little more.
+    fn near(&self) -> core::ops::RangeInclusive<u64> {
+        let least = self
+            .least
+            .load(Ordering::Relaxed)
+            .min(self.before.load(Ordering::Relaxed));
+        least..=least.saturating_add(least / 16)
+    }
+}
+
+impl Default for Costs {
+    fn default() -> Costs {
+        Costs {
+            entries: [const {
+                Entry {
+                    key: AtomicU64::new(0),
+                    belief: AtomicU64::new(0),
+                    least: AtomicU64::new(0),
+                    before: AtomicU64::new(0),
+                    calm: AtomicU64::new(0),
+                }
+            }; ENTRIES],
+        }
+    }
+}
+
+impl Costs {
+    #[inline]
+    pub fn of(&self, key: Key) -> Belief {
+        for place in 0..REACH {
+            let entry = self.entry(key, place);
+            if entry.key.load(Ordering::Relaxed) == key.0 {
+                return match entry.belief.load(Ordering::Relaxed) {
+                    0 => Belief::Unknown,
+                    belief => Belief::Takes(Nanos(belief >> 8)),
+                };
+            }
+        }
+        Belief::Unknown
+    }
+
+    /// One launch was measured. The belief follows: at once at first, by a quarter of the difference later.
+    pub fn learn(&self, key: Key, took: Nanos) {
+        let entry = self.place_of(key);
+        let old = entry.belief.load(Ordering::Relaxed);
+        let (count, believed) = (old & COUNTED, old >> 8);
+        // Never 0: a launch that takes nothing would never be measured again.
+        let took = took.0.clamp(1, u64::MAX >> 16);
+        let weight = (count + 1).min(4);
+        let next = (believed - believed / weight + took.div_ceil(weight)).max(1);
+        let least = entry.least.load(Ordering::Relaxed);
+        if count % ROUND == 0 {
+            entry
+                .before
+                .store(if count == 0 { took } else { least }, Ordering::Relaxed);
+            entry.least.store(took, Ordering::Relaxed);
+        } else {
+            entry.least.store(least.min(took), Ordering::Relaxed);
+        }
+        let near = entry.near();
+        let calm = entry.calm.load(Ordering::Relaxed);
+        if near.contains(&took) {
+            let calm = if near.contains(&calm) {
+                calm - calm / 8 + took / 8
+            } else {
+                took
+            };
+            entry.calm.store(calm, Ordering::Relaxed);
+        }
+        // After its last round a count begins that round again.
+        let count = if count == COUNTED {
+            COUNTED + 1 - ROUND
+        } else {
+            count + 1
+        };
+        entry.belief.store(next << 8 | count, Ordering::Relaxed);
+    }
+
+    /// What `busy` time of such launches would have been, had none been slowed by other processes.
+    pub fn alone(&self, key: Key, busy: Nanos) -> Nanos {
+        let Some(entry) = self.known(key) else {
+            return busy;
+        };
+        let believed = entry.belief.load(Ordering::Relaxed) >> 8;
+        let near = entry.near();
+        let calm = entry
+            .calm
+            .load(Ordering::Relaxed)
+            .clamp(*near.start(), *near.end());
+        busy.scaled(calm.min(believed), believed)
+    }
+
+    fn known(&self, key: Key) -> Option<&Entry> {
+        (0..REACH)
+            .map(|place| self.entry(key, place))
+            .find(|entry| entry.key.load(Ordering::Relaxed) == key.0)
+    }
+
+    fn place_of(&self, key: Key) -> &Entry {
+        if let Some(entry) = self.known(key) {
+            return entry;
+        }
+        let empty = (0..REACH)
+            .map(|place| self.entry(key, place))
+            .find(|entry| entry.key.load(Ordering::Relaxed) == 0);
+        // The one that was measured least gives way.
+        let entry = empty.unwrap_or_else(|| {
+            (0..REACH)
+                .map(|place| self.entry(key, place))
+                .min_by_key(|entry| entry.belief.load(Ordering::Relaxed) & COUNTED)
+                .unwrap_or(&self.entries[0])
+        });
+        entry.belief.store(0, Ordering::Relaxed);
+        entry.key.store(key.0, Ordering::Relaxed);
+        entry
+    }
+
+    #[inline]
+    fn entry(&self, key: Key, place: usize) -> &Entry {
+        &self.entries[((key.0 >> 1) as usize).wrapping_add(place) % ENTRIES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_first_measurement_is_believed_and_later_ones_are_followed() {
+        let costs = Costs::default();
+        let key = Key::kernel(0x7000_1000, 64);
+        assert_eq!(costs.of(key), Belief::Unknown);
+        costs.learn(key, Nanos::micros(100));
+        assert_eq!(costs.of(key), Belief::Takes(Nanos::micros(100)));
+        for _ in 0..40 {
+            costs.learn(key, Nanos::millis(5));
+        }
+        let Belief::Takes(taken) = costs.of(key) else {
+            panic!("known")
+        };
+        assert!(
+            taken > Nanos::micros(4_900) && taken < Nanos::micros(5_100),
+            "{taken:?}"
+        );
+    }
+
+    #[test]
+    fn functions_sizes_and_graphs_are_told_apart() {
+        let keys = [
+            Key::kernel(4096, 1),
+            Key::kernel(4096, 2),
+            Key::kernel(8192, 1),
+            Key::graph(4096),
+            Key::kernel(4096, 1 << 20),
+            Key::kernel(4096, 0),
+        ];
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[at + 1..].contains(key), "{key:?}");
+        }
+        assert_eq!(Key::kernel(4096, 1000), Key::kernel(4096, 1010));
+    }
+
+    proptest! {
+        #[test]
+        fn a_belief_lies_between_what_was_measured(times in proptest::collection::vec(1_u64..1 << 40, 1..50), others in 0_u64..5000) {
+            let costs = Costs::default();
+            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1), Nanos(7)));
+            let key = Key::graph(1);
+            times.iter().for_each(|time| costs.learn(key, Nanos(*time)));
+            let Belief::Takes(taken) = costs.of(key) else { panic!("known") };
+            prop_assert!(taken.0 + 64 >= *times.iter().min().unwrap() && taken.0 <= *times.iter().max().unwrap() + 64);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A tenant's compute budget: when its next piece of work may start.
+//!
+//! What is kept: of every second, the time in which *any* process of the tenant has work on the device is the budget's share
+//! (FINDINGS 30). Work is admitted in *leases* of a few milliseconds. A lease is paid for in advance by what its work is
+//! believed to take; marks in the stream around it say later what it took; the difference moves the time of the next lease.
+//! So the mean follows what was measured, whatever was believed, and no more than one lease of a process is ever in flight.
+//!
+//! | part | holds | where it lives |
+//! |---|---|---|
+//! | [`Shared`] | when the next lease may start, and which part of the last quarter second is paid for | words of the tenant's ledger: no owner, no lock |
+//! | [`Throttle`] | the process's lease | the process |
+//! | [`Costs`] | what a launch of each function takes | the process |
+//!
+//! No I/O, no clock, no unsafe: times come in as arguments, and the caller does the waiting and asks the driver. The device
+//! model in `tests/model` drives exactly what the interposer drives.
+#![forbid(unsafe_code)]
+
+mod cost;
+mod coverage;
+mod rules;
+mod shared;
+mod throttle;
+mod units;
+
+pub use cost::{Belief, Costs, Key};
+pub use rules::{Rules, Sound};
+pub use shared::{Shared, WORDS};
+pub use throttle::{Measured, Order, Throttle};
+pub use units::{Nanos, Share};

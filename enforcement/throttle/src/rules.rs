@@ -1,0 +1,25 @@
+//! What the controller does. Only models change it, to show that they would notice.
+
+use core::fmt::Debug;
+
+/// Each `false` is a defect.
+pub trait Rules: Debug + Clone + Copy + Default {
+    /// Idle time is credited up to a bound.
+    const BOUNDED_CREDIT: bool = true;
+    /// Work is paid for by the time it takes, not by the launch.
+    const PAID_BY_TIME: bool = true;
+    /// What was measured replaces what was believed.
+    const SETTLED: bool = true;
+    /// Time in which two processes have work counts once.
+    const UNION: bool = true;
+    /// A lease starts when the process's last one has left the device.
+    const IN_FLIGHT_BOUND: bool = true;
+    /// Time in a lease without work is not paid for.
+    const IDLE_IS_FREE: bool = true;
+}
+
+/// The rules as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sound;
+
+impl Rules for Sound {}

@@ -1,0 +1,132 @@
+//! What a tenant's processes share of one device: a few words, written by whoever comes by.
+//!
+//! The first word is when the next lease may start. Whoever finds that time come takes a lease and moves it on by the time in
+//! which the lease is the budget's share. A process killed anywhere leaves at most one lease paid for and not used, or used
+//! and not corrected. The words are untrusted: a time that nobody can have meant is as good as none.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::coverage::{self, GRAINS};
+use crate::{Nanos, Rules, Share};
+
+/// Words per device.
+pub const WORDS: usize = FIRST_GRAIN + GRAINS;
+const NEXT: usize = 0;
+const BUSY: usize = 1;
+const LEASES: usize = 2;
+const FIRST_GRAIN: usize = 8;
+
+/// How far the next start may lie behind: what an idle tenant may make up for, and what a late wake-up does not lose.
+pub const CREDIT: Nanos = Nanos::millis(40);
+/// The longest that anything ever waits.
+pub const MOST_DEBT: Nanos = Nanos::seconds(10);
+
+/// What became of a lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// When the process had work on the device: from and to, twice.
+    pub spans: [(Nanos, Nanos); 2],
+    /// For how much of that, evenly.
+    pub busy: Nanos,
+    /// It is known to be beside what other processes did then.
+    pub exact: bool,
+}
+
+/// The shared words of one device. All zeros is a device that was never used.
+#[derive(Clone, Copy)]
+pub struct Shared<'a> {
+    words: &'a [AtomicU64; WORDS],
+}
+
+impl<'a> Shared<'a> {
+    pub const fn new(words: &'a [AtomicU64; WORDS]) -> Shared<'a> {
+        Shared { words }
+    }
+
+    /// How long the tenant has had work on the device since the words were zeros.
+    pub fn busy(&self) -> Nanos {
+        Nanos(self.words[BUSY].load(Ordering::Relaxed))
+    }
+
+    /// How many leases were taken. The count may wrap.
+    pub fn leases(&self) -> u64 {
+        self.words[LEASES].load(Ordering::Relaxed)
+    }
+
+    /// When the next lease may start.
+    pub fn next(&self, now: Nanos) -> Nanos {
+        sane(self.words[NEXT].load(Ordering::Relaxed), now)
+    }
+
+    /// Pays for `work`, which starts now. Where it is too early: when it is not.
+    pub fn take<R: Rules>(&self, now: Nanos, share: Share, work: Nanos) -> Result<(), Nanos> {
+        self.change(now, |next| {
+            if next > now {
+                return Err(next);
+            }
+            let start = if R::BOUNDED_CREDIT {
+                next.max(now.less(CREDIT))
+            } else {
+                next
+            };
+            Ok(start.plus(share.period(work)))
+        })?;
+        self.words[LEASES].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// `work` was paid for; in truth it was as `taken` says.
+    pub fn settle<R: Rules>(&self, now: Nanos, share: Share, work: Nanos, taken: &Taken) {
+        let grains = &self.words[FIRST_GRAIN..];
+        let length = |(start, end): (Nanos, Nanos)| end.less(start).0;
+        let first = taken.busy.scaled(
+            length(taken.spans[0]),
+            length(taken.spans[0]) + length(taken.spans[1]),
+        );
+        let parts = [first, taken.busy.less(first)];
+        let fresh = taken
+            .spans
+            .iter()
+            .zip(parts)
+            .map(|((start, end), part)| coverage::enter(grains, *start, *end, part).0)
+            .sum();
+        let busy = if R::UNION && !taken.exact {
+            Nanos(fresh)
+        } else {
+            taken.busy
+        };
+        self.words[BUSY].fetch_add(busy.0, Ordering::Relaxed);
+        if R::SETTLED {
+            let corrected =
+                |next: Nanos| Ok(next.plus(share.period(busy)).less(share.period(work)));
+            // Never refused.
+            let _ = self.change(now, corrected);
+        }
+    }
+
+    fn change(
+        &self,
+        now: Nanos,
+        to: impl Fn(Nanos) -> Result<Nanos, Nanos>,
+    ) -> Result<Nanos, Nanos> {
+        let word = &self.words[NEXT];
+        let mut old = word.load(Ordering::Relaxed);
+        loop {
+            let next = to(sane(old, now))?.min(now.plus(MOST_DEBT));
+            match word.compare_exchange_weak(old, next.0, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(next),
+                Err(seen) => old = seen,
+            }
+        }
+    }
+}
+
+/// A start that lies further ahead than anybody waits was written by nobody: after a reboot, say.
+fn sane(word: u64, now: Nanos) -> Nanos {
+    // A little more than is ever written: clocks of two processors may differ.
+    if Nanos(word) > now.plus(MOST_DEBT).plus(Nanos::millis(100)) {
+        Nanos::ZERO
+    } else {
+        Nanos(word)
+    }
+}

@@ -1,0 +1,64 @@
+//! Each rule is needed: without it the table or a scene is broken.
+
+use throttle::Rules;
+
+use crate::scenes;
+use crate::table::Cell;
+
+macro_rules! defect {
+    ($name:ident without $rule:ident) => {
+        #[derive(Clone, Copy, Debug, Default)]
+        struct $name;
+        impl Rules for $name {
+            const $rule: bool = false;
+        }
+    };
+}
+
+defect!(UnboundedCredit without BOUNDED_CREDIT);
+defect!(TokenPerLaunch without PAID_BY_TIME);
+defect!(NeverSettled without SETTLED);
+defect!(EveryProcessCounts without UNION);
+defect!(LaunchesOnly without IN_FLIGHT_BOUND);
+defect!(IdleIsPaid without IDLE_IS_FREE);
+
+fn broken_cells<R: Rules>(cells: impl Iterator<Item = Cell>) -> usize {
+    cells
+        .filter(|cell| cell.broken(cell.run::<R>()).is_some())
+        .count()
+}
+
+fn cells(length: u64, processes: usize) -> impl Iterator<Item = Cell> {
+    Cell::all().filter(move |cell| cell.length == length && cell.processes == processes)
+}
+
+#[test]
+fn credit_without_a_bound_is_caught() {
+    scenes::idle_then_greedy::<UnboundedCredit>().unwrap_err();
+}
+
+#[test]
+fn a_token_per_launch_is_caught() {
+    assert!(broken_cells::<TokenPerLaunch>(cells(100_000, 1)) > 10);
+    assert!(broken_cells::<TokenPerLaunch>(cells(10_000_000, 1)) > 10);
+}
+
+#[test]
+fn beliefs_that_are_never_corrected_are_caught() {
+    scenes::outliers::<NeverSettled>().unwrap_err();
+}
+
+#[test]
+fn adding_up_what_processes_do_at_the_same_time_is_caught() {
+    scenes::crowds::<EveryProcessCounts>().unwrap_err();
+}
+
+#[test]
+fn counting_launches_in_place_of_work_in_flight_is_caught() {
+    assert!(broken_cells::<LaunchesOnly>(cells(10_000_000, 1)) > 5);
+}
+
+#[test]
+fn paying_for_idle_time_is_caught() {
+    scenes::bursts::<IdleIsPaid>().unwrap_err();
+}

@@ -1,0 +1,401 @@
+//! What a steady loop does not show. Each scene runs for any rules, so that `defects` can show that it is not content with just any.
+
+use std::sync::atomic::AtomicU64;
+
+use throttle::{Belief, Costs, Key, Nanos, Order, Rules, Share, Shared, Sound, Throttle, WORDS};
+
+use crate::program::{Function, Program};
+use crate::world::World;
+
+const TEN: Nanos = Nanos::seconds(10);
+
+/// What a scene demands of a stretch of time.
+fn within<R: Rules>(
+    world: &World<R>,
+    what: &str,
+    start: Nanos,
+    least: f64,
+    most: f64,
+    second: f64,
+) -> Result<(), String> {
+    let end = world.age();
+    let mean = world.history.mean(start, end);
+    let (_, worst) = world.history.seconds(start, end);
+    if mean < least || mean > most || worst > second {
+        return Err(format!(
+            "{what}: mean {mean:.1} of {least} to {most}, worst second {worst:.1} of {second}"
+        ));
+    }
+    Ok(())
+}
+
+/// A tenant that was idle for a long time makes up for no more than a moment of it.
+pub fn idle_then_greedy<R: Rules>() -> Result<(), String> {
+    for (percent, processes) in [(10, 1), (50, 4), (75, 1)] {
+        let mut world = World::<R>::new(percent, 3);
+        for _ in 0..processes {
+            let mut program = Program::new(vec![Function::steady(300_000)], 20_000);
+            program.pause = Some((1, 10_000_000_000));
+            world.tenant(program);
+        }
+        world.run(Nanos::seconds(300));
+        within(
+            &world,
+            "after idling",
+            Nanos::ZERO,
+            5.0,
+            percent as f64 + 3.0,
+            percent as f64 + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// Bursts that stay below the budget are not slowed, and those above are held to it.
+pub fn bursts<R: Rules>() -> Result<(), String> {
+    let program = || {
+        let mut program = Program::new(
+            vec![Function::steady(100_000), Function::steady(20_000)],
+            20,
+        );
+        program.think = 8_000_000;
+        program
+    };
+    for percent in [10, 30] {
+        let mut world = World::<R>::new(percent, 5);
+        let at = world.tenant(program());
+        world.run(TEN);
+        let mut bare = World::<R>::new(0, 5);
+        bare.tenant(program());
+        bare.run(TEN);
+        let asked = bare.history.mean(Nanos::ZERO, TEN);
+        if percent as f64 > asked + 5.0 {
+            let (done, of) = (world.launches(at) as f64, bare.launches(0) as f64);
+            if done < of * 0.97 {
+                return Err(format!(
+                    "bursts of {asked:.1} % under {percent} %: {done} launches of {of}"
+                ));
+            }
+        } else {
+            within(
+                &world,
+                "bursts",
+                Nanos::ZERO,
+                percent as f64 - 3.0,
+                percent as f64 + 3.0,
+                percent as f64 + 10.0,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Functions of every length, in any order.
+pub fn mixed<R: Rules>() -> Result<(), String> {
+    for (percent, processes, depth) in [
+        (10, 1, 100),
+        (50, 4, 7),
+        (90, 1, 1),
+        (75, 4, 300),
+        (25, 4, 1),
+    ] {
+        let mut world = World::<R>::new(percent, 7);
+        for _ in 0..processes {
+            let costs = [10_000, 70_000, 900_000, 12_000_000, 40_000_000];
+            let functions = costs.map(|cost| Function {
+                spread: 20,
+                ..Function::steady(cost)
+            });
+            let mut program = Program::new(functions.to_vec(), depth);
+            program.shuffled = true;
+            world.tenant(program);
+        }
+        world.run(Nanos::seconds(60));
+        let budget = percent as f64;
+        within(
+            &world,
+            "mixed",
+            Nanos::ZERO,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// One launch in a hundred takes a hundred times as long as the others of its function.
+pub fn outliers<R: Rules>() -> Result<(), String> {
+    for (percent, processes) in [(20, 1), (50, 4), (80, 1)] {
+        let mut world = World::<R>::new(percent, 11);
+        for _ in 0..processes {
+            let function = Function {
+                rare: 100,
+                outlier: 1_000_000,
+                ..Function::steady(10_000)
+            };
+            world.tenant(Program::new(vec![function], 400));
+        }
+        world.run(Nanos::seconds(30));
+        let budget = percent as f64;
+        within(
+            &world,
+            "outliers",
+            Nanos::ZERO,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// A function that was short becomes a hundred times as long, and short again.
+pub fn changing<R: Rules>() -> Result<(), String> {
+    for percent in [10, 40, 80] {
+        let mut world = World::<R>::new(percent, 13);
+        let at = world.tenant(Program::new(vec![Function::steady(20_000)], 500));
+        for cost in [2_000_000, 20_000, 2_000_000] {
+            world.run(TEN);
+            world.program(at).functions[0].cost = cost;
+        }
+        world.run(TEN);
+        let budget = percent as f64;
+        within(
+            &world,
+            "changing",
+            Nanos::ZERO,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// Processes whose dense bursts fall together as they will. What falls together is told apart by belief, and the tenant pays for the
+/// doubt: up to six points are lost.
+pub fn crowds<R: Rules>() -> Result<(), String> {
+    for (percent, cost, think) in [
+        (80, 100_000, 3_000_000),
+        (60, 1_000_000, 20_000_000),
+        (85, 300_000, 9_000_000),
+    ] {
+        let mut world = World::<R>::new(percent, 37);
+        for _ in 0..4 {
+            let mut program = Program::new(vec![Function::steady(cost)], 30);
+            program.think = think;
+            world.tenant(program);
+        }
+        world.run(Nanos::seconds(20));
+        let budget = percent as f64;
+        within(
+            &world,
+            "crowds",
+            Nanos::ZERO,
+            budget - 6.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// Other tenants slow the device down: the time in which the tenant has work is still its budget's.
+pub fn foreigners<R: Rules>() -> Result<(), String> {
+    for (percent, others, processes) in [(25, 1, 1), (50, 3, 1), (50, 1, 4)] {
+        let mut world = World::<R>::new(percent, 17);
+        for _ in 0..processes {
+            world.tenant(Program::new(vec![Function::steady(200_000)], 64));
+        }
+        for _ in 0..others {
+            world.foreigner(Program::new(vec![Function::steady(700_000)], 64));
+        }
+        world.run(Nanos::seconds(20));
+        let budget = percent as f64;
+        within(
+            &world,
+            "beside foreigners",
+            Nanos::ZERO,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// Processes are killed anywhere, again and again: nobody gains by it, and once it is over nothing of it is left.
+pub fn kills<R: Rules>() -> Result<(), String> {
+    for (percent, cost) in [(20, 30_000), (50, 4_000_000), (90, 300_000)] {
+        let mut world = World::<R>::new(percent, 19);
+        for _ in 0..4 {
+            world.tenant(Program::new(vec![Function::steady(cost)], 200));
+        }
+        let budget = percent as f64;
+        for kill in 0..200_u64 {
+            world.run(Nanos(200_000_000 + kill * 7_919_113 % 90_000_000));
+            world.kill(kill as usize % 4);
+        }
+        within(
+            &world,
+            "killed",
+            Nanos::ZERO,
+            0.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+        world.run(Nanos::seconds(2));
+        let start = world.age();
+        world.run(TEN);
+        within(
+            &world,
+            "after kills",
+            start,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+/// A budget changed live holds from then on.
+pub fn changed_live<R: Rules>() -> Result<(), String> {
+    let mut world = World::<R>::new(80, 23);
+    for _ in 0..2 {
+        world.tenant(Program::new(vec![Function::steady(500_000)], 100));
+    }
+    for percent in [10, 60, 25] {
+        world.run(TEN);
+        world.share = Share::percent(percent);
+        let start = world.age().plus(Nanos::seconds(1));
+        world.run(TEN);
+        let budget = percent as f64;
+        within(
+            &world,
+            "changed live",
+            start,
+            budget - 3.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+    }
+    Ok(())
+}
+
+macro_rules! scenes {
+    ($($name:ident)*) => { $(
+        #[test]
+        fn $name() {
+            super::$name::<super::Sound>().unwrap();
+        }
+    )* };
+}
+
+mod kept {
+    scenes!(idle_then_greedy bursts mixed outliers changing crowds foreigners kills changed_live);
+}
+
+#[test]
+fn whatever_stands_in_the_words_is_forgotten_in_the_longest_wait() {
+    for (word, value) in [
+        (0, u64::MAX),
+        (0, 1 << 63),
+        (1, u64::MAX),
+        (2, 7),
+        (9, u64::MAX),
+        (200, 1),
+        (0, 3_609_000_000_000),
+    ] {
+        let mut world = World::<Sound>::new(50, 29);
+        world.tenant(Program::new(vec![Function::steady(400_000)], 64));
+        world.run(Nanos::seconds(1));
+        world.scribble(word, value);
+        world.run(TEN.plus(Nanos::seconds(1)));
+        let start = world.age();
+        world.run(TEN);
+        within(
+            &world,
+            &format!("{value:x} in word {word}"),
+            start,
+            47.0,
+            53.0,
+            60.0,
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_the_controllers_count_is_what_the_device_saw() {
+    let mut world = World::<Sound>::new(60, 31);
+    for _ in 0..3 {
+        world.tenant(Program::new(
+            vec![Function::steady(2_000_000), Function::steady(50_000)],
+            40,
+        ));
+    }
+    world.run(TEN);
+    let (counted, seen) = (
+        world.counted().0 as f64 / TEN.0 as f64 * 100.0,
+        world.history.mean(Nanos::ZERO, TEN),
+    );
+    assert!(
+        (counted - seen).abs() < 2.0,
+        "counted {counted:.1}, seen {seen:.1}"
+    );
+}
+
+/// Work may wait for work that is launched after it: no launch is held back for ever by an unfinished one.
+#[test]
+fn an_unfinished_lease_holds_nothing_back_for_ever() {
+    let words = Box::new([const { AtomicU64::new(0) }; WORDS]);
+    let shared = Shared::new(&words);
+    let share = Share::percent(50).unwrap();
+    let throttle = Throttle::<Sound>::default();
+    let key = Key::kernel(1, 1);
+    let mut now = Nanos::seconds(100);
+    assert_eq!(
+        throttle.submit(&shared, share, now, key, Belief::Unknown),
+        Order::Mark {
+            opens: true,
+            closes: true
+        }
+    );
+    throttle.launched(&shared, share, now, true);
+    let begun = now;
+    loop {
+        match throttle.submit(&shared, share, now, key, Belief::Unknown) {
+            Order::Look => {
+                now = throttle
+                    .unfinished(&shared, share, now)
+                    .max(Nanos(now.0 + 1))
+            }
+            Order::Wait(until) => now = until.max(Nanos(now.0 + 1)),
+            Order::Mark { .. } => break,
+            Order::Go | Order::End => panic!("nothing is known of it"),
+        }
+    }
+    assert!(now.less(begun) < Nanos::seconds(1), "{now:?}");
+}
+
+#[test]
+fn a_thread_that_never_came_back_from_its_launch_holds_nothing_back_for_ever() {
+    let words = Box::new([const { AtomicU64::new(0) }; WORDS]);
+    let shared = Shared::new(&words);
+    let share = Share::percent(50).unwrap();
+    let throttle = Throttle::<Sound>::default();
+    let costs = Costs::default();
+    let key = Key::kernel(1, 1);
+    let mut now = Nanos::seconds(100);
+    assert!(matches!(
+        throttle.submit(&shared, share, now, key, costs.of(key)),
+        Order::Mark { .. }
+    ));
+    let begun = now;
+    while let Order::Wait(until) = throttle.submit(&shared, share, now, key, costs.of(key)) {
+        now = until.max(Nanos(now.0 + 1));
+    }
+    assert!(now.less(begun) < Nanos::seconds(1), "{now:?}");
+}
