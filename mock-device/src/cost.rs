@@ -39,8 +39,10 @@ pub enum Direction {
     HostToDevice,
     DeviceToHost,
     DeviceToDevice,
-    /// Between two devices.
+    /// Between two devices, over what joins them.
     Peer,
+    /// Between two devices through the host's memory, piece by piece: the slower way of the two decides.
+    Staged,
 }
 
 impl Cost {
@@ -51,6 +53,7 @@ impl Cost {
             Direction::DeviceToHost => self.d2h,
             Direction::DeviceToDevice => self.d2d,
             Direction::Peer => self.p2p,
+            Direction::Staged => self.d2h.min(self.h2d),
         };
         self.transfer(bandwidth, bytes)
     }
@@ -61,7 +64,9 @@ impl Cost {
         match direction {
             Direction::HostToDevice => self.transfer(self.h2d_pageable, bytes),
             Direction::DeviceToHost => self.transfer(self.d2h_pageable, bytes),
-            Direction::DeviceToDevice | Direction::Peer => self.copy(direction, bytes),
+            Direction::DeviceToDevice | Direction::Peer | Direction::Staged => {
+                self.copy(direction, bytes)
+            }
         }
     }
 

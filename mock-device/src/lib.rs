@@ -11,6 +11,7 @@
 //! | know the devices | [`World::devices`], what an API shows: [`World::shown`], [`World::identity`], [`World::reserve`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
+//! | know which devices reach each other's memory | [`MachineProfile::link`], [`mod@peer`] |
 //! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
@@ -31,6 +32,7 @@ pub mod memory;
 pub mod nvml;
 pub mod object;
 mod os;
+pub mod peer;
 mod plan;
 mod process;
 pub mod profile;
@@ -50,6 +52,7 @@ pub use fault::{
 pub use identity::{Identity, PciAddress, Uuid};
 pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
 pub use object::{Object, ObjectError, ObjectId};
+pub use peer::{Link, Peering};
 pub use profile::{
     ComputeInstance, DeviceProfile, DriverProfile, GpuInstance, Heap, MachineProfile, MemoryType,
     ProfileError, QueueFamily,

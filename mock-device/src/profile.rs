@@ -9,6 +9,7 @@ use crate::cost::Cost;
 use crate::generation;
 use crate::identity::{PciAddress, Uuid};
 use crate::nvml::AnswerText;
+use crate::peer::Peering;
 use crate::units::Bytes;
 
 /// The world's bound; above the ledger's 32, so that the latter can be exceeded.
@@ -45,6 +46,9 @@ pub struct MachineProfile {
     pub driver: DriverProfile,
     #[serde(rename = "device")]
     pub devices: Vec<DeviceProfile>,
+    /// How the devices reach each other's memory.
+    #[serde(default, skip_serializing_if = "Peering::is_unsaid")]
+    pub peer: Peering,
     /// NVML tables of this machine's own, by the name that devices call them.
     #[serde(default)]
     pub nvml: BTreeMap<String, AnswerText>,
@@ -384,6 +388,7 @@ fn multiply(
         name: asked.to_owned(),
         driver: machine.driver.clone(),
         devices,
+        peer: machine.peer,
         nvml: machine.nvml.clone(),
     };
     check(asked, &machine)?;

@@ -80,6 +80,7 @@ impl Process {
             array_blocks: Default::default(),
             number: 0,
             attached: 0,
+            peers: Default::default(),
         });
         let id = ContextId(self.contexts.len() as u32 - 1);
         self.number_context(id);
@@ -97,6 +98,7 @@ impl Process {
         let share = driver.profile(device).context_overhead.0;
         let held = share.saturating_add_signed(self.reserved_beyond(id));
         self.release_context_memory(driver, id);
+        self.part(id);
         let context = self.context_mut(id);
         context.alive = false;
         context.limits.clear();

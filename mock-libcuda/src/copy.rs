@@ -160,7 +160,10 @@ pub fn work(to: &[Piece], from: &[Piece], process: &Process) -> Work {
     let direction = match (device(to), device(from)) {
         (_, None) => Direction::HostToDevice,
         (None, Some(_)) => Direction::DeviceToHost,
-        (Some(to), Some(from)) if to != from => Direction::Peer,
+        (Some(to), Some(from)) if to != from => match process.are_joined(to, from) {
+            true => Direction::Peer,
+            false => Direction::Staged,
+        },
         (Some(_), Some(_)) => Direction::DeviceToDevice,
     };
     let locked =

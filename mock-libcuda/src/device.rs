@@ -161,13 +161,11 @@ fn parse_pci(text: &str) -> Option<PciAddress> {
     full.parse().ok()
 }
 
-/// No simulated device reaches another's memory.
 pub fn can_access_peer(can: Out<c_int>, dev: CUdevice, peer: CUdevice) -> Answer {
     let driver = driver::get()?;
     let can = can.required()?;
-    driver.ordinal(dev)?;
-    driver.ordinal(peer)?;
-    can.set(0);
+    let link = driver.link(driver.ordinal(dev)?, driver.ordinal(peer)?);
+    can.set(link.reaches().into());
     Ok(())
 }
 
@@ -179,13 +177,21 @@ pub fn p2p_attribute(
 ) -> Answer {
     let driver = driver::get()?;
     let value = value.required()?;
-    if driver.ordinal(source)? == driver.ordinal(target)? {
+    let (source, target) = (driver.ordinal(source)?, driver.ordinal(target)?);
+    if source == target {
         return Err(CUresult::ERROR_INVALID_DEVICE);
     }
-    if !(1..=5).contains(&attribute) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    value.set(0);
+    let link = driver.link(source, target);
+    value.set(match attribute {
+        // The rank of the best way there is: the lower, the better.
+        1 => 0,
+        // Memory, and arrays in it.
+        2 | 4 => link.reaches().into(),
+        3 => link.is_atomic().into(),
+        // Where atomics work, all of them do.
+        5 => 0,
+        _ => return Err(CUresult::ERROR_INVALID_VALUE),
+    });
     Ok(())
 }
 

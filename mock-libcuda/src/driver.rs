@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use abi::cuda::CUresult;
-use mock_device::{DeviceIndex, DeviceProfile, World};
+use mock_device::{DeviceIndex, DeviceProfile, Link, World};
 
 use crate::boundary::Canary;
 use crate::process::Process;
@@ -93,6 +93,13 @@ impl Driver {
 
     pub fn index(&self, ordinal: Ordinal) -> DeviceIndex {
         self.devices[ordinal.0]
+    }
+
+    /// What joins two devices.
+    pub fn link(&self, one: Ordinal, other: Ordinal) -> Link {
+        self.world
+            .machine()
+            .link(self.index(one), self.index(other))
     }
 
     pub fn profile(&self, ordinal: Ordinal) -> &'static DeviceProfile {

@@ -75,6 +75,12 @@ fn open(out: Out<CUdeviceptr>, handle: &CUipcMemHandle, flags: c_uint, again: bo
         Some((base, true)) => base,
         None => {
             let object = driver.world.open_object(id).map_err(|_| INVALID)?;
+            let own = driver.index(process.context(context).device);
+            let machine = driver.world.machine();
+            // Opening makes the two devices peers, where they can be.
+            if object.device() != own && !machine.link(own, object.device()).reaches() {
+                return Err(CUresult::ERROR_PEER_ACCESS_UNSUPPORTED);
+            }
             process.adopt(driver, object)?.0
         }
     };

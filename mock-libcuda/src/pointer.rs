@@ -111,7 +111,11 @@ impl Process {
                 managed,
                 plain: matches!(allocation.owner, Owner::Shared | Owner::Blocks),
                 host_pointer: managed.then_some(pointer),
-                device_pointer: Some(pointer),
+                // Where work of the current context finds it.
+                device_pointer: self
+                    .current()
+                    .map_or(true, |context| self.reaches(context, pointer))
+                    .then_some(pointer),
                 id: allocation.id,
                 range: (base, allocation.size),
                 mapping: self.mapping_of(driver, base, allocation, pointer),

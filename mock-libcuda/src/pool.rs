@@ -86,6 +86,11 @@ impl Pool {
         }
     }
 
+    /// Whether work of a device reaches its memory.
+    pub fn is_open_to(&self, device: Ordinal) -> bool {
+        device == self.device || self.access.get(&device.0).is_some_and(|flags| *flags != 0)
+    }
+
     pub fn is_imported(&self) -> bool {
         self.shares.imported.is_some()
     }
@@ -146,6 +151,12 @@ impl Process {
             return Ok(0);
         }
         let device = self.pool_mut(id).device;
+        let vain = |(other, flags): (&usize, &c_int)| {
+            *flags != 0 && !driver.is_open_to(device, Ordinal(*other))
+        };
+        if self.pool_mut(id).access.iter().any(vain) {
+            return Err(CUresult::ERROR_INVALID_DEVICE);
+        }
         let profile = driver.profile(device);
         let (unit, step) = (profile.suballocation.0, profile.pool_step.0);
         let full = CUresult::ERROR_OUT_OF_MEMORY;
@@ -557,6 +568,13 @@ pub fn set_access(pool: CUmemoryPool, list: In<CUmemAccessDesc>, count: usize) -
                 return Err(CUresult::ERROR_INVALID_DEVICE);
             }
             1 => return Err(CUresult::ERROR_NOT_SUPPORTED),
+            // A pool without memory learns only at its next allocation what it was promised in vain (NVIDIA's
+            // programming guide).
+            3 if !process.pool_mut(id).steps.is_empty()
+                && !driver.is_open_to(process.pool_mut(id).device, device) =>
+            {
+                return Err(CUresult::ERROR_INVALID_DEVICE);
+            }
             _ => {}
         }
         rights.push((device.0, wanted.flags));

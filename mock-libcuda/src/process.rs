@@ -1,7 +1,7 @@
 //! What one process holds of the devices: contexts, allocations, pools. One lock guards it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use abi::cuda::CUresult;
 use mock_device::{Bytes, Kind};
@@ -52,6 +52,8 @@ pub struct Context {
     pub number: u64,
     /// Calls of cuCtxAttach that no cuCtxDetach has taken back.
     pub attached: u32,
+    /// Contexts whose memory this one may reach.
+    pub peers: BTreeSet<ContextId>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -315,7 +317,12 @@ impl Process {
     /// Enters an allocation into the books.
     pub fn enter(&mut self, address: u64, size: u64, taken: u64, context: ContextId, owner: Owner) {
         let id = self.next_buffer();
-        let device = self.context(context).device;
+        // A pool's memory and another process's lie where they lie, whatever context asks.
+        let device = match owner {
+            Owner::Pool(id) => self.pools[id.0 as usize].device,
+            Owner::Opened => self.device_at(address).unwrap_or(self.context(context).device),
+            _ => self.context(context).device,
+        };
         self.allocations.insert(
             address,
             Allocation {

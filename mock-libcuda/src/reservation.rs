@@ -268,6 +268,19 @@ pub fn set_access(
             _ => return Err(INVALID),
         }
     }
+    for (device, flags) in &rights {
+        let closed = |at: &u64| {
+            let memory = process.mapped_at(*at).map(|mapped| mapped.physical);
+            let place = memory.and_then(|id| process.physical[&id].location().0);
+            place.is_some_and(|memory| !driver.is_open_to(memory, *device))
+        };
+        let reservation = process.reservation_at(ptr).ok_or(INVALID)?;
+        // As reported from cards that no link joins (pytorch/pytorch#174030).
+        let all = reservation.whole(ptr, size as u64).ok_or(INVALID)?;
+        if *flags != 0 && all.iter().any(closed) {
+            return Err(CUresult::ERROR_INVALID_DEVICE);
+        }
+    }
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;
     for at in reservation.whole(ptr, size as u64).ok_or(INVALID)? {
         if let Some(mapping) = reservation.mappings.get_mut(&at) {

@@ -95,6 +95,9 @@ entry_points! {
         nvmlDeviceGetTopologyNearestGpus => topology::nearest;
         nvmlSystemGetTopologyGpuSet => topology::gpu_set;
         nvmlDeviceGetP2PStatus => topology::p2p_status;
+        nvmlDeviceGetNvLinkState => topology::link_state;
+        nvmlDeviceGetNvLinkVersion => topology::link_version;
+        nvmlDeviceGetNvLinkRemoteDeviceType => topology::link_remote_type;
         nvmlDeviceOnSameBoard => topology::same_board;
         nvmlDeviceGetCpuAffinity => topology::cpu_affinity;
         nvmlDeviceGetCpuAffinityWithinScope => topology::cpu_affinity_within;
