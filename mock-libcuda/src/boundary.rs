@@ -258,6 +258,11 @@ impl FromC<*mut c_void> for Host {
         Host(raw as u64)
     }
 }
+impl FromC<*const CUdevResource> for Host {
+    fn from_c(raw: *const CUdevResource) -> Self {
+        Host(raw as u64)
+    }
+}
 impl FromC<*const c_void> for Host {
     fn from_c(raw: *const c_void) -> Self {
         Host(raw as u64)
@@ -267,7 +272,7 @@ macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
 as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUmodule CUlibrary CUkernel CUlinkState CUtexref CUoccupancyB2DSize f32 CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle
-CUmipmappedArray CUsurfref CUexternalMemory CUmemLocation CUipcMemHandle }
+CUdevResourceDesc CUmipmappedArray CUsurfref CUexternalMemory CUmemLocation CUipcMemHandle }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;

@@ -5,6 +5,7 @@ use mock_device::{Bytes, Kind};
 
 use crate::boundary::{Answer, Host, In, Out};
 use crate::driver::{self, Driver, Ordinal};
+use crate::green::Green;
 use crate::handle;
 use crate::process::{Context, ContextId, Process, with_stack};
 
@@ -13,12 +14,12 @@ pub fn handle_of(id: ContextId) -> CUcontext {
 }
 
 impl Process {
-    /// The live context of a handle; INVALID_CONTEXT for anything else.
+    /// The live context of a handle, a green one's primary; INVALID_CONTEXT for anything else.
     pub fn context_of(&self, context: CUcontext) -> Result<ContextId, CUresult> {
         let id = handle::decode(handle::Kind::Context, context.0 as u64)
             .ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
         match self.contexts.get(id as usize) {
-            Some(context) if context.alive => Ok(ContextId(id)),
+            Some(context) if context.alive => Ok(self.based(ContextId(id))),
             Some(_) => Err(CUresult::ERROR_CONTEXT_IS_DESTROYED),
             None => Err(CUresult::ERROR_INVALID_CONTEXT),
         }
@@ -29,6 +30,12 @@ impl Process {
         let null = CUresult::ERROR_INVALID_CONTEXT;
         handle::followed(handle::Kind::Context, context.0 as u64, null)?;
         self.context_of(context)
+    }
+
+    /// The live context of a handle, green or not.
+    pub fn raw_context(&self, context: CUcontext) -> Result<ContextId, CUresult> {
+        self.context_followed(context)?;
+        self.context_ever(context)
     }
 
     /// The context of a handle, alive or not.
@@ -53,13 +60,9 @@ impl Process {
         }
     }
 
-    fn open_context(&mut self, driver: &Driver, device: Ordinal) -> Result<(), CUresult> {
-        self.charge(
-            driver,
-            device,
-            Kind::Context,
-            driver.profile(device).context_overhead.0,
-        )
+    fn open_context(&mut self, driver: &Driver, device: Ordinal, legacy: bool) -> Answer {
+        let share = overhead(driver, device, legacy);
+        self.charge(driver, device, Kind::Context, share)
     }
 
     fn new_context(
@@ -81,6 +84,9 @@ impl Process {
             number: 0,
             attached: 0,
             peers: Default::default(),
+            green: None,
+            greens: 0,
+            green_memory: 0,
         });
         let id = ContextId(self.contexts.len() as u32 - 1);
         self.number_context(id);
@@ -95,8 +101,10 @@ impl Process {
 
     fn close_context(&mut self, driver: &Driver, id: ContextId) {
         let device = self.context(id).device;
-        let share = driver.profile(device).context_overhead.0;
-        let held = share.saturating_add_signed(self.reserved_beyond(id));
+        let share = overhead(driver, device, self.context(id).legacy);
+        let greens = std::mem::take(&mut self.context_mut(id).green_memory);
+        self.context_mut(id).greens = 0;
+        let held = (share + greens).saturating_add_signed(self.reserved_beyond(id));
         self.release_context_memory(driver, id);
         self.part(id);
         let context = self.context_mut(id);
@@ -126,6 +134,11 @@ impl Process {
     }
 }
 
+/// Device memory that a context takes; one of 32 bits takes 1 MiB more (H200, 580.159.04).
+fn overhead(driver: &Driver, device: Ordinal, legacy: bool) -> u64 {
+    driver.profile(device).context_overhead.0 + if legacy { 1 << 20 } else { 0 }
+}
+
 /// A flag that every primary context has.
 const MAP_HOST: u32 = 8;
 
@@ -133,43 +146,88 @@ pub fn primary_retain(pctx: Out<CUcontext>, dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let pctx = pctx.required()?;
     let device = driver.ordinal(dev)?;
-    let mut process = driver.lock();
-    let primary = process.primaries[device.0];
-    let id = match primary.context {
-        Some(id) if process.context(id).alive => id,
-        known => {
-            if let Some(code) = crate::admission::sticky() {
-                return Err(code);
-            }
-            process.open_context(driver, device)?;
-            let id =
-                known.unwrap_or_else(|| process.new_context(device, primary.flags, true, false));
-            if known.is_some() {
-                process.number_context(id);
-            }
-            let context = process.context_mut(id);
-            (context.alive, context.flags) = (true, primary.flags | MAP_HOST);
-            id
-        }
-    };
-    process.primaries[device.0].context = Some(id);
-    process.primaries[device.0].retained += 1;
+    let id = driver.lock().retain_primary(driver, device)?;
     pctx.set(handle_of(id));
     Ok(())
+}
+
+impl Process {
+    /// The device's primary context, held once more.
+    pub fn retain_primary(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+    ) -> Result<ContextId, CUresult> {
+        let primary = self.primaries[device.0];
+        let id = match primary.context {
+            Some(id) if self.context(id).alive => id,
+            known => {
+                if let Some(code) = crate::admission::sticky() {
+                    return Err(code);
+                }
+                self.refuse_beside_legacy(device)?;
+                self.open_context(driver, device, false)?;
+                let id =
+                    known.unwrap_or_else(|| self.new_context(device, primary.flags, true, false));
+                if known.is_some() {
+                    self.number_context(id);
+                }
+                let context = self.context_mut(id);
+                (context.alive, context.flags) = (true, primary.flags | MAP_HOST);
+                id
+            }
+        };
+        self.primaries[device.0].context = Some(id);
+        self.primaries[device.0].retained += 1;
+        Ok(id)
+    }
+
+    /// Lets go of the primary context once; the last to do so ends it. Green contexts are in the way of that.
+    pub fn release_primary(&mut self, driver: &Driver, device: Ordinal) -> Answer {
+        let Some(left) = self.primaries[device.0].retained.checked_sub(1) else {
+            return Err(CUresult::ERROR_INVALID_CONTEXT);
+        };
+        self.primaries[device.0].retained = left;
+        if left > 0 {
+            return Ok(());
+        }
+        if self.greens_of(device) > 0 {
+            return Err(CUresult::ERROR_NOT_PERMITTED);
+        }
+        self.close_primary(driver, device);
+        Ok(())
+    }
+
+    /// A green context has ended: it no longer holds the primary one.
+    pub fn forget_green(&mut self, driver: &Driver, device: Ordinal) {
+        if self.primaries[device.0].retained > 0 {
+            // What refuses is another green context, which holds it still.
+            let _ = self.release_primary(driver, device);
+        }
+    }
+
+    pub fn new_green(&mut self, green: Green) -> ContextId {
+        let base = self.context(green.base);
+        let (device, flags) = (base.device, base.flags);
+        let id = self.new_context(device, flags, false, false);
+        self.context_mut(id).green = Some(green);
+        id
+    }
+
+    /// Beside a context of 32 bits a device has no room for others: OUT_OF_MEMORY.
+    fn refuse_beside_legacy(&self, device: Ordinal) -> Answer {
+        let legacy = |context: &Context| context.alive && context.device == device && context.legacy;
+        match self.contexts.iter().any(legacy) {
+            true => Err(CUresult::ERROR_OUT_OF_MEMORY),
+            false => Ok(()),
+        }
+    }
 }
 
 pub fn primary_release(dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
-    let mut process = driver.lock();
-    let Some(left) = process.primaries[device.0].retained.checked_sub(1) else {
-        return Err(CUresult::ERROR_INVALID_CONTEXT);
-    };
-    process.primaries[device.0].retained = left;
-    if left == 0 {
-        process.close_primary(driver, device);
-    }
-    Ok(())
+    driver.lock().release_primary(driver, device)
 }
 
 /// A reset takes one holder with it, but not the last: after three retains two releases succeed, after one one (H200,
@@ -178,6 +236,9 @@ pub fn primary_reset(dev: CUdevice) -> Answer {
     let driver = driver::get()?;
     let device = driver.ordinal(dev)?;
     let mut process = driver.lock();
+    if process.greens_of(device) > 0 {
+        return Err(CUresult::ERROR_NOT_PERMITTED);
+    }
     process.close_primary(driver, device);
     if let held @ 2.. = process.primaries[device.0].retained {
         process.primaries[device.0].retained = held - 1;
@@ -244,7 +305,10 @@ fn make(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice, legacy: bool) -> Ans
     let device = driver.ordinal(dev)?;
     valid_flags(flags)?;
     let mut process = driver.lock();
-    process.open_context(driver, device)?;
+    if !legacy {
+        process.refuse_beside_legacy(device)?;
+    }
+    process.open_context(driver, device, legacy)?;
     // User-triggered dumps are shown as dumps.
     const USER_COREDUMP: u32 = 0x40;
     const COREDUMP: u32 = 0x20;
@@ -346,6 +410,20 @@ pub fn detach(context: CUcontext) -> Answer {
     destroy(context)
 }
 
+/// The first version ends a context of 32 bits only where it is current.
+pub fn destroy_v1(context: CUcontext) -> Answer {
+    if let Ok(driver) = driver::get() {
+        let process = driver.lock();
+        if let Ok(id) = process.context_of(context)
+            && process.context(id).legacy
+            && process.current() != Ok(id)
+        {
+            return Err(CUresult::ERROR_INVALID_CONTEXT);
+        }
+    }
+    destroy(context)
+}
+
 pub fn push(context: CUcontext) -> Answer {
     if context.is_null() {
         return Err(CUresult::ERROR_INVALID_VALUE);
@@ -421,9 +499,10 @@ pub fn get_id(context: CUcontext, id: Out<c_ulonglong>) -> Answer {
     let id = id.required()?;
     let process = driver::get()?.lock();
     let found = if context.is_null() {
-        process.current()?
+        process.current()?;
+        process.current_ever()?
     } else {
-        process.context_followed(context)?
+        process.raw_context(context)?
     };
     id.set(process.context(found).number);
     Ok(())

@@ -15,6 +15,7 @@ pub enum Kind {
     Mipmap,
     TextureReference,
     External,
+    Partition,
     Function = 17,
     Module,
     Library,

@@ -14,6 +14,8 @@ use crate::{capture, context};
 /// What a launch asks of a device: all that its stream and the profile's model of time need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelCost {
+    /// SMs that it may run on.
+    pub sms: u32,
     pub blocks: u64,
     pub threads_per_block: u32,
     /// How many of its blocks one SM holds at a time; at least 1.
@@ -246,6 +248,7 @@ impl Request {
             return Err(CUresult::ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
         }
         Ok(KernelCost {
+            sms: sm.count,
             blocks: self.blocks(),
             threads_per_block: self.threads() as u32,
             blocks_per_sm: resident.max(1),
@@ -340,7 +343,10 @@ fn launch(request: &Request, params: Out<*mut c_void>, extra: Out<*mut c_void>) 
         known => known?,
     };
     let id = process.function_id(driver, request.function)?;
-    let sm = process.sm_of(driver, id);
+    let mut sm = process.sm_of(driver, id);
+    if let Some(count) = process.partition_of(request.stream) {
+        sm.count = count;
+    }
     let function = process.modules.functions[&id].clone();
     let checked = request
         .check_geometry(&sm)

@@ -35,6 +35,7 @@ mod fill;
 mod function;
 mod graph;
 mod graph_memory;
+mod green;
 mod handle;
 mod host;
 mod host_function;

@@ -15,6 +15,7 @@ use crate::driver::{Driver, Ordinal};
 use crate::event::Event;
 use crate::external::Imports;
 use crate::graph::Graphs;
+use crate::green::{Green, Sms};
 use crate::host::HostAllocation;
 use crate::ipc::Opened;
 use crate::managed::Managed;
@@ -54,6 +55,12 @@ pub struct Context {
     pub attached: u32,
     /// Contexts whose memory this one may reach.
     pub peers: BTreeSet<ContextId>,
+    /// Of a green context: what it is a part of.
+    pub green: Option<Green>,
+    /// Green contexts that were made of this one; of a green one, its streams.
+    pub greens: u32,
+    /// What they took, which goes back when this one ends.
+    pub green_memory: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +123,8 @@ pub struct Process {
     /// Device memory that each context's streams took.
     pub stream_memory: HashMap<ContextId, u64>,
     pub events: HashMap<u32, Event>,
+    /// What CUdevResourceDesc handles stand for.
+    pub partitions: Vec<(Ordinal, Sms)>,
     pub timeline: Timeline,
     pub captures: Captures,
     pub graphs: Graphs,
@@ -166,6 +175,7 @@ impl Process {
             branch_memory: HashMap::new(),
             stream_memory: HashMap::new(),
             events: HashMap::new(),
+            partitions: Vec::new(),
             timeline: Timeline::default(),
             captures: Captures::default(),
             graphs: Graphs::default(),
@@ -186,12 +196,12 @@ impl Process {
         }
     }
 
-    /// The calling thread's context; INVALID_CONTEXT without one.
+    /// The calling thread's context, a green one's primary; INVALID_CONTEXT without one.
     pub fn current(&self) -> Result<ContextId, CUresult> {
         let top =
             with_stack(|stack| stack.last().copied()).ok_or(CUresult::ERROR_INVALID_CONTEXT)?;
         if self.context(top).alive {
-            Ok(top)
+            Ok(self.based(top))
         } else {
             Err(CUresult::ERROR_CONTEXT_IS_DESTROYED)
         }

@@ -8,7 +8,7 @@ use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use mock_device::{Bytes, Direction, Engine, Kind, Nanos};
 
-use crate::boundary::{Answer, In, Kept, Out, crash};
+use crate::boundary::{Answer, In, Kept, Out, Slot, crash};
 use crate::capture;
 use crate::context;
 use crate::driver::{self, Driver};
@@ -20,6 +20,8 @@ use crate::timeline::{self, LineId, Moment, Op};
 
 pub struct Stream {
     pub context: ContextId,
+    /// The green context that it belongs to, a part of `context`.
+    pub green: Option<ContextId>,
     pub flags: u32,
     pub priority: i32,
     pub attributes: HashMap<CUlaunchAttributeID, Kept<CUkernelNodeAttrValue_v1>>,
@@ -135,7 +137,7 @@ impl Work {
             }
             Work::Fill { bytes } => (Some(Engine::Compute), profile.cost.memset(*bytes)),
             Work::Kernel(kernel) => {
-                let at_once = u64::from(profile.sm_count) * u64::from(kernel.blocks_per_sm.max(1));
+                let at_once = u64::from(kernel.sms) * u64::from(kernel.blocks_per_sm.max(1));
                 let waves = kernel.blocks.div_ceil(at_once.max(1));
                 let cost = profile.cost.kernel(waves, kernel.instructions.into());
                 (
@@ -221,8 +223,36 @@ impl Process {
         let own = self
             .streams
             .values()
-            .filter(|stream| stream.context == context);
+            .filter(|stream| stream.context == context && stream.green.is_none());
         own.count() as u64
+    }
+
+    /// The green context that a stream's work runs in.
+    pub fn green_of_stream(&self, stream: CUstream) -> Result<Option<ContextId>, CUresult> {
+        Ok(match named(stream)? {
+            Named::Legacy | Named::PerThread => self.green_current(),
+            Named::Created(id) => self.created(id)?.green,
+        })
+    }
+
+    /// How many SMs a stream's kernels run on, where it is not all of them.
+    pub fn partition_of(&self, stream: CUstream) -> Option<u32> {
+        let green = self.green_of_stream(stream).ok()??;
+        self.context(green).green.map(|green| green.sms.count())
+    }
+
+    /// The streams of a green context that ends.
+    pub fn lose_streams_of_green(&mut self, green: ContextId) {
+        let own = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.green == Some(green));
+        let gone: Vec<u32> = own.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.streams.remove(&id);
+            self.lost_streams.insert(id);
+            self.timeline.close(LineId(id));
+        }
     }
 
     /// All streams and events of a context that ends.
@@ -339,12 +369,32 @@ pub fn create_with_priority(stream: Out<CUstream>, flags: c_uint, priority: c_in
     }
     let driver = driver::get()?;
     let mut process = driver.lock();
-    let context = process.current()?;
-    let line = process.open_stream_line(driver, context, flags & NON_BLOCKING == 0)?;
+    let owner = (process.current()?, process.green_current());
+    make(&mut process, driver, &stream, owner, flags, priority)
+}
+
+/// A stream of a context, or of a green part of it.
+pub fn make(
+    process: &mut Process,
+    driver: &Driver,
+    stream: &Slot<CUstream>,
+    (context, green): (ContextId, Option<ContextId>),
+    flags: c_uint,
+    priority: c_int,
+) -> Answer {
+    let blocking = flags & NON_BLOCKING == 0;
+    let line = match green {
+        Some(green) => {
+            process.charge_green_stream(driver, green)?;
+            process.open_line(context, blocking)
+        }
+        None => process.open_stream_line(driver, context, blocking)?,
+    };
     process.streams.insert(
         line.0,
         Stream {
             context,
+            green,
             flags,
             priority: priority.clamp(GREATEST, 0),
             attributes: HashMap::new(),
@@ -437,25 +487,37 @@ pub fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
 
 pub fn context(stream: CUstream, pctx: Out<CUcontext>) -> Answer {
     let pctx = pctx.required()?;
-    pctx.set(context::handle_of(
-        driver::get()?.lock().stream_context(stream)?,
-    ));
+    let process = driver::get()?.lock();
+    let context = process.stream_context(stream)?;
+    let green = process.green_of_stream(stream)?;
+    pctx.set(context::handle_of(green.unwrap_or(context)));
     Ok(())
 }
 
-/// No stream belongs to a green context.
+/// The context is the primary one, whatever part of it the stream belongs to.
 pub fn context_and_green(stream: CUstream, pctx: Out<CUcontext>, green: Out<CUgreenCtx>) -> Answer {
     let (pctx, green) = (pctx.required()?, green.required()?);
-    let context = driver::get()?.lock().stream_context(stream)?;
+    let process = driver::get()?.lock();
+    let context = process.stream_context(stream)?;
     pctx.set(context::handle_of(context));
-    green.set(CUgreenCtx::NULL);
+    green.set(green_handle(process.green_of_stream(stream)?));
     Ok(())
+}
+
+fn green_handle(green: Option<ContextId>) -> CUgreenCtx {
+    green.map_or(CUgreenCtx::NULL, |id| CUgreenCtx(context::handle_of(id).0))
 }
 
 pub fn green_context(stream: CUstream, green: Out<CUgreenCtx>) -> Answer {
     let green = green.required()?;
-    driver::get()?.lock().stream_context(stream)?;
-    green.set(CUgreenCtx::NULL);
+    let process = driver::get()?.lock();
+    process.stream_context(stream)?;
+    let found = process.green_of_stream(stream)?;
+    // A thread's own stream in a green context is not looked for.
+    if found.is_some() && matches!(named(stream), Ok(Named::PerThread)) {
+        return Err(CUresult::ERROR_INVALID_HANDLE);
+    }
+    green.set(green_handle(found));
     Ok(())
 }
 

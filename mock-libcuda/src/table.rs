@@ -45,7 +45,7 @@ entry_points! {
         cuCtxCreate_v4 => context::create_v4;
         cuCtxAttach => context::attach;
         cuCtxDetach => context::detach;
-        cuCtxDestroy => context::destroy;
+        cuCtxDestroy => context::destroy_v1;
         cuCtxDestroy_v2 => context::destroy;
         cuCtxPushCurrent => context::push_v1;
         cuCtxPushCurrent_v2 => context::push;
@@ -60,6 +60,20 @@ entry_points! {
         cuCtxGetApiVersion => context::get_api_version;
         cuCtxGetLimit => limits::get;
         cuCtxSetLimit => limits::set;
+    }
+    green {
+        cuDeviceGetDevResource => green::of_device;
+        cuCtxGetDevResource => green::of_context;
+        cuGreenCtxGetDevResource => green::of_green;
+        cuDevSmResourceSplitByCount => green::split;
+        cuDevResourceGenerateDesc => green::describe;
+        cuGreenCtxCreate => green::create;
+        cuGreenCtxDestroy => green::destroy;
+        cuCtxFromGreenCtx => green::to_context;
+        cuGreenCtxGetId => green::id;
+        cuGreenCtxStreamCreate => green::create_stream;
+        cuGreenCtxRecordEvent => green::record;
+        cuGreenCtxWaitEvent => green::wait;
     }
     memory {
         cuMemGetInfo => memory::get_info_32;
