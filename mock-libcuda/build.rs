@@ -41,13 +41,28 @@ const DATA: &[&str] = &[
     "cudbgUseExternalDebugger",
 ];
 
+/// Functions whose arguments no header declares.
+const UNDECLARED: &[&str] = &[
+    "cuEGLApiInit",
+    "cuMemGetAttribute",
+    "cuMemGetAttribute_v2",
+    "cudbgApiAttach",
+    "cudbgApiDetach",
+    "cudbgApiInit",
+    "cudbgGetAPI",
+    "cudbgGetAPIVersion",
+    "cudbgMain",
+    "cudbgReportDriverApiError",
+    "cudbgReportDriverInternalError",
+];
+
 fn main() {
     link::called("libcuda.so.1");
     link::bound_to_itself();
     let tables = rust::Tables::new("../fixtures/oracle");
     tables.write(
         "entries.rs",
-        &rust::entries(&tables.read("libcuda.txt"), SIMULATED, DATA),
+        &rust::entries(&tables.read("libcuda.txt"), SIMULATED, UNDECLARED, DATA),
     );
     tables.write(
         "lookup.rs",

@@ -15,7 +15,7 @@ fn main() {
     let tables = rust::Tables::new("../fixtures/oracle");
     tables.write(
         "entries.rs",
-        &rust::entries(&tables.read("nvml.txt"), SIMULATED, &[]),
+        &rust::entries(&tables.read("nvml.txt"), SIMULATED, &[], &[]),
     );
     tables.write(
         "errors.rs",

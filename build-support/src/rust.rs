@@ -46,14 +46,15 @@ impl Tables {
     }
 }
 
-/// `entries!` with every function, `stubs!` with those that are not simulated, `data!` with the variables.
+/// `entries!` with every function, `stubs!` with those that are not simulated (`undeclared!` where no header says their
+/// arguments), `data!` with the variables.
 ///
 /// An entry's body is `{ first, last, [before of 470, …, of 580], [the other columns] }`.
 ///
 /// # Panics
 /// Where something is simulated that no driver exports.
 #[must_use]
-pub fn entries(table: &str, simulated: &[&str], data: &[&str]) -> String {
+pub fn entries(table: &str, simulated: &[&str], undeclared: &[&str], data: &[&str]) -> String {
     let rows = oracle::exports(table);
     let simulated: BTreeSet<&str> = simulated.iter().copied().collect();
     let known: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
@@ -86,8 +87,17 @@ pub fn entries(table: &str, simulated: &[&str], data: &[&str]) -> String {
             .map(|row| format!("    {}\n", row.name))
             .collect()
     };
-    let stubs = names(&functions, &|name| !simulated.contains(name));
+    let declared = |name: &str| !undeclared.contains(&name);
+    let stubs = names(&functions, &|name| {
+        !simulated.contains(name) && declared(name)
+    });
     let _ = write!(text, "}}\nstubs! {{\n{stubs}}}\n");
+    let unknown = names(&functions, &|name| {
+        !simulated.contains(name) && !declared(name)
+    });
+    if !unknown.is_empty() {
+        let _ = write!(text, "undeclared! {{\n{unknown}}}\n");
+    }
     if !variables.is_empty() {
         let _ = writeln!(text, "data! {{\n{}}}", names(&variables, &|_| true));
     }

@@ -122,6 +122,12 @@ impl Parameters {
 }
 
 impl Parameter {
+    /// Whether a number is to be written where this points to.
+    #[must_use]
+    pub fn is_number_out(&self) -> bool {
+        self.size == size_of::<u64>() && self.kind.contains("mut")
+    }
+
     /// Writes the low `width` bytes of `value`, `offset` bytes behind where this points to. Nothing where it is NULL.
     pub fn write(&self, offset: usize, width: usize, value: u64) {
         let bytes = value.to_le_bytes();

@@ -36,6 +36,11 @@ impl Holes {
         self.0.insert(start, len);
     }
 
+    /// Bytes that nobody has taken.
+    pub fn room(&self) -> u64 {
+        self.0.values().sum()
+    }
+
     fn is_full(&self) -> bool {
         self.0.is_empty()
     }

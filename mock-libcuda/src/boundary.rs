@@ -309,6 +309,13 @@ pub fn enter(
         if entry.refuses_before_init() && driver::get().is_err() {
             return CUresult::ERROR_NOT_INITIALIZED;
         }
+        if crate::narrow::refuses(entry) {
+            // Numbers that it would have answered become 0, as with every failure of theirs.
+            for out in parameters().0.iter().filter(|one| one.is_number_out()) {
+                out.write(0, out.size, 0);
+            }
+            return CUresult::ERROR_INVALID_CONTEXT;
+        }
         let answer = crate::admission::check(entry).and_then(|()| act());
         answer.err().unwrap_or(CUresult::SUCCESS)
     };
@@ -374,16 +381,39 @@ macro_rules! export {
 pub(crate) use export;
 
 mod stubs {
+    #![allow(non_snake_case, reason = "C names stay exact")]
+
+    use abi::cuda::enumerations::*;
+
     use super::*;
 
     macro_rules! entries {
         ($($name:ident $row:tt)*) => {};
     }
+    macro_rules! stub {
+        (() $name:ident ($($arg:ident: $kind:ty),*) -> $answer:ty) => {
+            /// # Safety
+            /// As the public `cuda.h` demands of this entry point: a fault may write what its arguments point to.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
+                let words: &[u64] = &[$(::mock_device::boundary::bits(&$arg)),*];
+                let first = words.first().map_or(0, |word| *word as usize);
+                enter(
+                    Entry::$name,
+                    || unsimulated(Entry::$name, first),
+                    || ::mock_device::parameters!($($arg: $kind),*),
+                    |_| {},
+                )
+            }
+        };
+    }
     macro_rules! stubs {
+        ($($name:ident)*) => { $( abi::cuda_signature!($name => stub!()); )* };
+    }
+    macro_rules! undeclared {
         ($($name:ident)*) => { $(
             /// # Safety
             /// None: it reads nothing through its arguments.
-            #[allow(non_snake_case, reason = "C names stay exact")]
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name(first: usize) -> CUresult {
                 enter(Entry::$name, || unsimulated(Entry::$name, first), Parameters::default, |_| {})
@@ -425,6 +455,9 @@ mod addresses {
         };
     }
     macro_rules! stubs {
+        ($($name:ident)*) => {};
+    }
+    macro_rules! undeclared {
         ($($name:ident)*) => {};
     }
     macro_rules! data {

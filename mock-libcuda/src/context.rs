@@ -309,6 +309,9 @@ fn make(pctx: Out<CUcontext>, flags: c_uint, dev: CUdevice, legacy: bool) -> Ans
         process.refuse_beside_legacy(device)?;
     }
     process.open_context(driver, device, legacy)?;
+    if legacy {
+        crate::narrow::begins();
+    }
     // User-triggered dumps are shown as dumps.
     const USER_COREDUMP: u32 = 0x40;
     const COREDUMP: u32 = 0x20;

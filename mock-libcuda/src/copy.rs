@@ -5,7 +5,7 @@ use mock_device::{Bytes, Direction};
 
 use crate::boundary::{Answer, Host, copy_host, crash, fill_host};
 use crate::driver::{self, Driver, Ordinal};
-use crate::process::Process;
+use crate::process::{Owner, Process};
 use crate::stream::{self, Work};
 
 /// A run of bytes: device memory of one device, or host memory.
@@ -41,6 +41,14 @@ impl Process {
             }])
         };
         if let Some((_, allocation)) = self.holding(address, len) {
+            if allocation.owner == Owner::Narrow {
+                let behind = self.behind(allocation.device, address);
+                return Ok(vec![Piece {
+                    at: behind.ok_or(CUresult::ERROR_INVALID_VALUE)?,
+                    len,
+                    device: Some(allocation.device),
+                }]);
+            }
             return piece(Some(allocation.device));
         }
         if let Some((_, device)) = crate::graph_memory::holding(self, address, len) {

@@ -47,6 +47,9 @@ macro_rules! entries {
 macro_rules! stubs {
     ($($name:ident)*) => {};
 }
+macro_rules! undeclared {
+    ($($name:ident)*) => {};
+}
 macro_rules! data {
     ($($name:ident)*) => {};
 }

@@ -198,21 +198,6 @@ pub fn device_pointer(pdptr: Out<CUdeviceptr>, pointer: Host, flags: c_uint) -> 
     Ok(())
 }
 
-/// The first versions know no context but their own generation's.
-pub fn alloc_legacy(pp: Out<*mut c_void>, _size: c_uint) -> Answer {
-    driver::get()?;
-    if let Some(pp) = pp.slot() {
-        pp.set(std::ptr::null_mut());
-    }
-    only_legacy()
-}
-
-pub fn device_pointer_32(pdptr: Out<CUdeviceptr_v1>, _pointer: Host, _flags: c_uint) -> Answer {
-    driver::get()?;
-    zeroed(pdptr);
-    only_legacy()
-}
-
 pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
     let flags = flags.required()?;
     let process = driver::get()?.lock();

@@ -53,6 +53,7 @@ mod managed;
 mod memop;
 mod memory;
 mod module;
+mod narrow;
 mod node;
 mod occupancy;
 mod peer;

@@ -93,6 +93,7 @@ impl Process {
                 self.free_in_pool(driver, pool, address, taken, counted);
             }
             Owner::External(import) => self.free_external(driver, import, address),
+            Owner::Narrow => self.end_narrow(driver, address, allocation),
             Owner::Opened => self.close_opened(driver, address),
         }
     }
@@ -138,6 +139,17 @@ pub fn alloc(dptr: Out<CUdeviceptr>, size: usize) -> Answer {
     answer(&dptr, process.allocate(driver, context, size as u64))
 }
 
+/// Bytes from row to row.
+pub fn pitched(width: usize, height: usize, element: c_uint) -> Result<usize, CUresult> {
+    const PITCH: usize = 512;
+    if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    width
+        .checked_next_multiple_of(PITCH)
+        .ok_or(CUresult::ERROR_INVALID_VALUE)
+}
+
 pub fn alloc_pitch(
     dptr: Out<CUdeviceptr>,
     pitch: Out<usize>,
@@ -145,18 +157,12 @@ pub fn alloc_pitch(
     height: usize,
     element: c_uint,
 ) -> Answer {
-    const PITCH: usize = 512;
     let driver = driver::get()?;
     let mut process = driver.lock();
     let (dptr, pitch) = (zeroed(dptr), zeroed(pitch));
     let context = process.current()?;
     let (dptr, pitch) = (dptr.required()?, pitch.required()?);
-    if width == 0 || height == 0 || !matches!(element, 4 | 8 | 16) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let row = width
-        .checked_next_multiple_of(PITCH)
-        .ok_or(CUresult::ERROR_INVALID_VALUE)?;
+    let row = pitched(width, height, element)?;
     // The pitch is told even where there is no room.
     pitch.set(row);
     let size = row
@@ -213,7 +219,7 @@ pub fn get_info(free: Out<usize>, total: Out<usize>) -> Answer {
     Ok(())
 }
 
-/// The 32-bit entry points refuse every context but their own generation's, and that has no addresses to give.
+/// 32-bit entry points that are not simulated refuse every context but their own generation's.
 pub fn only_legacy() -> Answer {
     let driver = driver::get()?;
     let process = driver.lock();
@@ -224,37 +230,4 @@ pub fn only_legacy() -> Answer {
     } else {
         CUresult::ERROR_INVALID_CONTEXT
     })
-}
-
-pub fn get_info_32(free: Out<c_uint>, total: Out<c_uint>) -> Answer {
-    driver::get()?;
-    let _ = (zeroed(free), zeroed(total));
-    only_legacy()
-}
-
-pub fn alloc_32(dptr: Out<CUdeviceptr_v1>, _size: c_uint) -> Answer {
-    driver::get()?;
-    zeroed(dptr);
-    only_legacy()
-}
-
-pub fn alloc_pitch_32(
-    dptr: Out<CUdeviceptr_v1>,
-    pitch: Out<c_uint>,
-    _width: c_uint,
-    _height: c_uint,
-    _element: c_uint,
-) -> Answer {
-    driver::get()?;
-    let _ = (zeroed(dptr), zeroed(pitch));
-    only_legacy()
-}
-
-/// Without a context it looks for the address, and none has 32 bits.
-pub fn free_32(_dptr: CUdeviceptr_v1) -> Answer {
-    let current = driver::get()?.lock().current();
-    match current {
-        Err(CUresult::ERROR_INVALID_CONTEXT) => Err(CUresult::ERROR_INVALID_VALUE),
-        _ => only_legacy(),
-    }
 }

@@ -7,7 +7,6 @@ use mock_device::Kind;
 use crate::boundary::{Answer, FromC, In, Out};
 use crate::context;
 use crate::driver::{self, Driver};
-use crate::memory;
 use crate::pool;
 use crate::process::{Allocation, ContextId, Owner, Process};
 
@@ -83,7 +82,7 @@ impl Process {
             Owner::Pool(id) if !self.pools[id.0 as usize].is_imported() => {
                 self.step_around(driver, id, at)
             }
-            Owner::Pool(_) | Owner::Opened | Owner::External(_) => {
+            Owner::Pool(_) | Owner::Opened | Owner::External(_) | Owner::Narrow => {
                 self.sharing.around(at).unwrap_or((base, allocation.size))
             }
         }
@@ -91,6 +90,10 @@ impl Process {
 
     fn facts(&self, driver: &Driver, pointer: u64) -> Option<Facts> {
         if let Some((base, allocation)) = self.holding(pointer, 0) {
+            // Of 32-bit addresses it knows nothing.
+            if allocation.owner == Owner::Narrow {
+                return None;
+            }
             let managed = allocation.owner == Owner::Managed;
             let (pool, context, handle_types) = match allocation.owner {
                 Owner::Pool(id) => {
@@ -383,18 +386,4 @@ impl Process {
         };
         (!physical.is_imported()).then_some(exportable)
     }
-}
-
-/// The 32-bit version succeeds only where there is nothing to write.
-pub fn address_range_32(
-    base: Out<CUdeviceptr_v1>,
-    size: Out<c_uint>,
-    _dptr: CUdeviceptr_v1,
-) -> Answer {
-    if base.is_null() && size.is_null() {
-        return Ok(());
-    }
-    driver::get()?;
-    let _ = (memory::zeroed(base), memory::zeroed(size));
-    memory::only_legacy()
 }

@@ -20,6 +20,7 @@ use crate::host::HostAllocation;
 use crate::ipc::Opened;
 use crate::managed::Managed;
 use crate::module::Modules;
+use crate::narrow::Narrow;
 use crate::pool::Pool;
 use crate::reservation::Reservations;
 use crate::sharing::Sharing;
@@ -85,6 +86,8 @@ pub enum Owner {
     Module,
     /// Another process's, opened by IPC.
     Opened,
+    /// A 32-bit context's; [`crate::narrow`] knows what lies behind it.
+    Narrow,
     /// A buffer of imported memory, by the import's id.
     External(u32),
 }
@@ -139,6 +142,8 @@ pub struct Process {
     pub opened: Opened,
     pub imports: Imports,
     pub modules: Modules,
+    /// The 32-bit addresses of each device.
+    pub narrow: BTreeMap<Ordinal, Narrow>,
     arenas: Vec<Option<Arena>>,
     next_handle: u32,
     next_buffer: u64,
@@ -190,6 +195,7 @@ impl Process {
             opened: Opened::default(),
             imports: Imports::default(),
             modules: Modules::default(),
+            narrow: BTreeMap::new(),
             arenas: (0..devices).map(|_| None).collect(),
             next_handle: 0,
             next_buffer: 0,

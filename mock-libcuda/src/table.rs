@@ -61,6 +61,21 @@ entry_points! {
         cuCtxGetLimit => limits::get;
         cuCtxSetLimit => limits::set;
     }
+    narrow {
+        cuMemAllocPitch => narrow::alloc_pitch;
+        cuMemcpyHtoD => narrow::host_to_device;
+        cuMemcpyDtoH => narrow::device_to_host;
+        cuMemcpyDtoD => narrow::device_to_device;
+        cuMemcpyHtoDAsync => narrow::host_to_device_async;
+        cuMemcpyDtoHAsync => narrow::device_to_host_async;
+        cuMemcpyDtoDAsync => narrow::device_to_device_async;
+        cuMemsetD8 => narrow::set_8;
+        cuMemsetD16 => narrow::set_16;
+        cuMemsetD32 => narrow::set_32;
+        cuMemsetD2D8 => narrow::set_rows_8;
+        cuMemsetD2D16 => narrow::set_rows_16;
+        cuMemsetD2D32 => narrow::set_rows_32;
+    }
     green {
         cuDeviceGetDevResource => green::of_device;
         cuCtxGetDevResource => green::of_context;
@@ -76,18 +91,17 @@ entry_points! {
         cuGreenCtxWaitEvent => green::wait;
     }
     memory {
-        cuMemGetInfo => memory::get_info_32;
+        cuMemGetInfo => narrow::get_info;
         cuMemGetInfo_v2 => memory::get_info;
-        cuMemAlloc => memory::alloc_32;
+        cuMemAlloc => narrow::alloc;
         cuMemAlloc_v2 => memory::alloc;
-        cuMemAllocPitch => memory::alloc_pitch_32;
         cuMemAllocPitch_v2 => memory::alloc_pitch;
         cuMemAllocManaged => managed::alloc;
-        cuMemAllocHost => host::alloc_legacy;
+        cuMemAllocHost => narrow::alloc_host;
         cuMemAllocHost_v2 => host::alloc;
         cuMemHostAlloc => host::alloc_with_flags;
         cuMemFreeHost => host::free;
-        cuMemFree => memory::free_32;
+        cuMemFree => narrow::free;
         cuMemFree_v2 => memory::free;
         cuMemGetAddressRange_v2 => pointer::address_range;
         cuPointerGetAttribute => pointer::attribute;
@@ -384,8 +398,8 @@ entry_points! {
         cuCtxGetSharedMemConfig => limits::get_shared_config;
         cuCtxSetSharedMemConfig => limits::set_shared_config;
         cuCtxResetPersistingL2Cache => limits::reset_persisting_l2;
-        cuMemGetAddressRange => pointer::address_range_32;
-        cuMemHostGetDevicePointer => host::device_pointer_32;
+        cuMemGetAddressRange => narrow::address_range;
+        cuMemHostGetDevicePointer => narrow::host_device_pointer;
         cuMemHostGetDevicePointer_v2 => host::device_pointer;
         cuMemHostGetFlags => host::flags;
         cuPointerGetAttributes => pointer::attributes;

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod boundary;
+mod contexts;
 mod edge_table;
 mod edges;
 mod errors;
