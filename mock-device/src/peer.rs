@@ -102,9 +102,6 @@ mod tests {
     #[test]
     fn a_device_without_another_has_no_nvlink_up() {
         let links = |machine: &str| embedded(machine).expect("embedded").nvlinks(DeviceIndex(0));
-        assert_eq!(
-            ["h200", "h200x2", "rtx6000-ada*2"].map(links),
-            [0, 18, 0]
-        );
+        assert_eq!(["h200", "h200x2", "rtx6000-ada*2"].map(links), [0, 18, 0]);
     }
 }

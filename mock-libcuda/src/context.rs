@@ -216,7 +216,8 @@ impl Process {
 
     /// Beside a context of 32 bits a device has no room for others: OUT_OF_MEMORY.
     fn refuse_beside_legacy(&self, device: Ordinal) -> Answer {
-        let legacy = |context: &Context| context.alive && context.device == device && context.legacy;
+        let legacy =
+            |context: &Context| context.alive && context.device == device && context.legacy;
         match self.contexts.iter().any(legacy) {
             true => Err(CUresult::ERROR_OUT_OF_MEMORY),
             false => Ok(()),

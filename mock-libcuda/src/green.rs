@@ -223,12 +223,7 @@ impl Process {
 }
 
 /// Writes the resource of that type; nothing else is known than SMs.
-fn give(
-    out: &Slot<CUdevResource>,
-    driver: &Driver,
-    device: Ordinal,
-    sms: Option<Sms>,
-) -> Answer {
+fn give(out: &Slot<CUdevResource>, driver: &Driver, device: Ordinal, sms: Option<Sms>) -> Answer {
     let profile = driver.profile(device);
     let resource = Resource {
         device,
@@ -309,8 +304,7 @@ pub fn split(
     let profile = driver.profile(device);
     let co_scheduled = flags & IGNORE_CO_SCHEDULING == 0;
     let entire = input.sms.count() == profile.sm_count;
-    let (size, most) =
-        Partition::of(profile).split(input.sms.count(), least, co_scheduled, entire);
+    let (size, most) = Partition::of(profile).split(input.sms.count(), least, co_scheduled, entire);
     let Some(result) = result else {
         count.set(most);
         return Ok(());
@@ -327,9 +321,7 @@ pub fn split(
     }
     count.set(groups);
     if let Some(remaining) = remaining.optional() {
-        remaining
-            .cast::<Words>()
-            .set(part(input.sms).words(None));
+        remaining.cast::<Words>().set(part(input.sms).words(None));
     }
     Ok(())
 }
@@ -455,7 +447,14 @@ pub fn create_stream(
     let mut process = driver.lock();
     let (id, _) = process.green_of(green)?;
     let base = process.based(id);
-    stream::make(&mut process, driver, &out, (base, Some(id)), flags, priority)
+    stream::make(
+        &mut process,
+        driver,
+        &out,
+        (base, Some(id)),
+        flags,
+        priority,
+    )
 }
 
 /// The primary context behind a green one's handle, for what both are asked alike.

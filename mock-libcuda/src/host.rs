@@ -5,7 +5,7 @@ use mock_device::{Bytes, Kind};
 
 use crate::boundary::{Answer, Host, HostPages, Out, is_mapped};
 use crate::driver::{self, Driver, Ordinal};
-use crate::memory::{only_legacy, zeroed};
+use crate::memory::zeroed;
 use crate::process::{ContextId, Process};
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;

@@ -14,8 +14,8 @@ use crate::arena::{Blocks, Holes};
 use crate::boundary::{Answer, Host, Out};
 use crate::driver::{self, Driver, Ordinal};
 use crate::entry::Entry;
-use crate::process::{Allocation, ContextId, Owner, Process};
 use crate::memory::zeroed;
+use crate::process::{Allocation, ContextId, Owner, Process};
 use crate::{copy, fill, host, memory, stream};
 
 /// Where the card's first allocation lies, and where its last ends.
@@ -94,16 +94,16 @@ impl Process {
 
     /// Where the memory behind an address lies.
     pub fn behind(&self, device: Ordinal, address: u64) -> Option<u64> {
-        let (base, (hidden, len)) = self.narrow.get(&device)?.hidden.range(..=address).next_back()?;
+        let (base, (hidden, len)) = self
+            .narrow
+            .get(&device)?
+            .hidden
+            .range(..=address)
+            .next_back()?;
         (address - base < *len).then_some(hidden + (address - base))
     }
 
-    fn take_narrow(
-        &mut self,
-        driver: &Driver,
-        device: Ordinal,
-        len: u64,
-    ) -> Result<u64, CUresult> {
+    fn take_narrow(&mut self, driver: &Driver, device: Ordinal, len: u64) -> Result<u64, CUresult> {
         let full = CUresult::ERROR_OUT_OF_MEMORY;
         let base = self.narrow(device).holes.take(len).ok_or(full)?;
         match self.take(driver, device, Kind::Memory, len) {
@@ -241,11 +241,7 @@ pub fn get_info(free: Out<c_uint>, total: Out<c_uint>) -> Answer {
     Ok(())
 }
 
-pub fn address_range(
-    base: Out<CUdeviceptr_v1>,
-    size: Out<c_uint>,
-    dptr: CUdeviceptr_v1,
-) -> Answer {
+pub fn address_range(base: Out<CUdeviceptr_v1>, size: Out<c_uint>, dptr: CUdeviceptr_v1) -> Answer {
     if base.is_null() && size.is_null() {
         return Ok(());
     }

@@ -77,7 +77,10 @@ pub fn enable(peer: CUcontext, flags: c_uint) -> Answer {
     if flags != 0 {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    let (own, far) = (process.context(current).device, process.context(peer).device);
+    let (own, far) = (
+        process.context(current).device,
+        process.context(peer).device,
+    );
     if !driver.link(own, far).reaches() {
         return Err(CUresult::ERROR_PEER_ACCESS_UNSUPPORTED);
     }

@@ -7,6 +7,7 @@ use mock_device::Kind;
 use crate::boundary::{Answer, FromC, In, Out};
 use crate::context;
 use crate::driver::{self, Driver};
+use crate::memory::zeroed;
 use crate::pool;
 use crate::process::{Allocation, ContextId, Owner, Process};
 
@@ -177,7 +178,7 @@ pub fn address_range(base: Out<CUdeviceptr>, size: Out<usize>, dptr: CUdeviceptr
     }
     let driver = driver::get()?;
     let process = driver.lock();
-    let (base, size) = (memory::zeroed(base), memory::zeroed(size));
+    let (base, size) = (zeroed(base), zeroed(size));
     process.current()?;
     let found = process.facts(driver, dptr).map(|facts| {
         let reserved = process.mapped_at(dptr).is_some();

@@ -336,7 +336,9 @@ impl Process {
         // A pool's memory and another process's lie where they lie, whatever context asks.
         let device = match owner {
             Owner::Pool(id) => self.pools[id.0 as usize].device,
-            Owner::Opened => self.device_at(address).unwrap_or(self.context(context).device),
+            Owner::Opened => self
+                .device_at(address)
+                .unwrap_or(self.context(context).device),
             _ => self.context(context).device,
         };
         self.allocations.insert(

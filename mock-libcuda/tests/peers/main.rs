@@ -143,7 +143,10 @@ fn access_is_enabled_once_and_in_one_direction_and_ends_with_the_context() {
         let far = alloc(contexts[1], 1 << 20);
         assert_eq!(disable(contexts[1]), NOT_ENABLED);
         assert!(!is_reached(far));
-        assert_eq!(call("cuCtxEnablePeerAccess", &[contexts[1], 1]), INVALID_VALUE);
+        assert_eq!(
+            call("cuCtxEnablePeerAccess", &[contexts[1], 1]),
+            INVALID_VALUE
+        );
         assert_eq!(enable(contexts[0]), UNSUPPORTED, "with itself");
         assert_eq!(enable(contexts[1]), 0);
         assert_eq!(enable(contexts[1]), ALREADY_ENABLED);
@@ -159,7 +162,11 @@ fn access_is_enabled_once_and_in_one_direction_and_ends_with_the_context() {
         must("cuDevicePrimaryCtxReset_v2", &[1]);
         let mut again = 0u64;
         must("cuDevicePrimaryCtxRetain", &[out(&mut again), 1]);
-        assert_eq!(disable(again), NOT_ENABLED, "the context before it was enabled");
+        assert_eq!(
+            disable(again),
+            NOT_ENABLED,
+            "the context before it was enabled"
+        );
     });
 }
 
