@@ -288,3 +288,112 @@ fn views_order_hide_and_rename_the_devices() {
         },
     );
 }
+
+/// A row of each kind of entry point: a simulated one with an out-parameter, and stubs with and without a header's word on
+/// their arguments.
+const KINDS: [&str; 3] = [
+    "cuDeviceGetCount",
+    "cuMulticastGetGranularity",
+    "cuMemGetAttribute",
+];
+
+/// Calls an entry point of [`KINDS`] with an out-parameter that held 7: the code, and what is in it.
+fn one_of(name: &str) -> (u32, u64) {
+    let (mut number, mut prop) = (7u64, [0u64; 8]);
+    let words = match name {
+        "cuMulticastGetGranularity" => [out(&mut number), out(&mut prop), 0],
+        _ => [out(&mut number), 0, 0],
+    };
+    (call(name, &words), number)
+}
+
+/// What a call of [`one_of`] answers without any fault.
+fn without_fault(name: &str) -> (u32, u64) {
+    match name {
+        "cuDeviceGetCount" => (0, 2),
+        _ => (801, 7),
+    }
+}
+
+#[test]
+fn every_effect_takes_hold_of_every_kind_of_entry_point() {
+    for name in KINDS {
+        let plan = |then: &str| {
+            format!("fault = [{{ at = \"{name}\", when = \"2\", then = \"{then}\" }}]")
+        };
+        let second = |then: &str, expected: (u32, u64)| {
+            holds(&plan(then), || {
+                assert_eq!(call("cuInit", &[0]), 0);
+                assert_eq!(one_of(name), without_fault(name), "the first {name}");
+                assert_eq!(one_of(name), expected, "{then} at {name}");
+                assert_eq!(one_of(name), without_fault(name), "the third {name}");
+            });
+        };
+        let (code, number) = without_fault(name);
+        second("result:304", (304, 7));
+        second("untouched", (0, 7));
+        second("delay:1ms", (code, number));
+        let set = match name {
+            "cuDeviceGetCount" => Some("set:count=99"),
+            "cuMulticastGetGranularity" => Some("set:granularity=99"),
+            // No header says what it takes.
+            _ => None,
+        };
+        if let Some(set) = set {
+            second(set, (0, 99));
+        }
+        // The number of devices is counted; a granularity is not.
+        let short = if name == "cuDeviceGetCount" { 1 } else { 7 };
+        second("short:1", (code, short));
+        second("wrong-version", (code, number));
+        for then in ["kill-before", "kill-after"] {
+            let ended = under("tiny*2", &plan(then), || {
+                assert_eq!(call("cuInit", &[0]), 0);
+                one_of(name);
+                one_of(name);
+            });
+            assert_eq!(ended, Ended::Died(libc::SIGKILL), "{then} at {name}");
+        }
+        let gone = format!("fault = [{{ at = \"{name}\", then = \"missing\" }}]");
+        holds(&gone, || {
+            let (mut found, mut status) = (7u64, 7i32);
+            let asked = std::ffi::CString::new(name).expect("no NUL");
+            let words = [
+                asked.as_ptr() as u64,
+                out(&mut found),
+                13000,
+                0,
+                out(&mut status),
+            ];
+            assert_eq!(call("cuGetProcAddress_v2", &words), 0);
+            assert_eq!((found, status), (0, 1), "{name}");
+        });
+        // The device that is lost takes the context's calls with it, and the count is known without it.
+        holds(&plan("lost"), || {
+            start(0);
+            one_of(name);
+            one_of(name);
+            assert_eq!(alloc(100).0, DEVICE_UNAVAILABLE, "after {name}");
+        });
+    }
+}
+
+#[test]
+fn a_stub_is_hit_by_bytes_by_chance_and_by_role_too() {
+    const STUB: &str = "cuMulticastGetGranularity";
+    let row =
+        |rest: &str| format!("fault = [{{ at = \"{STUB}\", then = \"result:304\", {rest} }}]");
+    let hits = |rest: &str, expected: &[usize]| {
+        holds(&row(rest), || {
+            assert_eq!(call("cuInit", &[0]), 0);
+            let hit: Vec<usize> = (1..=6).filter(|_| one_of(STUB).0 == 304).collect();
+            assert_eq!(hit, expected, "{rest}");
+        });
+    };
+    hits("when = \"3..\"", &[3, 4, 5, 6]);
+    hits("when = \"one-in:1\"", &[1, 2, 3, 4, 5, 6]);
+    hits("role = \"another\"", &[]);
+    // It asks for no bytes: they are never passed.
+    hits("when = \"after:1B\"", &[]);
+    hits("when = \"after:0ms\"", &[1, 2, 3, 4, 5, 6]);
+}

@@ -63,17 +63,21 @@ fn memory(device: u64) -> (u32, [u64; 5]) {
 }
 
 fn holds(plan: &str, act: impl FnOnce(&World)) {
+    assert_eq!(under("tiny*2", plan, act), Ended::Answered(1), "{plan}");
+}
+
+/// Runs `act` as the only client of a world with this plan.
+fn under(machine: &str, plan: &str, act: impl FnOnce(&World)) -> Ended {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("world");
-    let mut spec = WorldSpec::new(profile::embedded("tiny*2").expect("embedded"));
+    let mut spec = WorldSpec::new(profile::embedded(machine).expect("embedded"));
     spec.faults = FaultPlan::parse("test", plan).expect("a plan");
     let world = World::create(&path, &spec).expect("a world");
-    let ended = in_child(|| {
+    in_child(|| {
         set_environment("RINGFENCE_WORLD", path.to_str().unwrap().as_bytes());
         act(&world);
         1
-    });
-    assert_eq!(ended, Ended::Answered(1), "{plan}");
+    })
 }
 
 #[test]
@@ -239,4 +243,56 @@ fn a_reserve_that_grows_takes_from_what_is_free() {
             [1024, 16 + 64, 1024 - 80 - 100, 100]
         );
     });
+}
+
+/// One entry point that is simulated and one that the profile's table answers, each with a number to tell.
+const KINDS: [(&str, &str, u32); 2] = [
+    ("nvmlDeviceGetIndex", "index", 0),
+    ("nvmlDeviceGetMaxPcieLinkWidth", "max_link_width", 16),
+];
+
+#[test]
+fn every_effect_takes_hold_of_every_kind_of_entry_point() {
+    for (name, parameter, told) in KINDS {
+        let plan = |then: &str| {
+            format!("fault = [{{ at = \"{name}\", when = \"2\", then = \"{then}\" }}]")
+        };
+        let ask = |device: u64| {
+            let mut number = 7u32;
+            (call(name, &[device, out(&mut number)]), number)
+        };
+        let second = |then: &str, expected: (u32, u32)| {
+            let ended = under("h200", &plan(then), |_| {
+                start();
+                let device = handle(0);
+                assert_eq!(ask(device), (0, told), "the first {name}");
+                assert_eq!(ask(device), expected, "{then} at {name}");
+                assert_eq!(ask(device), (0, told), "the third {name}");
+            });
+            assert_eq!(ended, Ended::Answered(1), "{then} at {name}");
+        };
+        second("result:9", (9, 7));
+        second("untouched", (0, 7));
+        second("delay:1ms", (0, told));
+        second(&format!("set:{parameter}=99"), (0, 99));
+        second("short:1", (0, told));
+        second("wrong-version", (0, told));
+        for then in ["kill-before", "kill-after"] {
+            let ended = under("h200", &plan(then), |_| {
+                start();
+                let device = handle(0);
+                ask(device);
+                ask(device);
+            });
+            assert_eq!(ended, Ended::Died(libc::SIGKILL), "{then} at {name}");
+        }
+        let ended = under("h200", &plan("lost"), |_| {
+            start();
+            let device = handle(0);
+            ask(device);
+            ask(device);
+            assert_eq!(memory(device).0, GPU_IS_LOST, "after {name}");
+        });
+        assert_eq!(ended, Ended::Answered(1), "lost at {name}");
+    }
 }

@@ -291,3 +291,55 @@ fn every_field_has_a_value_or_a_code() {
         );
     });
 }
+
+/// Read, write, NVLink, atomics, PCI, and a question that is none: 0 is OK, 5 is NOT_SUPPORTED.
+fn peer_status(first: u64, second: u64) -> [u32; 6] {
+    std::array::from_fn(|capability| {
+        let mut status = 7u32;
+        let words = [first, second, capability as u64, out(&mut status)];
+        must("nvmlDeviceGetP2PStatus", &words);
+        status
+    })
+}
+
+#[test]
+fn devices_are_joined_as_the_machine_says() {
+    const NOT_SUPPORTED: u32 = 3;
+    const INVALID_ARGUMENT: u32 = 2;
+    let handle = |index: u64| {
+        let mut device = 0u64;
+        must("nvmlDeviceGetHandleByIndex_v2", &[index, out(&mut device)]);
+        device
+    };
+    let link = |entry: &str, device: u64, link: u64| {
+        let mut told = 7u32;
+        (NVML.call(entry, &[device, link, out(&mut told)]), told)
+    };
+    for (machine, last, joined) in [
+        ("h200x2", 1, [0, 0, 0, 0, 5, 0]),
+        ("h200*4", 3, [0, 0, 0, 0, 5, 0]),
+        ("rtx6000-ada*16", 15, [0, 0, 5, 5, 0, 0]),
+        ("tiny*16", 15, [5, 5, 5, 5, 5, 0]),
+    ] {
+        on(machine, |device, _| {
+            assert_eq!(peer_status(device, handle(last)), joined, "{machine}");
+            assert_eq!(peer_status(handle(last), device), joined, "{machine}");
+            assert_eq!(peer_status(device, device), [5, 5, 5, 5, 5, 0], "{machine}");
+            let state = link("nvmlDeviceGetNvLinkState", device, 17);
+            if joined[2] == 0 {
+                assert_eq!(state, (0, 1), "{machine}");
+                assert_eq!(link("nvmlDeviceGetNvLinkVersion", device, 0), (0, 6));
+                let remote = link("nvmlDeviceGetNvLinkRemoteDeviceType", device, 0);
+                assert_eq!(remote, (0, 2), "a switch");
+                let beyond = link("nvmlDeviceGetNvLinkState", device, 18);
+                assert_eq!(beyond.0, INVALID_ARGUMENT);
+            } else {
+                assert_eq!(state.0, NOT_SUPPORTED, "{machine}");
+            }
+        });
+    }
+    // Alone, its links are down.
+    on("h200", |device, _| {
+        assert_eq!(link("nvmlDeviceGetNvLinkState", device, 0).0, NOT_SUPPORTED);
+    });
+}
