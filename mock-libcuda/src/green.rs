@@ -80,7 +80,7 @@ impl Resource {
         if self.sms == Sms::default() {
             return words;
         }
-        words[..4].copy_from_slice(&[SM as u32, MARK, self.device.0 as u32, self.whole.into()]);
+        words[..4].copy_from_slice(&[SM as u32, self.device.0 as u32, MARK, self.whole.into()]);
         for (at, word) in self.sms.0.iter().enumerate() {
             words[4 + 2 * at] = *word as u32;
             words[5 + 2 * at] = (*word >> 32) as u32;
@@ -99,12 +99,12 @@ impl Resource {
         }
         let word = |at: usize| u64::from(words[4 + 2 * at]) | u64::from(words[5 + 2 * at]) << 32;
         let found = Resource {
-            device: Ordinal(words[2] as usize),
+            device: Ordinal(words[1] as usize),
             sms: Sms(std::array::from_fn(word)),
             whole: words[3] != 0,
         };
         // Made up, or changed since.
-        match words[1] == MARK && words[24] == found.sms.count() {
+        match words[2] == MARK && words[24] == found.sms.count() {
             true => Ok(found),
             false => Err(WRONG_CONFIGURATION),
         }

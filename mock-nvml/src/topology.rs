@@ -115,8 +115,10 @@ fn up(device: nvmlDevice_t, link: c_uint, entry: &str) -> Result<DeviceIndex, nv
 }
 
 pub fn link_state(device: nvmlDevice_t, link: c_uint, state: Out<nvmlEnableState_t>) -> Answer {
+    library::ready()?;
+    let state = state.required()?;
     up(device, link, "nvmlDeviceGetNvLinkState")?;
-    state.required()?.set(1);
+    state.set(1);
     Ok(())
 }
 
@@ -124,12 +126,12 @@ pub fn link_state(device: nvmlDevice_t, link: c_uint, state: Out<nvmlEnableState
 pub fn link_version(device: nvmlDevice_t, link: c_uint, version: Out<c_uint>) -> Answer {
     /// NVML_NVLINK_VERSION_…, which counts 2.2 and 3.1 too.
     const BY_MAJOR: [(u32, c_uint); 4] = [(10, 7), (9, 6), (8, 5), (7, 2)];
+    let world = library::ready()?;
+    let version = version.required()?;
     let index = up(device, link, "nvmlDeviceGetNvLinkVersion")?;
-    let major = library::profile(library::ready()?, index).compute_capability[0];
+    let major = library::profile(world, index).compute_capability[0];
     let found = BY_MAJOR.iter().find(|(since, _)| major >= *since);
-    version
-        .required()?
-        .set(found.map_or(1, |(_, version)| *version));
+    version.set(found.map_or(1, |(_, version)| *version));
     Ok(())
 }
 
@@ -140,8 +142,10 @@ pub fn link_remote_type(
     kind: Out<nvmlIntNvLinkDeviceType_t>,
 ) -> Answer {
     const SWITCH: nvmlIntNvLinkDeviceType_t = 2;
+    library::ready()?;
+    let kind = kind.required()?;
     up(device, link, "nvmlDeviceGetNvLinkRemoteDeviceType")?;
-    kind.required()?.set(SWITCH);
+    kind.set(SWITCH);
     Ok(())
 }
 
