@@ -345,7 +345,6 @@ fn every_effect_takes_hold_of_every_kind_of_entry_point() {
         // The number of devices is counted; a granularity is not.
         let short = if name == "cuDeviceGetCount" { 1 } else { 7 };
         second("short:1", (code, short));
-        second("wrong-version", (code, number));
         for then in ["kill-before", "kill-after"] {
             let ended = under("tiny*2", &plan(then), || {
                 assert_eq!(call("cuInit", &[0]), 0);
