@@ -156,11 +156,12 @@ mod tests {
         let text = entries(
             "cuA 470 3 3 1 1\ncuB 550 - S S -\ncuV 470 - - - -\n",
             &["cuA"],
+            &["cuB"],
             &["cuV"],
         );
         assert!(text.contains("cuA { 470, 65535, [Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(1)], [Recorded::Code(1)] }"));
         assert!(
-            text.contains("stubs! {\n    cuB\n}\ndata! {\n    cuV\n}\n"),
+            text.contains("stubs! {\n}\nundeclared! {\n    cuB\n}\ndata! {\n    cuV\n}\n"),
             "{text}"
         );
     }
@@ -168,6 +169,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "exported by no driver: [\"cuC\"]")]
     fn what_no_driver_exports_cannot_be_simulated() {
-        let _ = entries("cuA 470 3 3 1 1\n", &["cuC"], &[]);
+        let _ = entries("cuA 470 3 3 1 1\n", &["cuC"], &[], &[]);
     }
 }
