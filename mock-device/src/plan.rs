@@ -22,7 +22,7 @@ struct Rule {
     when: When,
     then: Effect,
     device: Option<DeviceIndex>,
-    /// Which of the world's counters counts its calls, or the bytes that they ask for.
+    /// Which of the world's counters counts its calls, or the bytes that they ask for, or remembers when the first came.
     counter: usize,
 }
 
@@ -125,7 +125,7 @@ impl Plan {
             When::AfterBytes(limit) => {
                 counter.fetch_add(bytes.0, Relaxed).saturating_add(bytes.0) > limit.0
             }
-            When::AfterTime(time) => age(header) >= time,
+            When::AfterTime(time) => since_first(header, rule.counter) >= time,
         }
     }
 
@@ -134,9 +134,14 @@ impl Plan {
     }
 }
 
-/// How old the world is.
-pub(crate) fn age(header: &Header) -> Duration {
-    Duration::from_nanos(os::now_ns().saturating_sub(header.created_ns.load(Relaxed)))
+/// How long ago the row with this counter was first asked for, by any process of the world; this may be the first time.
+pub(crate) fn since_first(header: &Header, counter: usize) -> Duration {
+    let now = os::now_ns();
+    let first = match header.counters[counter].compare_exchange(0, now, Relaxed, Relaxed) {
+        Ok(_) => now,
+        Err(first) => first,
+    };
+    Duration::from_nanos(now.saturating_sub(first))
 }
 
 /// The device is lost to every process; all of them without one.

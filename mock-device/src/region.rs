@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::engine::Engine;
 use crate::fault::MAX_FAULTS;
-use crate::os::{self, Mapping};
+use crate::os::Mapping;
 use crate::profile::MAX_DEVICES;
 
 pub(crate) const MAX_ROWS: usize = 4096;
@@ -56,7 +56,6 @@ pub(crate) struct Header {
     /// Entries at and above these were never used.
     pub(crate) object_bound: AtomicU32,
     pub(crate) hold_bound: AtomicU32,
-    pub(crate) created_ns: AtomicU64,
     /// A bit for each device that fell off the bus.
     pub(crate) lost: AtomicU64,
     pub(crate) counters: [AtomicU64; MAX_FAULTS],
@@ -200,7 +199,6 @@ impl Region {
             .devices
             .store(u32::try_from(devices.len()).unwrap_or(u32::MAX), Relaxed);
         header.spec_length.store(spec.len() as u64, Relaxed);
-        header.created_ns.store(os::now_ns(), Relaxed);
         header.layout.store(LAYOUT, Relaxed);
         header.version.store(VERSION, Relaxed);
         header.magic.store(MAGIC, Release);

@@ -15,10 +15,12 @@ pub(crate) struct Views {
     lists: [Vec<Row>; 3],
 }
 
-/// One falsehood about the list of devices, and from what age of the world on it is told.
+/// One falsehood about the list of devices, and how long after the first look it is told.
 #[derive(Debug)]
 struct Row {
-    from: Duration,
+    after: Duration,
+    /// Which of the world's counters remembers the first look.
+    counter: usize,
     device: Option<DeviceIndex>,
     fault: DevicesFault,
 }
@@ -28,11 +30,13 @@ impl Views {
         let own = || {
             plan.faults
                 .iter()
-                .filter(|fault| fault.role.is_none() || fault.role.as_deref() == role)
+                .enumerate()
+                .filter(|(_, fault)| fault.role.is_none() || fault.role.as_deref() == role)
         };
         Self {
             identities: Api::ALL.map(|api| {
                 let faults: Vec<&Fault> = own()
+                    .map(|(_, fault)| fault)
                     .filter(|fault| fault.identity_api() == Some(api))
                     .collect();
                 (0..devices.len())
@@ -41,7 +45,7 @@ impl Views {
             }),
             lists: Api::ALL.map(|api| {
                 own()
-                    .filter(|fault| shows_devices(&fault.place(), api))
+                    .filter(|(_, fault)| shows_devices(&fault.place(), api))
                     .filter_map(Row::new)
                     .collect()
             }),
@@ -52,14 +56,14 @@ impl Views {
         self.identities[api as usize][device]
     }
 
-    /// The list as an API shows it in a world of this age.
+    /// The list as an API shows it; `since_first` says how long ago a counter's row was first looked at.
     pub(crate) fn shown(
         &self,
         api: Api,
-        age: Duration,
+        since_first: impl Fn(usize) -> Duration,
         mut list: Vec<DeviceIndex>,
     ) -> Vec<DeviceIndex> {
-        for row in self.told(api, age) {
+        for row in self.told(api, since_first) {
             match &row.fault {
                 DevicesFault::Reversed => list.reverse(),
                 DevicesFault::Order(order) => list = ordered(&list, order),
@@ -79,8 +83,12 @@ impl Views {
     }
 
     /// By how much NVML's reserve has grown.
-    pub(crate) fn drift(&self, age: Duration, device: DeviceIndex) -> Bytes {
-        self.told(Api::Nvml, age)
+    pub(crate) fn drift(
+        &self,
+        since_first: impl Fn(usize) -> Duration,
+        device: DeviceIndex,
+    ) -> Bytes {
+        self.told(Api::Nvml, since_first)
             .filter(|row| row.device.is_none_or(|one| one == device))
             .map(|row| match row.fault {
                 DevicesFault::Reserve(bytes) => bytes,
@@ -89,20 +97,25 @@ impl Views {
             .sum()
     }
 
-    fn told(&self, api: Api, age: Duration) -> impl Iterator<Item = &Row> {
+    fn told(
+        &self,
+        api: Api,
+        since_first: impl Fn(usize) -> Duration,
+    ) -> impl Iterator<Item = &Row> {
         self.lists[api as usize]
             .iter()
-            .filter(move |row| row.from <= age)
+            .filter(move |row| row.after.is_zero() || row.after <= since_first(row.counter))
     }
 }
 
 impl Row {
-    fn new(fault: &Fault) -> Option<Self> {
+    fn new((counter, fault): (usize, &Fault)) -> Option<Self> {
         let Effect::Devices(effect) = &fault.then else {
             return None;
         };
         Some(Self {
-            from: match fault.when {
+            counter,
+            after: match fault.when {
                 When::AfterTime(time) => time,
                 _ => Duration::ZERO,
             },
@@ -215,7 +228,7 @@ mod tests {
             ]"#,
         );
         let shown = |api| -> Vec<u32> {
-            let shown = views.shown(api, Duration::ZERO, list(4));
+            let shown = views.shown(api, |_| Duration::ZERO, list(4));
             shown.into_iter().map(|device| device.0).collect()
         };
         assert_eq!(shown(Api::Cuda), [3, 2, 1, 0]);
@@ -224,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_disappears_and_a_reserve_grows_when_the_world_is_old_enough() {
+    fn a_device_disappears_and_a_reserve_grows_long_enough_after_the_first_look() {
         let views = views(
             r#"fault = [
                 { at = "*.devices", when = "after:5s", then = "hidden", device = 0 },
@@ -232,7 +245,7 @@ mod tests {
                 { at = "nvml.devices", then = "reserve:1MiB" },
             ]"#,
         );
-        let at = Duration::from_secs;
+        let at = |seconds| move |_| Duration::from_secs(seconds);
         for api in Api::ALL {
             assert_eq!(views.shown(api, at(4), list(2)), list(2));
             assert_eq!(views.shown(api, at(5), list(2)), [DeviceIndex(1)]);

@@ -193,8 +193,9 @@ impl World {
         if self.views.is_true(api) {
             return list;
         }
-        let age = plan::age(self.accounts.region.header());
-        self.views.shown(api, age, list)
+        let header = self.accounts.region.header();
+        let since_first = |counter| plan::since_first(header, counter);
+        self.views.shown(api, since_first, list)
     }
 
     /// What NVML counts as its own, its drift included.
@@ -204,9 +205,9 @@ impl World {
         if self.views.is_true(Api::Nvml) {
             return own;
         }
-        own + self
-            .views
-            .drift(plan::age(self.accounts.region.header()), dev)
+        let header = self.accounts.region.header();
+        let since_first = |counter| plan::since_first(header, counter);
+        own + self.views.drift(since_first, dev)
     }
 
     /// Asks the fault plan what to do with this call of `entry`, and counts it; `asked` is how many bytes it asks for or

@@ -52,40 +52,45 @@ fn wait(_: &World, line: &mut child::Line) -> i32 {
     i32::from(line.hear())
 }
 
-/// Asks until the device is empty; how long that took.
-fn until_empty(world: &World) -> Duration {
+/// Asks until the device is empty.
+fn until_empty(world: &World) {
     let began = Instant::now();
     while world.used(DEV0) > Bytes::ZERO {
         assert!(
-            began.elapsed() < Duration::from_secs(20),
+            began.elapsed() < Duration::from_secs(60),
             "never came back: {:#?}",
             world.audit()
         );
         std::thread::sleep(Duration::from_millis(1));
     }
-    began.elapsed()
 }
 
 #[test]
 fn a_killed_process_memory_comes_back_after_the_teardown_lag_and_not_before() {
-    let scene = scene(120);
+    const LAG: u64 = 400;
+    let scene = scene(LAG);
     let victim = holder(&scene.path, wait);
     assert_eq!(scene.world.used(DEV0), HELD);
+    let lived = Instant::now();
     assert_eq!(victim.kill(), End::Signal(libc::SIGKILL));
-    assert!(
-        scene.world.take(DEV0, Kind::Memory, HELD).is_err(),
-        "the driver has not let go yet"
-    );
+    let refused = scene.world.take(DEV0, Kind::Memory, HELD).is_err();
     let listed = scene.world.processes(DEV0);
-    assert_eq!(
-        (
-            scene.world.used(DEV0),
-            listed.iter().map(ProcessUsage::total).sum()
-        ),
-        (HELD, HELD),
-        "its row is there as long as its memory"
-    );
-    assert!(until_empty(&scene.world) >= Duration::from_millis(100));
+    let listed = listed.iter().map(ProcessUsage::total).sum();
+    let seen = (refused, scene.world.used(DEV0), listed);
+    // A machine that took longer than that for the five lines above has shown nothing.
+    if lived.elapsed() < Duration::from_millis(LAG) {
+        assert_eq!(
+            seen,
+            (true, HELD, HELD),
+            "the driver has not let go yet, and its row is there as long as its memory"
+        );
+    }
+    if refused {
+        until_empty(&scene.world);
+        assert!(lived.elapsed() >= Duration::from_millis(LAG));
+    } else {
+        scene.world.give_back(DEV0, Kind::Memory, HELD);
+    }
     scene.world.take(DEV0, Kind::Memory, HELD).unwrap();
     assert!(scene.world.audit().is_consistent());
 }
@@ -116,8 +121,14 @@ fn a_fork_child_holds_nothing_and_takes_nothing_from_its_parent() {
     assert_eq!(scene.world.used_by(DEV0, std::process::id()), Bytes(100));
     child.line.say(b'x');
     assert_eq!(child.reap(), End::Exit(0));
+    let began = Instant::now();
     while scene.world.used(DEV0) != Bytes(100) {
-        std::thread::yield_now();
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "never came back: {:#?}",
+            scene.world.audit()
+        );
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -125,18 +136,24 @@ fn a_fork_child_holds_nothing_and_takes_nothing_from_its_parent() {
 fn a_surviving_fork_child_does_not_keep_its_dead_parent_memory() {
     let scene = scene(0);
     let parent = holder(&scene.path, |_, line| {
-        let idle = fork(|_| {
-            std::thread::sleep(Duration::from_secs(30));
+        let mut idle = fork(|line| {
+            child::outlives();
+            line.say(1);
+            // Until the test's folder is gone.
+            while scene.path.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             0
         });
-        line.say(u8::from(idle.pid > 0));
+        let there = idle.line.hear();
+        line.say(there);
         line.hear();
         0
     });
     let mut parent = parent;
     assert_eq!(parent.line.hear(), 1);
     assert_eq!(parent.kill(), End::Signal(libc::SIGKILL));
-    assert!(until_empty(&scene.world) < Duration::from_secs(10));
+    until_empty(&scene.world);
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub enum When {
     OneIn(u64),
     /// `after:4GiB`: once these calls have asked for more than that, the one that passes it included.
     AfterBytes(Bytes),
-    /// `after:250ms`: once the world is that old.
+    /// `after:250ms`: that long after the first of these calls, or after the first look at what the row shows. Not from the
+    /// world's beginning: how long a process takes to come to its first call is nobody's promise.
     AfterTime(Duration),
 }
 

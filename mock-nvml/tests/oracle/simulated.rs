@@ -147,10 +147,14 @@ fn utilisation_is_the_worlds_busy_time() {
         world
             .take(DeviceIndex(0), Kind::Memory, Bytes::mib(2))
             .expect("room");
-        let second = Nanos(1_000_000_000);
-        world.submit(DeviceIndex(0), Engine::Compute, world.now(), second);
-        std::thread::sleep(Duration::from_millis(650));
-        assert!(rates().gpu >= 95, "{:?}", rates());
+        // Longer than any machine may keep this waiting: the samples are looked at while it lasts.
+        let hour = Nanos(3_600_000_000_000);
+        world.submit(DeviceIndex(0), Engine::Compute, world.now(), hour);
+        let began = Instant::now();
+        while rates().gpu < 95 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", rates());
+            std::thread::sleep(Duration::from_millis(10));
+        }
 
         let mut rows = [nvmlProcessUtilizationSample_t::zeroed(); 100];
         let mut count = 1u32;
