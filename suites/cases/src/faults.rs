@@ -1,8 +1,6 @@
 //! Drivers that lie, fail, stall or lose their device: the answer under a fault is the fault's, budgets still hold, and
 //! nothing crashes. Each plan is a file of `fixtures/faults`, which `ringfence exec --fault` takes as well.
 
-use std::time::Duration;
-
 use abi::cuda::CUresult;
 use abi::nvml::nvmlReturn_t;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
@@ -323,7 +321,7 @@ cases! {
         doomed.peer.say(&format!("cuda {}", Bytes::gib(2).0))?;
         doomed.peer.wait()?;
         let cuda = cuda()?;
-        session.eventually("4 GiB of the dead are back", Duration::from_secs(5), || {
+        session.eventually("4 GiB of the dead are back", || {
             cuda.allocate(Bytes::gib(4).0).code == CUresult::SUCCESS
         })?;
         crate::greed::teardown_is_over(session)?;

@@ -3,11 +3,9 @@
 //! "Allocates to the budget" means until refused, not the nominal figure: contexts and rounding are charged too. What they
 //! may take at most is stated here, so that an enforcer that refuses too early fails as one that refuses too late does.
 
-use std::fmt::Debug;
-use std::time::Duration;
-
 use harness::{Bytes, Failure, Session, ensure};
 use mock_device::DeviceIndex;
+use std::fmt::Debug;
 
 /// Most that CUDA's own structures (a context, cuInit) take of one device and process: 523.6 + 3.25 MiB on an H200, and
 /// what an enforcer may reserve for them before it can measure.
@@ -90,12 +88,8 @@ pub fn fills(granted: Bytes, budget: Bytes, room: Bytes) -> Result<(), Failure> 
 /// holds on to for a while, cannot stand in for an enforcer's refusal.
 pub fn teardown_is_over(session: &Session) -> Result<(), Failure> {
     let (world, own) = (session.world()?, std::process::id());
-    session.eventually(
-        "the dead have given everything back",
-        Duration::from_secs(5),
-        || {
-            let held = world.processes(DeviceIndex(0));
-            held.iter().all(|process| process.pid == own)
-        },
-    )
+    session.eventually("the dead have given everything back", || {
+        let held = world.processes(DeviceIndex(0));
+        held.iter().all(|process| process.pid == own)
+    })
 }

@@ -126,7 +126,7 @@ impl Case {
         on_real: RealDriver::Yes,
         unordered: "",
         unaccounted: "",
-        seconds: 60,
+        seconds: 240,
         body: |_| Ok(()),
     };
 

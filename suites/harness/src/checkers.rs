@@ -21,11 +21,13 @@ use mock_device::{Bytes, DeviceIndex, World};
 
 use crate::environment::Environment;
 use crate::nvml;
+use crate::session::PATIENCE;
 
-/// How long a dead case's memory may take to come back, the simulated teardown included.
-const RETURN: Duration = Duration::from_secs(3);
-/// How long figures are given to stand still.
-const STILL: Duration = Duration::from_secs(2);
+/// Reads of the same wrong figures, 10 ms apart and more, after which they are taken to stand still: a dying process that
+/// the machine keeps waiting moves none meanwhile.
+const STILL: u32 = 200;
+/// The same for NVML's figures beside a simulated device that stood still; each read is a process's whole life.
+const STILL_OF_NVML: u32 = 5;
 
 /// What the checkers look at.
 pub struct Checkers<'a> {
@@ -49,7 +51,7 @@ impl Checkers<'_> {
         let Some(world) = &self.environment.world else {
             return findings;
         };
-        let deadline = Instant::now() + RETURN;
+        let deadline = Instant::now() + PATIENCE;
         for device in self.devices() {
             let device = DeviceIndex(device);
             while world.used(device) != Bytes::ZERO && Instant::now() < deadline {
@@ -110,41 +112,47 @@ impl Checkers<'_> {
             }
         }
         if self.environment.nvml_answers {
-            match nvml::figures_of(&self.environment.plan) {
-                Ok(figures) => findings.extend(self.nvml_differences(&figures)),
+            match self.nvml_differences(world) {
+                Ok(differences) => findings.extend(differences),
                 Err(error) => findings.push(error.to_string()),
             }
         }
         findings
     }
 
-    fn nvml_differences(&self, figures: &[nvml::DeviceFigures]) -> Vec<String> {
-        let Some(world) = &self.environment.world else {
-            return Vec::new();
+    /// What NVML says of free memory and the simulated devices do not: of each its last read, once they disagreed in
+    /// [`STILL_OF_NVML`] reads during which the device stood still.
+    fn nvml_differences(&self, world: &World) -> Result<Vec<String>, nvml::NvmlError> {
+        let free = || -> Vec<Bytes> {
+            self.devices()
+                .map(|device| world.free(DeviceIndex(device)))
+                .collect()
         };
-        let says = |device: &u32| {
-            figures
-                .get(*device as usize)
-                .map_or(Bytes::ZERO, |figures| figures.free)
-        };
-        let differs = |device: &u32| says(device) != world.free(DeviceIndex(*device));
-        let mut different: Vec<u32> = self.devices().filter(differs).collect();
-        if !different.is_empty() {
-            // A dying process's memory may have come back between the two looks.
-            std::thread::sleep(Duration::from_millis(300));
-            match nvml::figures_of(&self.environment.plan) {
-                Ok(again) => different.retain(|device| {
-                    again.get(*device as usize).map(|figures| figures.free)
-                        != Some(world.free(DeviceIndex(*device)))
-                }),
-                Err(error) => return vec![error.to_string()],
+        let deadline = Instant::now() + PATIENCE;
+        let mut wrong = 0;
+        loop {
+            let before = free();
+            let figures = nvml::figures_of(&self.environment.plan)?;
+            let says = |device: usize| {
+                figures
+                    .get(device)
+                    .map_or(Bytes::ZERO, |figures| figures.free)
+            };
+            let differences: Vec<String> = before
+                .iter()
+                .enumerate()
+                .filter(|(device, simulated)| says(*device) != **simulated)
+                .map(|(device, simulated)| {
+                    let nvml = says(device);
+                    format!("NVML says that {nvml} of device {device} are free, {simulated} are")
+                })
+                .collect();
+            wrong += u32::from(before == free());
+            if differences.is_empty() || wrong == STILL_OF_NVML || Instant::now() > deadline {
+                return Ok(differences);
             }
+            std::thread::sleep(Duration::from_millis(50));
         }
-        let tell = |device: u32| {
-            let (nvml, simulated) = (says(&device), world.free(DeviceIndex(device)));
-            format!("NVML says that {nvml} of device {device} are free, {simulated} are")
-        };
-        different.into_iter().map(tell).collect()
     }
 
     fn real(&self, pid: u32) -> Vec<String> {
@@ -225,10 +233,10 @@ impl Driver for Truth<'_> {
 
 /// Reads figures until they are right, or stand still and are wrong: those are answered.
 fn still<T: PartialEq>(read: impl Fn() -> T, right: impl Fn(&T) -> bool) -> Option<T> {
-    let deadline = Instant::now() + STILL;
+    let deadline = Instant::now() + PATIENCE;
     let mut last = read();
     let mut same = 0;
-    while !right(&last) && same < 20 && Instant::now() < deadline {
+    while !right(&last) && same < STILL && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
         let now = read();
         same = if now == last { same + 1 } else { 0 };

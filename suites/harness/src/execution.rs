@@ -2,23 +2,24 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
+};
 
 use crate::case::Case;
 use crate::checkers::Checkers;
 use crate::environment::{Environment, EnvironmentError};
 use crate::message::{self, Message};
+use crate::session::PATIENCE;
 use crate::status::Status;
 
 /// How often a silent child is looked at.
 const TICK: Duration = Duration::from_millis(20);
-/// How long a case's process may take to exit after its body has ended.
-const EXIT: Duration = Duration::from_secs(20);
 /// The end of a case's stderr that a report shows.
 const SHOWN_LINES: usize = 12;
 
@@ -124,14 +125,14 @@ impl Run {
     fn body(&mut self) -> (Status, String) {
         loop {
             // Asked before the messages, so that a last word is not taken for silence.
-            let exited = self.child.try_wait();
+            let exited = self.exited();
             match self.messages.recv_timeout(TICK) {
                 Ok(Message::Passed) => return (Status::Pass, String::new()),
                 Ok(Message::Failed(seen)) => return (Status::Fail, seen),
                 Ok(Message::Skipped(reason)) => return (Status::Skip, reason),
                 Ok(Message::Line(_)) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => match exited {
-                    Ok(Some(status)) => return (Status::Crash, describe(status)),
+                    Ok(Some(how)) => return (Status::Crash, how.described()),
                     Ok(None) if Instant::now() > self.deadline => {
                         return (Status::Timeout, format!("no end within {} s", self.seconds));
                     }
@@ -148,34 +149,58 @@ impl Run {
     fn end(&mut self, body: Status) -> Option<(Status, String)> {
         drop(self.child.stdin.take());
         let patience = match body {
-            Status::Pass | Status::Fail | Status::Skip => EXIT,
+            Status::Pass | Status::Fail | Status::Skip => PATIENCE,
             Status::Crash | Status::Timeout => Duration::ZERO,
         };
         let deadline = Instant::now() + patience;
         let mut exit = None;
         while exit.is_none() && Instant::now() < deadline {
-            exit = self.child.try_wait().ok().flatten();
+            exit = self.exited().ok().flatten();
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The group may be empty by now, which is what it should be.
+        // Its leader is not reaped yet, so that the number is still this group's.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         let after = |how: &str| format!("its body ended, its process {how}");
         match (body, exit) {
             (Status::Crash | Status::Timeout, _) => None,
-            (_, None) => Some((Status::Timeout, after(&format!("did not within {EXIT:?}")))),
-            (Status::Fail, Some(exit)) if exit.code().is_some() => None,
-            (_, Some(exit)) if exit.success() => None,
-            (_, Some(exit)) => Some((Status::Crash, after(&describe(exit)))),
+            (_, None) => Some((
+                Status::Timeout,
+                after(&format!("did not within {PATIENCE:?}")),
+            )),
+            (Status::Fail, Some(End::Status(_))) | (_, Some(End::Status(0))) => None,
+            (_, Some(exit)) => Some((Status::Crash, after(&exit.described()))),
         }
+    }
+
+    /// How the process ended, if it did. It stays to be reaped.
+    fn exited(&self) -> rustix::io::Result<Option<End>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let seen = waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?;
+        Ok(seen.map(|seen| End::of(&seen)))
     }
 }
 
-fn describe(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("died of signal {signal}"),
-        (None, Some(code)) => format!("ended with status {code}"),
-        (None, None) => status.to_string(),
+/// How a process ended.
+#[derive(Clone, Copy)]
+enum End {
+    Status(i32),
+    Signal(i32),
+}
+
+impl End {
+    fn of(seen: &WaitIdStatus) -> Self {
+        match seen.exit_status() {
+            Some(code) => Self::Status(code),
+            None => Self::Signal(seen.terminating_signal().unwrap_or_default()),
+        }
+    }
+
+    fn described(self) -> String {
+        match self {
+            Self::Signal(signal) => format!("died of signal {signal}"),
+            Self::Status(code) => format!("ended with status {code}"),
+        }
     }
 }
 

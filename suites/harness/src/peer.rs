@@ -11,10 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::case::Libraries;
 use crate::failure::Failure;
 use crate::message::{self, Message};
-use crate::session::Session;
-
-/// How long a peer may stay silent where a line is expected of it.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::session::{PATIENCE, Session};
 
 /// A role process that is about to start.
 #[must_use = "start() starts it"]

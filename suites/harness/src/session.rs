@@ -17,6 +17,10 @@ use crate::maps::Maps;
 use crate::peer::{Launch, Peer};
 use crate::plan::Plan;
 
+/// How long anybody waits for what must come, before it counts as never coming: other processes, the machine's other
+/// work and the simulated teardown are between.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// One run of a case, seen from one of its processes.
 pub struct Session {
     plan: Plan,
@@ -116,17 +120,13 @@ impl Session {
         Ok(Maps::of_this_process()?)
     }
 
-    /// Waits for something that another process or the driver's teardown must bring about.
-    pub fn eventually(
-        &self,
-        what: &str,
-        within: Duration,
-        mut holds: impl FnMut() -> bool,
-    ) -> Result<(), Failure> {
-        let deadline = Instant::now() + within;
+    /// Waits for something that another process or the driver's teardown must bring about. When it comes is not judged:
+    /// on a busy machine anything may come late.
+    pub fn eventually(&self, what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
         while !holds() {
             if Instant::now() > deadline {
-                return Err(Failure::Broken(format!("not within {within:?}: {what}")));
+                return Err(Failure::Broken(format!("not within {PATIENCE:?}: {what}")));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

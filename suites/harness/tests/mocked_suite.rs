@@ -1,6 +1,7 @@
 //! The runner is shown a suite of cases that pass, fail, crash, hang and skip, and must tell them apart. They need no
 //! driver library, so that only the harness itself is on trial.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ harness::cases! {
     leaves_a_process_behind { absent: [Cuda, Nvml, Icd] } (session) {
         let mut child = session.spawn("echoes", &["one"])?;
         child.line()?;
-        std::fs::write(std::env::temp_dir().join("ringfence-left-behind"), child.pid().to_string())?;
+        std::fs::write(left_behind(std::os::unix::process::parent_id()), child.pid().to_string())?;
         std::mem::forget(child);
         Ok(())
     }
@@ -218,10 +219,15 @@ fn where_nothing_enforces() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Where a case of that runner notes whom it left: a case's own directory is gone with it.
+fn left_behind(runner: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("ringfence-left-behind-{runner}"))
+}
+
 fn a_process_left_behind() -> Result<(), Failed> {
     let results = run(&["leaves_a_process_behind"], true)?;
     assert_eq!(results[0].status, Some(Status::Pass));
-    let note = std::env::temp_dir().join("ringfence-left-behind");
+    let note = left_behind(std::process::id());
     let pid = std::fs::read_to_string(&note)?;
     std::fs::remove_file(note)?;
     let gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
@@ -232,7 +238,7 @@ fn a_process_left_behind() -> Result<(), Failed> {
             .is_some_and(|rest| rest.starts_with('Z')),
         Err(_) => true,
     };
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if gone() {
             return Ok(());
         }

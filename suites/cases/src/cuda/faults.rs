@@ -1,7 +1,5 @@
 //! Drivers that refuse or kill: what was reserved for the call comes back.
 
-use std::time::Duration;
-
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure_eq};
 
@@ -18,11 +16,9 @@ fn dies_while_allocating(session: &Session) -> Result<(), Failure> {
     doomed.peer.say(&format!("cuda {}", Bytes::gib(20).0))?;
     doomed.peer.wait()?;
     let cuda = cuda()?;
-    session.eventually(
-        "20 GiB of the dead process are back",
-        Duration::from_secs(5),
-        || cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS,
-    )?;
+    session.eventually("20 GiB of the dead process are back", || {
+        cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
+    })?;
     teardown_is_over(session)?;
     fills(
         fill(&cuda).bytes + Bytes::gib(20),
@@ -132,14 +128,14 @@ cases! {
     } (session) {
         for _ in 0..2 {
             let mut doomed = Tenant::start(session)?;
-            session.eventually("a tenant gets 20 GiB", Duration::from_secs(5), || {
+            session.eventually("a tenant gets 20 GiB", || {
                 matches!(doomed.cuda(Bytes::gib(20)), Ok(CUresult::SUCCESS))
             })?;
             doomed.peer.say("free")?;
             doomed.peer.wait()?;
         }
         let cuda = cuda()?;
-        session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
+        session.eventually("20 GiB of the dead are back", || {
             cuda.allocate(Bytes::gib(20).0).code == CUresult::SUCCESS
         })?;
         teardown_is_over(session)?;

@@ -98,7 +98,7 @@ cases! {
 
     /// Sizes are read as people write them: all of these are 4 GiB.
     sizes_are_read_as_people_write_them {
-        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], seconds: 120,
+        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"],
         unordered: "the case sets budgets of its own", unaccounted: "each process has a ledger of its own",
     } (session) {
         let spellings = ["4g", "4096m", "4G", "4GB", "4Gi", "4GiB", " 4GiB ", "4294967296", "4194304k"];

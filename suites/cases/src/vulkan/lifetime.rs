@@ -1,7 +1,5 @@
 //! Devices and instances that come and go.
 
-use std::time::Duration;
-
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{Gpu, first_gpu, instance};
@@ -49,7 +47,7 @@ cases! {
     /// Instances that come and go, the layer unloaded and loaded with them, use one slot of the ledger.
     instance_cycles_use_one_slot {
         kind: Own, defects: ["P5"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
-        libraries: LayerOnly, seconds: 120,
+        libraries: LayerOnly,
         on_real: No("the vendor's driver is incompatible from the thirty-first instance on, bare too (H200, 580.159.04)"),
     } (session) {
         for _ in 0..150 {
@@ -89,7 +87,7 @@ cases! {
         ensure_eq!(gpu.allocate(Bytes::gib(5)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "5 GiB beside 20 of 23");
         doomed.peer.kill()?;
         let mut granted = None;
-        session.eventually("20 GiB of the dead process are back", Duration::from_secs(5), || {
+        session.eventually("20 GiB of the dead process are back", || {
             granted = gpu.allocate(Bytes::gib(20)).ok();
             granted.is_some()
         })?;
@@ -114,7 +112,7 @@ cases! {
             doomed.peer.wait()?;
         }
         let gpu = Gpu::first()?;
-        session.eventually("20 GiB of the dead are back", Duration::from_secs(5), || {
+        session.eventually("20 GiB of the dead are back", || {
             gpu.allocate(Bytes::gib(20)).is_ok()
         })?;
         teardown_is_over(session)?;
