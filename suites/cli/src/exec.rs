@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode};
 use harness::environment::{Environment, Request};
 use harness::{Bytes, Driver, Libraries, Target, nvml};
 
+mod boundary;
+
 use crate::TROUBLE;
 use crate::arguments::ExecArguments;
 
@@ -58,7 +60,7 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
     };
     let mut command = Command::new(program);
     environment.plan.apply_over_ours(command.args(rest))?;
-    let status = match command.status() {
+    let status = match boundary::run_to_its_end(&mut command) {
         Ok(status) => status,
         Err(error) => {
             eprintln!("ringfence: {}: {error}", program.display());

@@ -1,6 +1,8 @@
 //! The commands as a user types them: a program's exit status is passed on, and what is wrong is named.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn ringfence(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ringfence"))
@@ -28,6 +30,30 @@ fn the_programs_exit_status_is_passed_on() {
     assert_eq!(status("exit 0"), Some(0));
     assert_eq!(status("exit 9"), Some(9));
     assert_eq!(status("kill -KILL $$"), Some(128 + 9));
+}
+
+/// The program ends by it, and its environment does not stay behind.
+#[test]
+fn whoever_ends_exec_ends_its_program() {
+    let script = "echo $RINGFENCE_WORLD; exec sleep 1000";
+    let mut exec = Command::new(env!("CARGO_BIN_EXE_ringfence"))
+        .args(["exec", "--target", "none", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ringfence starts");
+    let mut world = String::new();
+    BufReader::new(exec.stdout.take().expect("its output"))
+        .read_line(&mut world)
+        .expect("a line");
+    let world = Path::new(world.trim_end());
+    assert!(world.exists(), "{}", world.display());
+    let sent = Command::new("sh")
+        .args(["-c", &format!("kill -TERM {}", exec.id())])
+        .status();
+    assert!(sent.expect("sh starts").success());
+    let status = exec.wait().expect("its end");
+    assert_eq!(status.code(), Some(128 + 15));
+    assert!(!world.parent().expect("a folder").exists());
 }
 
 #[test]

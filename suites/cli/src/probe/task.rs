@@ -151,7 +151,7 @@ fn hold(lock: &str) -> Result<(), String> {
 
 /// How long a killed process's memory stays taken: line `teardown_lag_ms N`, from when its file lock was free.
 fn teardown() -> Result<(), String> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const PATIENCE: Duration = Duration::from_secs(60);
     let onlooker = ffi::Onlooker::open(0)?;
     let idle = onlooker.used();
     let failed = |error: std::io::Error| error.to_string();
