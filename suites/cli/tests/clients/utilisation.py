@@ -3,6 +3,7 @@
 Prints one JSON object, for the test that runs it.
 """
 
+import ctypes
 import json
 import os
 import time
@@ -17,7 +18,10 @@ PTX = b"""
 .visible .entry nothing() { ret; }
 """
 GRID = 1 << 24
-QUEUED_MS = 2500
+# Work of that many milliseconds is measured, and that many are kept queued while NVML is asked.
+MEASURED_MS = 300
+QUEUED_MS = 5000
+PATIENCE_S = 60
 
 
 def call(result):
@@ -46,31 +50,65 @@ def record():
     return event
 
 
-begin = record()
-launch()
-end = record()
-call(cuda.cuEventSynchronize(end))
-one = call(cuda.cuEventElapsedTime(begin, end))
+def measured(launches):
+    """Launches between two events, all queued behind a closed gate, so that no pause of this process comes between them.
 
+    Their time by the events, the caller's own, and whether the stream said that it was busy.
+    """
+    gate.value = 0
+    began = time.monotonic()
+    call(
+        cuda.cuStreamWaitValue32(
+            stream,
+            cuda.CUdeviceptr(gate_at),
+            1,
+            cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ,
+        )
+    )
+    begin = record()
+    for _ in range(launches):
+        launch()
+    end = record()
+    busy = query() == cuda.CUresult.CUDA_ERROR_NOT_READY
+    gate.value = 1
+    call(cuda.cuStreamSynchronize(stream))
+    waited_ms = (time.monotonic() - began) * 1000
+    return call(cuda.cuEventElapsedTime(begin, end)), waited_ms, busy
+
+
+def query():
+    return cuda.cuStreamQuery(stream)[0]
+
+
+def utilisation():
+    """The most that NVML says of the card and of this process while work is queued: this one keeps it queued."""
+    busy, mine = 0, 0
+    ends = time.monotonic() + PATIENCE_S
+    queued_until = 0
+    while (busy < 95 or mine < 95) and time.monotonic() < ends:
+        while queued_until < time.monotonic() + QUEUED_MS / 1000:
+            launch()
+            queued_until = max(queued_until, time.monotonic()) + one / 1000
+        if query() != cuda.CUresult.CUDA_ERROR_NOT_READY:
+            queued_until = 0
+            continue
+        busy = max(busy, pynvml.nvmlDeviceGetUtilizationRates(card).gpu)
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(card, 0)
+        except pynvml.NVMLError_NotFound:  # nobody at work yet
+            samples = []
+        mine = max([mine, *(s.smUtil for s in samples if s.pid == os.getpid())])
+        time.sleep(0.02)
+    return busy, mine
+
+
+gate_at = int(call(cuda.cuMemHostAlloc(4, cuda.CU_MEMHOSTALLOC_DEVICEMAP)))
+gate = ctypes.c_uint32.from_address(gate_at)
 idle = pynvml.nvmlDeviceGetUtilizationRates(card).gpu
-launches = int(QUEUED_MS / one) + 1
-began = time.monotonic()
-begin = record()
-for _ in range(launches):
-    launch()
-end = record()
-queued_ms = (time.monotonic() - began) * 1000
-still_busy = cuda.cuStreamQuery(stream)[0] == cuda.CUresult.CUDA_ERROR_NOT_READY
-time.sleep(max(0, QUEUED_MS / 1000 - 0.4 - queued_ms / 1000))
-busy = pynvml.nvmlDeviceGetUtilizationRates(card).gpu
-mine = [
-    sample.smUtil
-    for sample in pynvml.nvmlDeviceGetProcessUtilization(card, 0)
-    if sample.pid == os.getpid()
-]
-call(cuda.cuStreamSynchronize(stream))
-waited_ms = (time.monotonic() - began) * 1000
-elapsed_ms = call(cuda.cuEventElapsedTime(begin, end))
+one, _, _ = measured(1)
+launches = int(MEASURED_MS / one) + 1
+elapsed_ms, waited_ms, still_busy = measured(launches)
+busy, mine = utilisation()
 print(
     json.dumps(
         {
@@ -79,9 +117,11 @@ print(
             "idle": idle,
             "still_busy": still_busy,
             "busy": busy,
-            "mine": max(mine, default=None),
+            "mine": mine,
             "elapsed_ms": elapsed_ms,
             "waited_ms": waited_ms,
         }
-    )
+    ),
+    flush=True,
 )
+os._exit(0)  # the queued work is of no more use
