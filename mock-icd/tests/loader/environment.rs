@@ -52,7 +52,8 @@ impl Environment {
             .env("HOME", directory)
             .env("TMPDIR", directory)
             .env("XDG_RUNTIME_DIR", directory)
-            .env("RINGFENCE_WORLD", directory.join("world"));
+            .env("RINGFENCE_WORLD", directory.join("world"))
+            .envs(crate::missing::passed_on());
         command
     }
 

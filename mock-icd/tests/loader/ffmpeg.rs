@@ -38,7 +38,7 @@ fn frames(environment: &Environment, filter: &str) -> Vec<String> {
 #[test]
 fn frames_come_down_as_they_went_up() {
     if !Path::new(FFMPEG).exists() {
-        return eprintln!("SKIP: ffmpeg is not installed (Debian: ffmpeg)");
+        return crate::missing::skip("ffmpeg is not installed (Debian: ffmpeg)");
     }
     let environment = Environment::new("h200");
     for format in ["nv12", "yuv420p", "rgba", "p010le", "gray", "yuv444p16le"] {

@@ -9,6 +9,8 @@ mod ffmpeg;
 mod identity;
 mod look_up;
 mod memory;
+#[path = "../../../suites/missing.rs"]
+mod missing;
 mod newer;
 mod oracle;
 mod picture;

@@ -13,7 +13,7 @@ use crate::transfer::Mapped;
 fn newer() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.clients/loader/libvulkan.so.1");
     if !path.exists() {
-        eprintln!("SKIP: {} is not there; run suites/setup", path.display());
+        crate::missing::skip(format_args!("{} is not there", path.display()));
         return None;
     }
     Some(path)

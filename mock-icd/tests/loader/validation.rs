@@ -17,7 +17,7 @@ fn installed() -> bool {
         .join("VkLayer_khronos_validation.json")
         .exists();
     if !installed {
-        eprintln!("SKIP: no validation layer (Debian: vulkan-validationlayers)");
+        crate::missing::skip("no validation layer (Debian: vulkan-validationlayers)");
     }
     installed
 }

@@ -6,7 +6,7 @@ use crate::environment::Environment;
 
 fn run(environment: &Environment, arguments: &[&str]) -> Option<String> {
     if !Path::new("/usr/bin/vulkaninfo").exists() {
-        eprintln!("SKIP: vulkaninfo is not installed (Debian: vulkan-tools)");
+        crate::missing::skip("vulkaninfo is not installed (Debian: vulkan-tools)");
         return None;
     }
     let output = environment

@@ -11,6 +11,8 @@ mod generations;
 mod lookup;
 mod matrix;
 mod memory;
+#[path = "../../../suites/missing.rs"]
+mod missing;
 mod modules;
 mod nulls;
 mod play;

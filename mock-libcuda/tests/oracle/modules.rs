@@ -128,9 +128,7 @@ fn run(probe: &str, record: &str) -> Option<Score> {
     match prepared {
         Ok(status) => assert!(status.success(), "prepare.py: {status}"),
         Err(error) => {
-            println!(
-                "SKIPPED: no /usr/bin/python3 ({error}): modules are not compared with the card"
-            );
+            crate::missing::skip(format_args!("no /usr/bin/python3 ({error})"));
             return None;
         }
     }

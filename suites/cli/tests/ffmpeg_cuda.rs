@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+#[path = "../../missing.rs"]
+mod missing;
+
 const FFMPEG: &str = "/usr/bin/ffmpeg";
 
 /// What leads to a card: ffmpeg's own device for filters, or the one that `hwupload_cuda` opens by itself.
@@ -52,7 +55,7 @@ fn frames(target: &str, device: &[&str], filter: &str) -> (Vec<String>, usize) {
 fn is_installed() -> bool {
     let there = Path::new(FFMPEG).exists();
     if !there {
-        eprintln!("SKIPPED: {FFMPEG} is not there; run suites/setup");
+        missing::skip(format_args!("{FFMPEG} is not there"));
     }
     there
 }

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+#[path = "../../missing.rs"]
+mod missing;
+
 const FFMPEG: &str = "/usr/bin/ffmpeg";
 
 /// One line per frame, with its checksum.
@@ -40,7 +43,7 @@ fn frames(target: &str, filter: &str) -> Vec<String> {
 #[test]
 fn frames_come_down_as_they_went_up_with_and_without_the_layer() {
     if !Path::new(FFMPEG).exists() {
-        return eprintln!("SKIPPED: {FFMPEG} is not there; run suites/setup");
+        return missing::skip(format_args!("{FFMPEG} is not there"));
     }
     let there = frames("none", "format=nv12");
     assert_eq!(there.len(), 5);

@@ -6,6 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "../../missing.rs"]
+mod missing;
+
 const GENERATIONS: [&str; 2] = ["535", "550"];
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -18,10 +21,10 @@ fn nvidia_smi(generation: &str) -> Option<PathBuf> {
     if program.exists() && Path::new(PYTHON).exists() {
         return Some(program);
     }
-    eprintln!(
-        "SKIPPED: {} is not there; run suites/setup",
+    missing::skip(format_args!(
+        "{} or python3 is not there",
         program.display()
-    );
+    ));
     None
 }
 

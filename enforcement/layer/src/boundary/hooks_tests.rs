@@ -4,12 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
+#[path = "../../../../suites/missing.rs"]
+mod missing;
+
 const REGISTRY: &str = "/usr/share/vulkan/registry/vk.xml";
 
 /// Every command's alias for another: (alias, command). `None`, said loudly, where the registry is not installed.
 fn aliases() -> Option<Vec<(String, String)>> {
     let Ok(text) = std::fs::read_to_string(REGISTRY) else {
-        eprintln!("SKIPPED: {REGISTRY} is not there; install libvulkan-dev");
+        missing::skip(format_args!(
+            "{REGISTRY} is not there (Debian: libvulkan-dev)"
+        ));
         return None;
     };
     let options = roxmltree::ParsingOptions {

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use ash::vk;
 
+#[path = "../../../../suites/missing.rs"]
+mod missing;
+
 const MANIFEST: &str = include_str!("../../hami.json");
 const LAVAPIPE: &str = "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json";
 
@@ -36,7 +39,9 @@ impl Environment {
         fs::write(layers.join("hami.json"), manifest).expect("a file");
         let icd = match driver {
             Driver::Lavapipe if !Path::new(LAVAPIPE).exists() => {
-                eprintln!("SKIPPED: {LAVAPIPE} is not there; install mesa-vulkan-drivers");
+                missing::skip(format_args!(
+                    "{LAVAPIPE} is not there (Debian: mesa-vulkan-drivers)"
+                ));
                 return None;
             }
             Driver::Lavapipe => PathBuf::from(LAVAPIPE),

@@ -58,6 +58,7 @@ fn bytes_of_the_dead_count_until_the_bounded_wait_ends_where_no_driver_can_tell(
     let mut child = Child::attached(&path, BUDGET);
     assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
     let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let before = Instant::now();
     child.kill();
     ledger.reap(&NoDriver);
     let view = View::open(&path).unwrap();
@@ -67,7 +68,6 @@ fn bytes_of_the_dead_count_until_the_bounded_wait_ends_where_no_driver_can_tell(
     );
     // What fits beside them does not wait for them.
     assert_eq!(reserve(&ledger, 5 * MIB, &NoDriver), Ok(()));
-    let before = Instant::now();
     assert_eq!(reserve(&ledger, 20 * MIB, &NoDriver), Ok(()));
     assert!(
         before.elapsed() > Duration::from_millis(500),

@@ -251,7 +251,7 @@ fn a_namespaces_processes_are_told_apart_by_their_locks_not_their_pids() {
     twins.remove(0);
     // Its pid says that it lives: pid 1 always does. Its lock says that it does not.
     let mut left = view.slots();
-    for _ in 0..200 {
+    for _ in 0..12_000 {
         left.retain(|slot| slot.alive);
         if left.len() == 1 {
             break;
