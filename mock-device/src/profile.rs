@@ -1,5 +1,8 @@
 //! Machine profiles: what GPUs there are and how they answer. Data files under `fixtures/profiles`, each fact with its
-//! source; the four that the project ships are compiled in, so that a mock works without any file beside it.
+//! source; the four that the project ships are compiled in, so that a mock works without any file beside it. Others are read
+//! from where their path says ([`of`]).
+
+mod file;
 
 use std::collections::BTreeMap;
 
@@ -228,6 +231,11 @@ pub enum ProfileError {
     Generation { asked: String, generation: String },
     #[error("`{asked}`: the number of copies after `*` must be 1 to {MAX_DEVICES}")]
     Copies { asked: String },
+    #[error("{path}: {source}")]
+    File {
+        path: String,
+        source: std::io::Error,
+    },
     #[error("{input}: not a profile: {source}")]
     Syntax {
         input: String,
@@ -262,33 +270,69 @@ pub fn names() -> Vec<&'static str> {
     EMBEDDED.iter().map(|(name, _)| *name).collect()
 }
 
+/// A machine by what it is called: a path that ends in `.toml` is a file, a profile or what `ringfence probe` wrote; anything
+/// else an embedded profile. `*N` and `+G` may follow both, as [`embedded`] says.
+///
+/// # Errors
+/// As [`embedded`], and a file that cannot be read or is no profile.
+pub fn of(asked: &str) -> Result<MachineProfile, ProfileError> {
+    let Some((path, rest)) = file::path_of(asked) else {
+        return embedded(asked);
+    };
+    let (copies, generation) = match rest.split_once('+') {
+        None => (rest, None),
+        Some((copies, generation)) => (copies, Some(generation)),
+    };
+    let machine = file::read(path)?;
+    let machine = times(asked, machine, copies.strip_prefix('*'))?;
+    with_driver(asked, machine, generation)
+}
+
 /// An embedded profile by name; `name*N` is the same machine with its devices N times over, each copy with its own UUID
 /// and PCI address; `…+G` the same with a driver of generation G ([`generation`]).
 ///
 /// # Errors
 /// An unknown name or generation, or more than [`MAX_DEVICES`] devices; the error names `asked`.
 pub fn embedded(asked: &str) -> Result<MachineProfile, ProfileError> {
-    let Some((machine, number)) = asked.split_once('+') else {
-        return of_its_own_driver(asked, asked);
+    let (machine, generation) = match asked.split_once('+') {
+        None => (asked, None),
+        Some((machine, generation)) => (machine, Some(generation)),
     };
-    let mut machine = of_its_own_driver(asked, machine)?;
-    generation::install(&mut machine, asked, number)?;
-    asked.clone_into(&mut machine.name);
+    let (name, copies) = match machine.split_once('*') {
+        None => (machine, None),
+        Some((name, copies)) => (name, Some(copies)),
+    };
+    let machine = times(asked, compiled_in(asked, name)?, copies)?;
+    with_driver(asked, machine, generation)
+}
+
+fn with_driver(
+    asked: &str,
+    mut machine: MachineProfile,
+    generation: Option<&str>,
+) -> Result<MachineProfile, ProfileError> {
+    if let Some(number) = generation {
+        generation::install(&mut machine, asked, number)?;
+        asked.clone_into(&mut machine.name);
+    }
     Ok(machine)
 }
 
-fn of_its_own_driver(asked: &str, machine: &str) -> Result<MachineProfile, ProfileError> {
-    let (name, copies) = match machine.split_once('*') {
-        None => (machine, 1),
-        Some((name, copies)) => match copies.parse::<usize>() {
-            Ok(copies) if copies >= 1 => (name, copies),
-            _ => {
-                return Err(ProfileError::Copies {
-                    asked: asked.to_owned(),
-                });
-            }
-        },
-    };
+fn times(
+    asked: &str,
+    machine: MachineProfile,
+    copies: Option<&str>,
+) -> Result<MachineProfile, ProfileError> {
+    match copies.map(str::parse::<usize>) {
+        None | Some(Ok(1)) => Ok(machine),
+        Some(Ok(copies @ 2..)) => multiply(asked, &machine, copies),
+        Some(_) => Err(ProfileError::Copies {
+            asked: asked.to_owned(),
+        }),
+    }
+}
+
+fn compiled_in(asked: &str, name: &str) -> Result<MachineProfile, ProfileError> {
     let cut = MIG.iter().find(|(known, _, _)| *known == name);
     let base = cut.map_or(name, |(_, base, _)| base);
     let text = EMBEDDED
@@ -304,10 +348,7 @@ fn of_its_own_driver(asked: &str, machine: &str) -> Result<MachineProfile, Profi
     if let Some((_, _, text)) = cut {
         cut_into_instances(&mut machine, name, text)?;
     }
-    if copies == 1 {
-        return Ok(machine);
-    }
-    multiply(asked, &machine, copies)
+    Ok(machine)
 }
 
 fn cut_into_instances(

@@ -412,7 +412,7 @@ impl World {
         {
             return Self::assemble(region, spec, None).map_err(failed);
         }
-        let spec = WorldSpec::new(profile::embedded(machine)?);
+        let spec = WorldSpec::new(profile::of(machine)?);
         let file = os::memfd().map_err(failed)?;
         let region = build(&file, &spec).map_err(failed)?;
         // The descriptor stays open: it is how the other mocks find the file.

@@ -52,7 +52,7 @@ pub struct TestArguments {
     /// ours, passthrough, none, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
-    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real
+    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real; PROFILE may be the path of a file.toml
     #[arg(long, default_value_t)]
     pub driver: Driver,
     /// Write junit=FILE or json=FILE
@@ -80,10 +80,10 @@ pub struct ListArguments {
 
 #[derive(Args)]
 pub struct ExecArguments {
-    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real
+    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real; PROFILE may be the path of a file.toml
     #[arg(long, default_value_t)]
     pub driver: Driver,
-    /// Short for --driver mock:PROFILE
+    /// Short for --driver mock:PROFILE; may be the path of a file.toml
     #[arg(long, conflicts_with = "driver")]
     pub profile: Option<String>,
     /// Budgets, DEVICE=SIZE[,…], as in 0=4GiB

@@ -314,3 +314,28 @@ fn bad_input_is_named() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/folder/probe.toml"));
 }
+
+/// What a probe wrote is a machine to run on: the mock of the recorded card says of itself what the card did.
+#[test]
+fn a_recorded_machine_can_be_run_on() {
+    let file = fixtures().join("oracle/probe-h200.toml");
+    let again = probe(
+        &format!("mock:{}", file.display()),
+        &["devices", "memory", "vulkan"],
+    );
+    let mut recorded = read(&file)["profile"].as_table().expect("a table").clone();
+    queues_as_simulated(&mut recorded);
+    let left_out = [&NOT_COMPARED[..], &["name"]].concat();
+    let found = differences(
+        &Value::Table(recorded),
+        &again["profile"],
+        "profile",
+        &left_out,
+    );
+    // The device's own name stands in the same field as the machine's.
+    assert_eq!(
+        again["profile"]["device"][0]["name"].as_str(),
+        Some("NVIDIA H200")
+    );
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -16,7 +16,7 @@ pub const DEFAULT_GENERATION: u16 = 580;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Driver {
     Mock {
-        /// Embedded profile, with `*n` for n such GPUs.
+        /// Embedded profile or a path to one, with `*n` for n such GPUs.
         profile: String,
         generation: u16,
         /// Exports of the generation that this driver lacks, as spelled.
@@ -162,18 +162,20 @@ impl FromStr for Driver {
         };
         let rest = rest.filter(|rest| !rest.is_empty() && !rest.starts_with('+'));
         let rest = rest.ok_or_else(|| DriverError::Unknown { text: input() })?;
-        let (profile, driver) = match rest.split_once('+') {
-            Some((profile, driver)) => (profile, Some(driver)),
-            None => (rest, None),
+        let (profile, driver) = match rest.rsplit_once('+') {
+            // A path may have the sign in it.
+            Some((profile, driver)) if !driver.contains('/') => (profile, Some(driver)),
+            _ => (rest, None),
         };
-        let (generation, without) = match driver {
-            Some(driver) => read_driver(text, driver)?,
-            None => (DEFAULT_GENERATION, Vec::new()),
-        };
-        profile::embedded(profile).map_err(|error| DriverError::Profile {
+        let machine = profile::of(profile).map_err(|error| DriverError::Profile {
             text: input(),
             reason: error.to_string(),
         })?;
+        let (generation, without) = match driver {
+            Some(driver) => read_driver(text, driver)?,
+            // A recorded machine is of its own driver's generation.
+            None => (generation::number(&machine.driver), Vec::new()),
+        };
         Ok(Self::Mock {
             profile: profile.to_owned(),
             generation,

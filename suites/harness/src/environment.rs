@@ -187,7 +187,7 @@ fn world_spec(
     root: &Path,
     request: &Request<'_>,
 ) -> Result<WorldSpec, EnvironmentError> {
-    let mut spec = WorldSpec::new(mock_device::profile::embedded(machine)?);
+    let mut spec = WorldSpec::new(mock_device::profile::of(machine)?);
     spec.faults = FaultPlan::parse(request.name, request.faults)?;
     check_entries(request.name, &spec.faults)?;
     for symbol in request.driver.without() {
