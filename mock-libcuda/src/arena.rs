@@ -2,43 +2,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free ranges of an address range, first fit.
-#[derive(Debug)]
-pub struct Holes(BTreeMap<u64, u64>);
+/// Free ranges of an address range (start, length), in order; taken first fit.
+#[derive(Debug, Default)]
+pub struct Holes(Vec<(u64, u64)>);
 
 impl Holes {
     pub fn new(start: u64, len: u64) -> Holes {
-        Holes(BTreeMap::from([(start, len)]))
+        Holes(vec![(start, len)])
     }
 
     pub fn take(&mut self, len: u64) -> Option<u64> {
-        let (&start, &room) = self.0.iter().find(|(_, room)| **room >= len)?;
-        self.0.remove(&start);
+        let at = self.0.iter().position(|(_, room)| *room >= len)?;
+        let (start, room) = self.0[at];
         if room > len {
-            self.0.insert(start + len, room - len);
+            self.0[at] = (start + len, room - len);
+        } else {
+            self.0.remove(at);
         }
         Some(start)
     }
 
     /// Gives a taken range back and joins it with its neighbours.
     pub fn give(&mut self, start: u64, len: u64) {
-        let (mut start, mut len) = (start, len);
-        if let Some(after) = self.0.remove(&(start + len)) {
-            len += after;
+        let at = self.0.partition_point(|(hole, _)| *hole < start);
+        let after = self.0.get(at).is_some_and(|(hole, _)| *hole == start + len);
+        let before = at > 0 && self.0[at - 1].0 + self.0[at - 1].1 == start;
+        match (before, after) {
+            (true, true) => {
+                let (_, more) = self.0.remove(at);
+                self.0[at - 1].1 += len + more;
+            }
+            (true, false) => self.0[at - 1].1 += len,
+            (false, true) => self.0[at] = (start, len + self.0[at].1),
+            (false, false) => self.0.insert(at, (start, len)),
         }
-        if let Some((&before, &room)) = self.0.range(..start).next_back()
-            && before + room == start
-        {
-            self.0.remove(&before);
-            start = before;
-            len += room;
-        }
-        self.0.insert(start, len);
     }
 
     /// Bytes that nobody has taken.
     pub fn room(&self) -> u64 {
-        self.0.values().sum()
+        self.0.iter().map(|(_, len)| len).sum()
     }
 
     fn is_full(&self) -> bool {
@@ -60,20 +62,22 @@ pub struct Blocks {
     blocks: BTreeMap<u64, Block>,
     /// Blocks with any hole, so that a thousand full ones are not searched.
     roomy: BTreeSet<u64>,
+    /// What the last block that went left for the next one.
+    spare: Holes,
 }
 
 impl Blocks {
-    /// Adds a fresh, empty block.
-    pub fn add(&mut self, base: u64, len: u64) {
-        self.blocks.insert(
-            base,
-            Block {
-                len,
-                live: 0,
-                holes: Holes::new(base, len),
-            },
-        );
-        self.roomy.insert(base);
+    /// Adds a fresh block and takes its first `taken` bytes.
+    pub fn begin(&mut self, base: u64, len: u64, taken: u64) -> u64 {
+        let mut holes = std::mem::take(&mut self.spare);
+        holes.0.clear();
+        if taken < len {
+            holes.0.push((base + taken, len - taken));
+            self.roomy.insert(base);
+        }
+        let live = 1;
+        self.blocks.insert(base, Block { len, live, holes });
+        base
     }
 
     pub fn allocate(&mut self, len: u64) -> Option<u64> {
@@ -91,23 +95,25 @@ impl Blocks {
         None
     }
 
-    /// Frees an allocation; answers its block (base, length) if nothing lives in it any more.
+    /// Frees an allocation; answers its block (base, length), which is forgotten, if nothing lives in it any more.
     pub fn free(&mut self, address: u64, len: u64) -> Option<(u64, u64)> {
         let (&base, block) = self
             .blocks
             .range_mut(..=address)
             .next_back()
             .expect("allocated here");
-        block.holes.give(address, len);
         block.live -= 1;
-        self.roomy.insert(base);
-        (block.live == 0).then_some((base, block.len))
-    }
-
-    /// Forgets a block.
-    pub fn remove(&mut self, base: u64) {
-        self.blocks.remove(&base);
+        if block.live > 0 {
+            if block.holes.is_full() {
+                self.roomy.insert(base);
+            }
+            block.holes.give(address, len);
+            return None;
+        }
+        let block = self.blocks.remove(&base)?;
         self.roomy.remove(&base);
+        self.spare = block.holes;
+        Some((base, block.len))
     }
 }
 
@@ -131,16 +137,13 @@ mod tests {
     fn a_block_is_empty_when_its_last_allocation_goes() {
         let mut blocks = Blocks::default();
         assert_eq!(blocks.allocate(512), None);
-        blocks.add(4096, 1024);
+        assert_eq!(blocks.begin(4096, 1024, 512), 4096);
         assert_eq!(
-            (
-                blocks.allocate(512),
-                blocks.allocate(512),
-                blocks.allocate(512)
-            ),
-            (Some(4096), Some(4608), None)
+            (blocks.allocate(512), blocks.allocate(512)),
+            (Some(4608), None)
         );
         assert_eq!(blocks.free(4096, 512), None);
         assert_eq!(blocks.free(4608, 512), Some((4096, 1024)));
+        assert_eq!(blocks.allocate(512), None, "it is forgotten");
     }
 }

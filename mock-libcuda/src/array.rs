@@ -139,8 +139,7 @@ impl Process {
         let base = self.take(driver, device, Kind::Array, block)?;
         let blocks = &mut self.context_mut(context).array_blocks;
         let blocks = blocks.entry(element).or_default();
-        blocks.add(base, block);
-        Ok(blocks.allocate(len).expect("a fresh block has room"))
+        Ok(blocks.begin(base, block, len))
     }
 
     fn end_array(&mut self, driver: &Driver, array: &Array) {
@@ -159,7 +158,6 @@ impl Process {
                 let blocks = &mut self.context_mut(array.context).array_blocks;
                 let blocks = blocks.entry(array.shape.element()).or_default();
                 if let Some((block, len)) = blocks.free(base, len) {
-                    blocks.remove(block);
                     self.give_back(driver, device, Kind::Array, block, len);
                 } else if let Ok(arena) = self.arena(driver, device) {
                     arena.contents.forget(base, base + len);

@@ -97,17 +97,66 @@ fn find(name: &CStr, version: i32, flags: u64) -> Found {
     if entry::generation().refuses_newer && newer_than_driver(version) {
         return Found::Refused;
     }
-    let name = name.to_bytes();
-    let Ok(at) = TABLE.binary_search_by(|row| row.base.as_bytes().cmp(name)) else {
+    let Some(runs) = runs_of(name.to_bytes()) else {
         return Found::Unknown;
     };
-    let runs = TABLE[at].runs;
     let has = |run: &Run| run.by_flags[column].filter(|symbol| !is_absent(*symbol));
     let upto = runs.partition_point(|run| run.from.cast_unsigned() <= version.cast_unsigned());
     match runs[..upto].iter().rev().find_map(has) {
         Some(symbol) => Found::Symbol(symbol),
         None if runs[upto..].iter().any(|run| has(run).is_some()) => Found::Newer,
         None => Found::Unknown,
+    }
+}
+
+/// Where a name of the table may stand: open addressing, empty where it says `VACANT`.
+const SLOTS: usize = 2048;
+const VACANT: u16 = u16::MAX;
+
+static INDEX: [u16; SLOTS] = {
+    assert!(TABLE.len() * 2 < SLOTS);
+    let mut index = [VACANT; SLOTS];
+    let mut at = 0;
+    while at < TABLE.len() {
+        let mut slot = slot_of(TABLE[at].base.as_bytes());
+        while index[slot] != VACANT {
+            slot = (slot + 1) % SLOTS;
+        }
+        index[slot] = at as u16;
+        at += 1;
+    }
+    index
+};
+
+/// Names differ in length and in their ends: two words say enough.
+const fn slot_of(name: &[u8]) -> usize {
+    let hash = (word(name, name.len().saturating_sub(8)) ^ (name.len() as u64))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ word(name, name.len() / 2);
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % SLOTS
+}
+
+/// Eight bytes from there on, or as many as there are.
+const fn word(name: &[u8], from: usize) -> u64 {
+    if let Some((eight, _)) = name.split_at(from).1.split_first_chunk::<8>() {
+        return u64::from_le_bytes(*eight);
+    }
+    let (mut word, mut at) = (0, from);
+    while at < name.len() {
+        word = word << 8 | name[at] as u64;
+        at += 1;
+    }
+    word
+}
+
+fn runs_of(name: &[u8]) -> Option<&'static [Run]> {
+    let mut slot = slot_of(name);
+    loop {
+        let row = TABLE.get(usize::from(INDEX[slot]))?;
+        if row.base.as_bytes() == name {
+            return Some(row.runs);
+        }
+        slot = (slot + 1) % SLOTS;
     }
 }
 

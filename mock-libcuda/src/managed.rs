@@ -41,18 +41,14 @@ impl Process {
             (holes.take(taken).ok_or(full)?, taken)
         } else {
             let taken = size.next_multiple_of(driver.profile(device).suballocation.0);
-            let part = |process: &mut Process| {
-                let small = process.managed.small.entry(device.0).or_default();
-                small.allocate(taken)
-            };
-            let address = match part(self) {
+            let small = self.managed.small.entry(device.0).or_default();
+            let address = match small.allocate(taken) {
                 Some(address) => address,
                 None => {
                     let base = self.arena(driver, device)?.holes.take(BLOCK).ok_or(full)?;
-                    let small = self.managed.small.entry(device.0).or_default();
-                    small.add(base, BLOCK);
                     self.arena(driver, device)?.contents.expose(base, BLOCK);
-                    part(self).expect("a fresh block has room")
+                    let small = self.managed.small.entry(device.0).or_default();
+                    small.begin(base, BLOCK, taken)
                 }
             };
             (address, taken)
@@ -71,10 +67,7 @@ impl Process {
         } else {
             let small = self.managed.small.entry(device.0).or_default();
             match small.free(address, taken) {
-                Some((base, len)) => {
-                    small.remove(base);
-                    (base, len)
-                }
+                Some(block) => block,
                 None => return,
             }
         };

@@ -1,5 +1,7 @@
 //! cuMemAlloc and its kin: 2 MiB blocks, in which small allocations lie 512 bytes apart.
 
+use std::collections::btree_map::Entry;
+
 use abi::cuda::*;
 use mock_device::Kind;
 
@@ -35,8 +37,7 @@ impl Process {
             None => {
                 let base = self.take(driver, device, Kind::Memory, block)?;
                 let small = &mut self.context_mut(context).small;
-                small.add(base, block);
-                small.allocate(taken).expect("a fresh block has room")
+                small.begin(base, block, taken)
             }
         };
         self.enter(address, size, taken, context, Owner::Shared);
@@ -54,11 +55,13 @@ impl Process {
             return freed.map(|()| Owner::Graph);
         }
         let invalid = CUresult::ERROR_INVALID_VALUE;
-        let found = self.allocations.get(&address).ok_or(invalid)?;
-        if found.owner == Owner::Opened {
+        let Entry::Occupied(found) = self.allocations.entry(address) else {
+            return Err(invalid);
+        };
+        if found.get().owner == Owner::Opened {
             return Err(invalid);
         }
-        let allocation = self.allocations.remove(&address).expect("just found");
+        let allocation = found.remove();
         self.end_allocation(driver, address, &allocation, synchronous);
         Ok(allocation.owner)
     }
@@ -77,7 +80,6 @@ impl Process {
             Owner::Shared => {
                 let small = &mut self.context_mut(allocation.context).small;
                 if let Some((base, len)) = small.free(address, taken) {
-                    small.remove(base);
                     self.give_back(driver, device, Kind::Memory, base, len);
                 } else if let Ok(arena) = self.arena(driver, device) {
                     arena.contents.forget(address, address + taken);
@@ -182,14 +184,14 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
     if dptr == 0 {
         return Ok(());
     }
-    if process.allocations.get(&dptr).map(|known| known.owner) == Some(Owner::Module) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    // Work that may still use it ends first.
-    if let Some(context) = process.allocations.get(&dptr).map(|found| found.context)
-        && process.context(context).alive
-    {
-        process = stream::wait_for_context(driver, process, context);
+    if let Some(&Allocation { owner, context, .. }) = process.allocations.get(&dptr) {
+        if owner == Owner::Module {
+            return Err(CUresult::ERROR_INVALID_VALUE);
+        }
+        // Work that may still use it ends first.
+        if process.context(context).alive {
+            process = stream::wait_for_context(driver, process, context);
+        }
     }
     // A synchronising free: what its pool holds beyond the threshold goes back too.
     if let Owner::Pool(_) = process.free(driver, dptr, true)? {

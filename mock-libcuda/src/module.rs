@@ -171,8 +171,7 @@ impl Process {
             None => {
                 let base = self.take(driver, device, Kind::Memory, block)?;
                 let blocks = &mut self.modules.held(context).blocks;
-                blocks.add(base, block);
-                blocks.allocate(taken).expect("a fresh block has room")
+                blocks.begin(base, block, taken)
             }
         };
         self.enter(address, size, taken, context, Owner::Module);
@@ -188,7 +187,6 @@ impl Process {
         }
         let blocks = &mut self.modules.held(context).blocks;
         if let Some((base, len)) = blocks.free(address, taken) {
-            blocks.remove(base);
             self.give_back(driver, device, Kind::Memory, base, len);
         } else if let Ok(arena) = self.arena(driver, device) {
             arena.contents.forget(address, address + taken);

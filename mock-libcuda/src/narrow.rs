@@ -148,8 +148,7 @@ impl Process {
                 None => {
                     let base = self.take_narrow(driver, device, block)?;
                     let small = &mut self.narrow(device).small;
-                    small.add(base, block);
-                    small.allocate(taken).expect("a fresh block has room")
+                    small.begin(base, block, taken)
                 }
             }
         };
@@ -165,7 +164,6 @@ impl Process {
         }
         let small = &mut self.narrow(device).small;
         if let Some((base, _)) = small.free(address, taken) {
-            small.remove(base);
             self.give_narrow(driver, device, base);
         }
     }

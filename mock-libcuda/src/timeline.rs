@@ -160,6 +160,18 @@ impl Timeline {
             .map(|(id, line)| (*id, line))
     }
 
+    /// Whether all work of a context is done; the clock is asked only where there was some.
+    pub fn is_done(&self, context: ContextId, now: impl FnOnce() -> Nanos) -> bool {
+        let mut last = Nanos::ZERO;
+        for (_, line) in self.of_context(context) {
+            if line.is_deferred() {
+                return false;
+            }
+            last = last.max(line.tail);
+        }
+        last == Nanos::ZERO || last <= now()
+    }
+
     pub fn per_thread(&self, context: ContextId, thread: u64) -> Option<LineId> {
         self.per_thread.get(&(context, thread)).copied()
     }
