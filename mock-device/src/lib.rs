@@ -13,6 +13,7 @@
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
 //! | know which devices reach each other's memory | [`MachineProfile::link`], [`mod@peer`] |
 //! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
+//! | let one API's work wait for another's | [`mod@payload`]: [`payload::Words`], a fence's or semaphore's |
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod nvml;
 pub mod object;
 mod os;
+pub mod payload;
 pub mod peer;
 mod plan;
 mod process;

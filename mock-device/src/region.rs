@@ -5,6 +5,8 @@
 //! buries it). The totals per device are a cache of their sums, kept under the mutex; whoever gets the mutex from a dead
 //! holder recomputes them before anything else.
 
+pub(crate) mod words;
+
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;

@@ -2,47 +2,38 @@
 //! All unsafe code of this crate is here and in the two modules below. A panic ends the process at the command's own
 //! `extern` frame (Rust aborts there): it never crosses into C, and a broken mock is never taken for a driver's answer.
 
+pub mod arguments;
 mod pointers;
 mod reserve;
-mod words;
 
 use std::sync::OnceLock;
 
 use ash::vk;
 use mock_device::fault::NO_FIELDS;
 use mock_device::{Api, Bytes, Consultation, Nanos, Parameters, TraceRecord, World};
+use trace::Arguments;
+use trace::vulkan::Answer as Shown;
 
 pub use pointers::{
     Allocator, Chain, ChainOut, Function, HostBytes, In, List, New, Out, OutList, Raw, Text,
     Vulkan14Properties,
 };
 pub use reserve::{Reserve, borrow, host_file};
-pub use words::{WORDS, Words, close};
 
-use crate::trace::{self, Line, Traced};
 use crate::{commands, loader, lost};
 
 /// The answer of a command other than VK_SUCCESS is its error here, VK_INCOMPLETE and VK_TIMEOUT included.
 pub type Outcome = Result<(), vk::Result>;
 
 /// A type that a command can answer.
-pub trait Answer: Copy {
+pub trait Answer: Shown {
     /// What a fault's result code looks like; `None` where the command cannot fail, and then it is carried out.
     fn fault(code: i32) -> Option<Self>;
-    fn show(self) -> trace::Shown;
-    /// Whether the out-params were written.
-    fn wrote(self) -> bool;
 }
 
 impl Answer for vk::Result {
     fn fault(code: i32) -> Option<Self> {
         Some(Self::from_raw(code))
-    }
-    fn show(self) -> trace::Shown {
-        trace::Shown::Name(trace::result_name(self))
-    }
-    fn wrote(self) -> bool {
-        self == Self::SUCCESS
     }
 }
 
@@ -50,24 +41,11 @@ impl Answer for () {
     fn fault(_: i32) -> Option<Self> {
         None
     }
-    fn show(self) -> trace::Shown {
-        trace::Shown::Null
-    }
-    fn wrote(self) -> bool {
-        true
-    }
 }
 
-/// A device address or an opaque capture address: which one depends on the process, so the trace says only that it is one.
 impl Answer for u64 {
     fn fault(_: i32) -> Option<Self> {
         None
-    }
-    fn show(self) -> trace::Shown {
-        trace::Shown::Name(if self == 0 { "none" } else { "address" }.to_owned())
-    }
-    fn wrote(self) -> bool {
-        true
     }
 }
 
@@ -110,13 +88,12 @@ pub fn world() -> Option<&'static World> {
 #[inline(never)]
 pub fn enter<R: Answer>(
     entry: &'static str,
-    args: &[(&'static str, &dyn Traced)],
     body: impl FnOnce() -> R,
+    parameters: &dyn Fn() -> Parameters,
+    arguments: &dyn Fn(&mut Arguments<'_>),
 ) -> R {
     let Some(world) = world() else { return body() };
-    let parameters = || trace::parameters(args);
     let consultation = world.consult(Api::Vulkan, entry, || parameters().asked());
-    let mut line = world.tracing().then(|| Line::before(args));
     let carried_out = || {
         let found = || lost::answer(world, entry, &parameters());
         let lost = world.any_lost().then(found).flatten();
@@ -124,13 +101,13 @@ pub fn enter<R: Answer>(
             .unwrap_or_else(body)
     };
     let answer = consultation.carry_out(R::fault, parameters, NO_FIELDS, carried_out);
-    if let Some(line) = &mut line {
-        line.after(
-            args,
-            answer.wrote() && consultation != Consultation::Untouched,
-        );
+    if world.tracing() {
+        let wrote = answer.wrote() && consultation != Consultation::Untouched;
+        let shown = (&answer.shown(), wrote);
+        let write = |record: &TraceRecord<'_>| world.trace(record);
+        // Which handles a command ended, the mock knows by itself: `trace::forget`.
+        trace::arguments::answered(trace::vulkan::API, entry, shown, false, arguments, write);
     }
-    write(world, entry, line, answer);
     consultation.afterwards();
     answer
 }
@@ -145,18 +122,6 @@ pub fn look_up(entry: &'static str, body: impl FnOnce() -> Function) -> Function
     let answer = consultation.carry_out(null, Parameters::default, NO_FIELDS, body);
     consultation.afterwards();
     answer
-}
-
-fn write<R: Answer>(world: &World, entry: &'static str, line: Option<Line>, answer: R) {
-    if let Some(line) = line {
-        let shown = answer.show();
-        world.trace(&TraceRecord {
-            api: Api::Vulkan.name(),
-            entry,
-            args: &line.values(),
-            answer: shown.value(),
-        });
-    }
 }
 
 /// The clock of the device's engines.
@@ -194,12 +159,26 @@ fn say(text: &str) {
     }
 }
 
+/// For handles whose descriptor was never needed, such as a signaled sync_fd's.
+pub fn close(fd: i32) -> Outcome {
+    if fd >= 0 {
+        // SAFETY: the caller gave the descriptor away.
+        unsafe { libc::close(fd) };
+    }
+    Ok(())
+}
+
 /// The loader's first call.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, expect(non_snake_case, reason = "the names of C"))]
 pub extern "system" fn vk_icdNegotiateLoaderICDInterfaceVersion(version: Out<u32>) -> vk::Result {
     const ENTRY: &str = "vk_icdNegotiateLoaderICDInterfaceVersion";
-    enter(ENTRY, &[], || loader::negotiate(version).answer())
+    enter(
+        ENTRY,
+        || loader::negotiate(version).answer(),
+        &Parameters::default,
+        &|_| {},
+    )
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -6,7 +6,6 @@ use crate::binding::{Binding, Piece};
 use crate::boundary::{Chain, In, List, New, Out, Outcome};
 use crate::needs::{self, Needs};
 use crate::state::{Child, STATE};
-use crate::trace::Told;
 
 pub struct Buffer {
     device: u64,
@@ -58,11 +57,11 @@ impl Buffer {
 
 pub fn create(
     device: vk::Device,
-    info: Told<vk::BufferCreateInfo<'_>>,
+    info: In<vk::BufferCreateInfo<'_>>,
     buffer: New<vk::Buffer>,
 ) -> Outcome {
     STATE.devices.find(device)?;
-    let info = info.0.demand()?;
+    let info = info.demand()?;
     buffer.put(STATE.buffers.insert(Buffer::new(device.as_raw(), info)));
     Ok(())
 }

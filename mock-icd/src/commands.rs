@@ -72,8 +72,17 @@ macro_rules! command {
     ($name:ident($($argument:ident: $kind:ty),*) $ret:ty, $answer:expr) => {
         #[expect(non_snake_case, reason = "the names of C")]
         extern "system" fn $name($($argument: $kind),*) -> $ret {
-            let arguments: &[(&'static str, &dyn $crate::trace::Traced)] = &[$((stringify!($argument), &$argument)),*];
-            $crate::boundary::enter(stringify!($name), arguments, || $crate::boundary::Becomes::<$ret>::answer($answer))
+            $crate::boundary::enter(
+                stringify!($name),
+                || $crate::boundary::Becomes::<$ret>::answer($answer),
+                &|| $crate::boundary::arguments::parameters!($($argument),*),
+                &|_list| {
+                    $(
+                        let $argument = $crate::boundary::arguments::in_c!($argument);
+                        ::trace::shape_vulkan!(_list, $argument);
+                    )*
+                },
+            )
         }
     };
 }

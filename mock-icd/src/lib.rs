@@ -37,7 +37,6 @@ mod state;
 mod sync;
 mod time;
 mod touched;
-mod trace;
 mod transfer;
 mod work;
 

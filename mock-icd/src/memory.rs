@@ -16,7 +16,6 @@ use crate::device::Device;
 use crate::instance::PhysicalDevice;
 use crate::state::{Child, STATE};
 use crate::touched::Touched;
-use crate::trace::Told;
 
 /// Device addresses are never given out twice; 2^63 bytes of allocations wear the range out.
 static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(1 << 40);
@@ -78,11 +77,11 @@ impl Memory {
 /// VK_ERROR_UNKNOWN for a memory type that does not exist.
 pub fn allocate(
     device: vk::Device,
-    info: Told<vk::MemoryAllocateInfo<'_>>,
+    info: In<vk::MemoryAllocateInfo<'_>>,
     memory: New<vk::DeviceMemory>,
 ) -> Outcome {
     let owner = STATE.devices.find(device)?;
-    let info = info.0.demand()?;
+    let info = info.demand()?;
     let chain = Chain::of(info.p_next);
     let profile = owner.physical.profile();
     let kind = profile

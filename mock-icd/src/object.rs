@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome};
 use crate::state::{Child, STATE, UNKNOWN_HANDLE};
-use crate::trace::{self, Named};
+use trace::vulkan::Named;
 
 pub struct Object {
     device: u64,

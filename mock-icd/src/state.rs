@@ -18,7 +18,7 @@ use crate::object::Object;
 use crate::query::QueryPool;
 use crate::queue::Queue;
 use crate::sync::{Event, Fence, Semaphore};
-use crate::trace::{self, Named};
+use trace::vulkan::Named;
 
 pub static STATE: State = State {
     instances: Dispatchable::new(vk::Instance::WORD),

@@ -1,13 +1,14 @@
 //! Fences, semaphores, events. Work is put on the device's engines when it is submitted, so its end is known at once: what
 //! it signals is signaled *from a time on*, and who asks compares that with the clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk::{self, Handle};
 use mock_device::Nanos;
+use mock_device::payload::{Counting, PayloadError, SIGNALED, Words};
 
-use crate::boundary::{Chain, In, List, New, Out, Outcome, Words, now};
+use crate::boundary::{Chain, In, List, New, Out, Outcome, now};
 use crate::state::{Child, STATE};
 
 /// In a word that holds a time: never.
@@ -29,9 +30,6 @@ pub struct Fence {
     device: u64,
     payloads: Mutex<Payloads>,
 }
-
-/// The word of a fence's payload: from when on it is signaled.
-const SIGNALED: usize = 1;
 
 impl Child for Fence {
     fn device(&self) -> u64 {
@@ -69,9 +67,17 @@ impl Fence {
     }
 }
 
+fn refusal(error: PayloadError) -> vk::Result {
+    match error {
+        PayloadError::Foreign => vk::Result::ERROR_INVALID_EXTERNAL_HANDLE,
+        PayloadError::Full => vk::Result::ERROR_TOO_MANY_OBJECTS,
+        PayloadError::Own => vk::Result::ERROR_UNKNOWN,
+    }
+}
+
 fn words_for(exported: bool) -> Result<Arc<Words>, vk::Result> {
     Ok(Arc::new(if exported {
-        Words::shared()?
+        Words::shared().map_err(|_| vk::Result::ERROR_OUT_OF_HOST_MEMORY)?
     } else {
         Words::own()
     }))
@@ -168,7 +174,7 @@ pub fn wait_fences(
 pub fn fence_fd(info: In<vk::FenceGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
     let info = info.demand()?;
     let fence = STATE.fences.find(info.fence)?;
-    fd.put(fence.words().export()?);
+    fd.put(fence.words().export().map_err(refusal)?);
     Ok(())
 }
 
@@ -177,7 +183,7 @@ pub fn fence_fd(info: In<vk::FenceGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
 pub fn import_fence_fd(info: In<vk::ImportFenceFdInfoKHR<'_>>) -> Outcome {
     let info = info.demand()?;
     let fence = STATE.fences.find(info.fence)?;
-    let words = Arc::new(Words::import(info.fd)?);
+    let words = Arc::new(Words::import(info.fd).map_err(refusal)?);
     let mut payloads = fence
         .payloads
         .lock()
@@ -190,23 +196,11 @@ pub fn import_fence_fd(info: In<vk::ImportFenceFdInfoKHR<'_>>) -> Outcome {
     Ok(())
 }
 
-/// A binary semaphore is a timeline whose signals count up and whose waits do as well.
 pub struct Semaphore {
     device: u64,
-    timeline: bool,
+    counting: Counting,
     payloads: Mutex<Payloads>,
 }
-
-// The words of a semaphore's payload.
-/// The largest value that is known to be reached: signals that were forgotten for later ones.
-const BASE: usize = 1;
-/// Of a binary semaphore: signals so far, and waits so far.
-const SIGNALS: usize = 2;
-const WAITS: usize = 3;
-/// How many signals were recorded; each is two words, its value and from when on it holds.
-const RECORDED: usize = 4;
-const RING: usize = 8;
-const ENTRIES: usize = (crate::boundary::WORDS - RING) / 2;
 
 impl Child for Semaphore {
     fn device(&self) -> u64 {
@@ -224,77 +218,23 @@ impl Semaphore {
 
     /// From when on a wait for the value is over; `None` while no signal for it was submitted.
     pub fn reached_at(&self, value: u64) -> Option<Nanos> {
-        let words = self.words();
-        let page = words.page();
-        let value = if self.timeline {
-            value
-        } else {
-            page[WAITS].load(Ordering::Acquire) + 1
-        };
-        if page[BASE].load(Ordering::Acquire) >= value {
-            return Some(Nanos::ZERO);
-        }
-        entries(page)
-            .filter(|(signaled, _)| *signaled >= value)
-            .map(|(_, at)| Nanos(at))
-            .min()
+        self.words().reached_at(self.counting, value)
     }
 
     /// A wait has been satisfied: a binary semaphore is unsignaled by it, and a temporary import ends.
     pub fn consume(&self) {
         let mut payloads = self.payloads.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.timeline {
-            payloads.current().page()[WAITS].fetch_add(1, Ordering::AcqRel);
-        }
+        payloads.current().consume(self.counting);
         payloads.temporary = None;
     }
 
     pub fn signal(&self, value: u64, at: Nanos) {
-        let words = self.words();
-        let page = words.page();
-        let value = if self.timeline {
-            value
-        } else {
-            page[SIGNALS].fetch_add(1, Ordering::AcqRel) + 1
-        };
-        let slot = page[RECORDED].fetch_add(1, Ordering::AcqRel) as usize % ENTRIES;
-        let (value_word, at_word) = (&page[RING + 2 * slot], &page[RING + 2 * slot + 1]);
-        // What the slot held is reached by now, or so nearly that it counts as such.
-        page[BASE].fetch_max(value_word.load(Ordering::Acquire), Ordering::AcqRel);
-        value_word.store(0, Ordering::Release);
-        at_word.store(at.0, Ordering::Release);
-        value_word.store(value, Ordering::Release);
-    }
-
-    /// The counter of a timeline, now.
-    fn value(&self) -> u64 {
-        let (words, now) = (self.words(), now().0);
-        let page = words.page();
-        let reached = entries(page)
-            .filter(|(_, at)| *at <= now)
-            .map(|(value, _)| value);
-        reached
-            .max()
-            .unwrap_or(0)
-            .max(page[BASE].load(Ordering::Acquire))
+        self.words().signal(self.counting, value, at);
     }
 
     pub fn is_shared(&self) -> bool {
         self.words().is_shared()
     }
-}
-
-fn entries(page: &[AtomicU64]) -> impl Iterator<Item = (u64, u64)> {
-    let recorded = page[RECORDED].load(Ordering::Acquire) as usize;
-    page[RING..RING + 2 * recorded.min(ENTRIES)]
-        .chunks_exact(2)
-        .map(|entry| {
-            (
-                entry[0].load(Ordering::Acquire),
-                entry[1].load(Ordering::Acquire),
-            )
-        })
-        .filter(|(value, _)| *value != 0)
 }
 
 pub fn create_semaphore(
@@ -312,11 +252,14 @@ pub fn create_semaphore(
         .filter(|kind| kind.semaphore_type == vk::SemaphoreType::TIMELINE);
     let own = words_for(exported)?;
     if let Some(kind) = timeline {
-        own.page()[BASE].store(kind.initial_value, Ordering::Release);
+        own.start_at(kind.initial_value);
     }
     semaphore.put(STATE.semaphores.insert(Semaphore {
         device: device.as_raw(),
-        timeline: timeline.is_some(),
+        counting: match timeline {
+            Some(_) => Counting::Timeline,
+            None => Counting::Binary,
+        },
         payloads: Mutex::new(Payloads {
             own,
             temporary: None,
@@ -336,10 +279,10 @@ pub fn destroy_semaphore(semaphore: vk::Semaphore) -> Outcome {
 /// VK_ERROR_UNKNOWN for a binary semaphore, which has no counter.
 pub fn counter(semaphore: vk::Semaphore, value: Out<u64>) -> Outcome {
     let semaphore = STATE.semaphores.find(semaphore)?;
-    if !semaphore.timeline {
+    if semaphore.counting == Counting::Binary {
         return Err(vk::Result::ERROR_UNKNOWN);
     }
-    value.put(semaphore.value());
+    value.put(semaphore.words().value(now()));
     Ok(())
 }
 
@@ -387,7 +330,7 @@ pub fn signal_semaphore(device: vk::Device, info: In<vk::SemaphoreSignalInfo<'_>
 pub fn semaphore_fd(info: In<vk::SemaphoreGetFdInfoKHR<'_>>, fd: Out<i32>) -> Outcome {
     let info = info.demand()?;
     let semaphore = STATE.semaphores.find(info.semaphore)?;
-    fd.put(semaphore.words().export()?);
+    fd.put(semaphore.words().export().map_err(refusal)?);
     Ok(())
 }
 
@@ -396,7 +339,7 @@ pub fn semaphore_fd(info: In<vk::SemaphoreGetFdInfoKHR<'_>>, fd: Out<i32>) -> Ou
 pub fn import_semaphore_fd(info: In<vk::ImportSemaphoreFdInfoKHR<'_>>) -> Outcome {
     let info = info.demand()?;
     let semaphore = STATE.semaphores.find(info.semaphore)?;
-    let words = Arc::new(Words::import(info.fd)?);
+    let words = Arc::new(Words::import(info.fd).map_err(refusal)?);
     let mut payloads = semaphore
         .payloads
         .lock()

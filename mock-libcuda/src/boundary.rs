@@ -272,7 +272,7 @@ macro_rules! as_it_is {
     ($($kind:ty)*) => { $( impl FromC<$kind> for $kind { fn from_c(raw: $kind) -> $kind { raw } } )* };
 }
 as_it_is! { u8 u16 i32 u32 u64 usize CUresult CUcontext CUstream CUevent CUmemoryPool CUarray CUfunction CUmodule CUlibrary CUkernel CUlinkState CUtexref CUoccupancyB2DSize f32 CUgraph CUgraphNode CUgraphExec CUuserObject CUgreenCtx CUhostFn CUstreamCallback CUipcEventHandle
-CUdevResourceDesc CUmipmappedArray CUsurfref CUexternalMemory CUmemLocation CUipcMemHandle }
+CUdevResourceDesc CUmipmappedArray CUsurfref CUexternalMemory CUexternalSemaphore CUmemLocation CUipcMemHandle }
 
 /// What a handler gives back.
 pub type Answer = Result<(), CUresult>;

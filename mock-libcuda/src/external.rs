@@ -65,25 +65,6 @@ pub fn import(out: Out<CUexternalMemory>, desc: In<CUDA_EXTERNAL_MEMORY_HANDLE_D
     Ok(())
 }
 
-/// Semaphores of other APIs are not simulated: what could be one is NOT_SUPPORTED.
-pub fn import_semaphore(
-    out: Out<CUexternalSemaphore>,
-    desc: In<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC>,
-) -> Answer {
-    const TIMELINE_DESCRIPTOR: u64 = 9;
-    driver::get()?.lock().current()?;
-    out.required()?;
-    let words = desc.cast::<Words>().required()?;
-    match words[0] & 0xffff_ffff {
-        OPAQUE_DESCRIPTOR | TIMELINE_DESCRIPTOR => {
-            descriptor(words[1] & 0xffff_ffff).ok_or(CUresult::ERROR_UNKNOWN)?;
-            Err(CUresult::ERROR_NOT_SUPPORTED)
-        }
-        2..=10 => Err(CUresult::ERROR_NOT_SUPPORTED),
-        _ => Err(INVALID),
-    }
-}
-
 fn import_of(process: &Process, memory: CUexternalMemory) -> Result<u32, CUresult> {
     let id = handle::followed(handle::Kind::External, memory.0 as u64, INVALID)?;
     match process.imports.get(&id) {

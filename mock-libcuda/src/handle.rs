@@ -16,6 +16,7 @@ pub enum Kind {
     TextureReference,
     External,
     Partition,
+    Semaphore,
     Function = 17,
     Module,
     Library,

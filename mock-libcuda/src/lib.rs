@@ -31,6 +31,7 @@ mod error;
 mod event;
 mod exec;
 mod external;
+mod external_semaphore;
 mod fill;
 mod function;
 mod graph;

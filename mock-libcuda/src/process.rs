@@ -14,6 +14,7 @@ use crate::contents::Contents;
 use crate::driver::{Driver, Ordinal};
 use crate::event::Event;
 use crate::external::Imports;
+use crate::external_semaphore::Semaphores;
 use crate::graph::Graphs;
 use crate::green::{Green, Sms};
 use crate::host::HostAllocation;
@@ -141,6 +142,7 @@ pub struct Process {
     pub sharing: Sharing,
     pub opened: Opened,
     pub imports: Imports,
+    pub semaphores: Semaphores,
     pub modules: Modules,
     /// The 32-bit addresses of each device.
     pub narrow: BTreeMap<Ordinal, Narrow>,
@@ -194,6 +196,7 @@ impl Process {
             sharing: Sharing::default(),
             opened: Opened::default(),
             imports: Imports::default(),
+            semaphores: Semaphores::default(),
             modules: Modules::default(),
             narrow: BTreeMap::new(),
             arenas: (0..devices).map(|_| None).collect(),

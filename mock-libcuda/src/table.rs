@@ -592,7 +592,12 @@ entry_points! {
         cuExternalMemoryGetMappedBuffer => external::buffer;
         cuExternalMemoryGetMappedMipmappedArray => external::mipmap;
         cuDestroyExternalMemory => external::destroy;
-        cuImportExternalSemaphore => external::import_semaphore;
+        cuImportExternalSemaphore => external_semaphore::import;
+        cuSignalExternalSemaphoresAsync => external_semaphore::signal;
+        cuSignalExternalSemaphoresAsync_ptsz => external_semaphore::signal;
+        cuWaitExternalSemaphoresAsync => external_semaphore::wait;
+        cuWaitExternalSemaphoresAsync_ptsz => external_semaphore::wait;
+        cuDestroyExternalSemaphore => external_semaphore::destroy;
         cuMemHostRegister => host::register_v1;
         cuMemHostRegister_v2 => host::register;
         cuMemHostUnregister => host::unregister;

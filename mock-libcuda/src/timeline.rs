@@ -14,6 +14,7 @@ use mock_device::{Engine, Nanos};
 
 use crate::boundary::ClientCall;
 use crate::driver::{Driver, Ordinal};
+use crate::external_semaphore::Point;
 use crate::memop::Condition;
 use crate::process::{ContextId, Process};
 
@@ -63,6 +64,10 @@ pub enum Op {
     Wait(Moment),
     /// Waits until memory satisfies it.
     Until(Condition),
+    /// Signals another API's semaphore when everything before it is done.
+    Signal(Point),
+    /// Waits for another API's semaphore.
+    Await(Point),
     /// The client's own function, called by the attendant thread.
     Call(ClientCall),
 }
@@ -220,7 +225,7 @@ impl Timeline {
                 {
                     first = Some((line.tail, *id));
                 }
-                Some(Op::Until(_)) => look = true,
+                Some(Op::Until(_) | Op::Await(_)) => look = true,
                 _ => {}
             }
         }
@@ -340,6 +345,14 @@ impl Process {
                 }
                 tail = now;
             }
+            Op::Signal(point) => {
+                tail = tail.max(now);
+                point.signal(tail);
+            }
+            Op::Await(point) => match point.take() {
+                Some(time) => tail = tail.max(time),
+                None => return Err(Op::Await(point)),
+            },
             Op::Call(call) => return Err(Op::Call(call)),
         }
         if let Some(line) = self.timeline.lines.get_mut(&id) {

@@ -1,5 +1,6 @@
 //! How an argument is shown: numbers as they are, handles by name, pointers as given or not, never an address.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,6 +39,8 @@ pub struct Arguments<'n> {
     ends: bool,
     /// The last handle that was named whether or not it was known.
     last: Option<(&'static str, u64)>,
+    /// What [`forget`] was told during the call.
+    ended: Vec<((&'static str, u64), String)>,
 }
 
 /// The names of one process. A fork's child begins anew: another thread may have held its parent's lock, and no driver's
@@ -45,6 +48,27 @@ pub struct Arguments<'n> {
 struct Store {
     process: u32,
     names: Mutex<Names>,
+}
+
+thread_local! {
+    /// Handles that the call under way has ended, with the names that they had.
+    static ENDED: RefCell<Vec<((&'static str, u64), String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The handle is gone, says who knows it before the line of the call that ends it is written: that line alone still has
+/// its name, and whatever recurs at its value, on any thread, is another thing.
+pub fn forget(kind: &'static str, handle: u64) {
+    // A process that traces nothing has no names.
+    let Some(store) = boundary::leaked(STORE.load(Ordering::Acquire)) else {
+        return;
+    };
+    if store.process != std::process::id() {
+        return;
+    }
+    let mut names = store.names.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(name) = names.forget(kind, handle) {
+        let _ = ENDED.try_with(|ended| ended.borrow_mut().push(((kind, handle), name)));
+    }
 }
 
 static STORE: AtomicPtr<Store> = AtomicPtr::new(std::ptr::null_mut());
@@ -97,6 +121,7 @@ pub fn answered(
         ok,
         ends,
         last: None,
+        ended: ENDED.try_with(RefCell::take).unwrap_or_default(),
     };
     arguments(&mut list);
     if let (true, Some((kind, value))) = (ends, list.last) {
@@ -154,7 +179,11 @@ impl Arguments<'_> {
         if value != 0 {
             self.last = Some((kind, value));
         }
-        self.got(name, kind, value);
+        let ended = self.ended.iter().find(|(it, _)| *it == (kind, value));
+        match ended.map(|(_, text)| text.clone()) {
+            Some(text) => self.text(name, &text),
+            None => self.got(name, kind, value),
+        }
     }
 
     /// What a success left in a place for one thing; nothing yet without one.

@@ -23,7 +23,7 @@ mod thread;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
 
-pub use arguments::{Arguments, Shown};
+pub use arguments::{Arguments, Shown, forget};
 pub use file::TraceFile;
 pub use line::{TraceRecord, Value};
 pub use names::Names;

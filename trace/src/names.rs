@@ -27,9 +27,9 @@ impl Names {
         self.names.get(&(kind, handle)).map(String::as_str)
     }
 
-    /// The handle is gone; whatever recurs at its address is another thing.
-    pub fn forget(&mut self, kind: &'static str, handle: u64) {
-        self.names.remove(&(kind, handle));
+    /// The handle is gone; whatever recurs at its address is another thing. Answers the name that it had.
+    pub fn forget(&mut self, kind: &'static str, handle: u64) -> Option<String> {
+        self.names.remove(&(kind, handle))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use ash::vk;
+use trace::vulkan::Many;
 
 use crate::recorded::Table;
 
@@ -13,6 +14,11 @@ use crate::recorded::Table;
 pub struct In<T>(*const T);
 
 impl<T> In<T> {
+    /// As C has it.
+    pub const fn raw(self) -> *const T {
+        self.0
+    }
+
     /// The structure that another structure's field points to.
     pub const fn field(pointer: *const T) -> Self {
         Self(pointer)
@@ -35,6 +41,11 @@ impl<T> In<T> {
 pub struct List<T>(*const T);
 
 impl<T> List<T> {
+    /// As C has it.
+    pub const fn raw(self) -> *const T {
+        self.0
+    }
+
     /// The array that a structure's field points to.
     pub const fn field(pointer: *const T) -> Self {
         Self(pointer)
@@ -63,8 +74,9 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    pub fn address(self) -> u64 {
-        self.0 as u64
+    /// As C has it.
+    pub const fn raw(self) -> *mut T {
+        self.0
     }
 
     /// Writes without reading what was there; nothing for NULL.
@@ -102,19 +114,15 @@ impl<T> Out<T> {
 pub struct New<T>(Out<T>);
 
 impl<T> New<T> {
-    pub fn address(self) -> u64 {
-        self.0.address()
+    /// As C has it.
+    pub const fn raw(self) -> *mut T {
+        self.0.raw()
     }
 }
 
 impl<T: vk::Handle + Copy> New<T> {
     pub fn put(self, raw: u64) {
         self.0.put(T::from_raw(raw));
-    }
-
-    /// What was put; asked only after the command succeeded.
-    pub fn made(self) -> Option<T> {
-        self.0.read()
     }
 }
 
@@ -132,8 +140,9 @@ impl<T> OutList<T> {
         self.0.is_null()
     }
 
-    pub fn address(self) -> u64 {
-        self.0 as u64
+    /// As C has it.
+    pub const fn raw(self) -> Many<T> {
+        Many(self.0)
     }
 
     /// Whether it is this array.
@@ -179,6 +188,13 @@ copied!(In, List, Out, New, OutList);
 #[derive(Clone, Copy)]
 pub struct Raw(pub *mut c_void);
 
+impl Raw {
+    /// As C has it.
+    pub const fn raw(self) -> *mut c_void {
+        self.0
+    }
+}
+
 /// The application's memory at the other end of a copy, as long as the copy's region says.
 #[derive(Clone, Copy)]
 pub struct HostBytes(*mut u8);
@@ -212,12 +228,24 @@ impl HostBytes {
 #[derive(Clone, Copy)]
 pub struct Allocator(*const c_void);
 
+impl Allocator {
+    /// As C has it.
+    pub const fn raw(self) -> *const vk::AllocationCallbacks<'static> {
+        self.0.cast()
+    }
+}
+
 /// A NUL-terminated string.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Text(*const c_char);
 
 impl Text {
+    /// As C has it.
+    pub const fn raw(self) -> *const c_char {
+        self.0
+    }
+
     /// The string that a structure's array holds.
     pub const fn field(pointer: *const c_char) -> Self {
         Self(pointer)

@@ -4,7 +4,6 @@ use ash::vk;
 
 use crate::boundary::{Allocator, In, List, New, Out, OutList, Raw};
 use crate::commands::commands;
-use crate::trace::Told;
 use crate::{buffer, command, descriptor, device, image, memory, object, query, queue, sync};
 
 commands! {
@@ -20,7 +19,7 @@ commands! {
         = queue::wait_idle(queue);
     Device V1_0 vkDeviceWaitIdle(device: vk::Device) -> vk::Result
         = device::wait_idle(device);
-    Device V1_0 vkAllocateMemory(device: vk::Device, allocate_info: Told<vk::MemoryAllocateInfo<'_>>, allocator:
+    Device V1_0 vkAllocateMemory(device: vk::Device, allocate_info: In<vk::MemoryAllocateInfo<'_>>, allocator:
         Allocator, memory: New<vk::DeviceMemory>) -> vk::Result
         = memory::allocate(device, allocate_info, memory);
     Device V1_0 vkFreeMemory(device: vk::Device, memory: vk::DeviceMemory, allocator: Allocator) -> ()
@@ -94,7 +93,7 @@ commands! {
     Device V1_0 vkGetQueryPoolResults(device: vk::Device, query_pool: vk::QueryPool, first_query: u32, query_count:
         u32, data_size: usize, data: OutList<u8>, stride: u64, flags: vk::QueryResultFlags) -> vk::Result
         = query::results(device, query_pool, &query::Asked { first: first_query, count: query_count, size: data_size, stride, flags }, data);
-    Device V1_0 vkCreateBuffer(device: vk::Device, create_info: Told<vk::BufferCreateInfo<'_>>, allocator:
+    Device V1_0 vkCreateBuffer(device: vk::Device, create_info: In<vk::BufferCreateInfo<'_>>, allocator:
         Allocator, buffer: New<vk::Buffer>) -> vk::Result
         = buffer::create(device, create_info, buffer);
     Device V1_0 vkDestroyBuffer(device: vk::Device, buffer: vk::Buffer, allocator: Allocator) -> ()

@@ -69,7 +69,7 @@ fn fits(argument: &str, parameter: Node<'_, '_>) -> bool {
             "char" => argument == "Text",
             "void" => argument == "List<u8>",
             "VkAllocationCallbacks" => argument == "Allocator",
-            _ => named && matches!(wrapper, "In" | "List" | "Told"),
+            _ => named && matches!(wrapper, "In" | "List"),
         },
         (1, false) if kind == "void" => argument == "OutList<u8>",
         (1, false) => named && matches!(wrapper, "Out" | "OutList" | "New"),

@@ -110,14 +110,17 @@ pub fn isolated(test: &str, machine: &str, body: fn()) {
 
 /// What cargo built for this run lies beside the test executable.
 pub fn library() -> PathBuf {
+    beside("libmock_icd.so")
+}
+
+pub fn beside(file: &str) -> PathBuf {
     let executable = env::current_exe().expect("the test's own path");
-    let beside = executable
+    let mut beside = executable
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|directory| directory.join("libmock_icd.so"));
+        .map(|directory| directory.join(file));
     beside
-        .into_iter()
         .find(|path| path.is_file())
-        .expect("libmock_icd.so beside the test executable")
+        .unwrap_or_else(|| panic!("{file} beside the test executable"))
 }

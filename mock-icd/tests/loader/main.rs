@@ -3,6 +3,7 @@
 
 mod bits;
 mod client;
+mod cuda;
 mod environment;
 mod faults;
 mod ffmpeg;
@@ -14,6 +15,7 @@ mod missing;
 mod newer;
 mod oracle;
 mod picture;
+mod record;
 mod shared;
 mod transfer;
 mod validation;

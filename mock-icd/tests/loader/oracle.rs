@@ -13,12 +13,16 @@ const NEEDS: &str = include_str!("../../../fixtures/oracle/vulkan-needs-580.txt"
 const FORMATS: &str = include_str!("../../../fixtures/oracle/vulkan-formats-580.txt");
 const IMAGE_FORMATS: &str = include_str!("../../../fixtures/oracle/vulkan-image-formats-580.txt");
 
+/// Of each row that differs: its table, the row (`*` stands for anything), and why.
+const REASONS: &str = include_str!("../../../fixtures/oracle/vulkan-reasons.txt");
+
 /// Counts rows, and prints those that differ.
 #[derive(Default)]
 pub struct Tally {
     name: &'static str,
     same: usize,
     all: usize,
+    differing: Vec<String>,
 }
 
 impl Tally {
@@ -34,12 +38,40 @@ impl Tally {
         if recorded == answered {
             self.same += 1;
         } else {
+            let what = what();
             println!(
-                "{}: {}: the card {recorded}, the mock {answered}",
-                self.name,
-                what()
+                "{}: {what}: the card {recorded}, the mock {answered}",
+                self.name
             );
+            self.differing.push(what);
         }
+    }
+
+    /// Fails where a row differs without a reason, or a reason is there without such a row.
+    pub fn end_with_reasons(self) {
+        let reasons: Vec<&str> = rows(REASONS)
+            .filter_map(|line| {
+                let (row, reason) = line.split_once(" # ").expect("a row and its reason");
+                assert!(!reason.trim().is_empty(), "{line}");
+                row.trim_end().strip_prefix(self.name)?.strip_prefix(": ")
+            })
+            .collect();
+        let fits = |reason: &str, row: &str| mock_device::fault::fits(reason, row);
+        let bare: Vec<&String> = self
+            .differing
+            .iter()
+            .filter(|row| !reasons.iter().any(|reason| fits(reason, row)))
+            .collect();
+        let idle: Vec<&&str> = reasons
+            .iter()
+            .filter(|reason| !self.differing.iter().any(|row| fits(reason, row)))
+            .collect();
+        assert!(
+            bare.is_empty() && idle.is_empty(),
+            "{}: rows without a reason {bare:?}; reasons without a row {idle:?}",
+            self.name
+        );
+        self.end(0);
     }
 
     /// Fails below so many rows of a thousand.

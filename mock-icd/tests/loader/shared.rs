@@ -13,16 +13,20 @@ use crate::transfer::Mapped;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
-const EXTENSIONS: [&std::ffi::CStr; 3] = [
+pub const EXTENSIONS: [&std::ffi::CStr; 3] = [
     ash::khr::external_memory_fd::NAME,
     ash::khr::external_semaphore_fd::NAME,
     ash::ext::external_memory_host::NAME,
 ];
 
-const OPAQUE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
+pub const OPAQUE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 
 /// A buffer on memory that is exported, or on what a descriptor brings.
-fn buffer_on(client: &Client, size: u64, import: Option<i32>) -> (vk::Buffer, vk::DeviceMemory) {
+pub fn buffer_on(
+    client: &Client,
+    size: u64,
+    import: Option<i32>,
+) -> (vk::Buffer, vk::DeviceMemory) {
     let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(OPAQUE);
     let info = vk::BufferCreateInfo::default()
         .push_next(&mut external)
@@ -52,7 +56,7 @@ fn buffer_on(client: &Client, size: u64, import: Option<i32>) -> (vk::Buffer, vk
     }
 }
 
-fn descriptor(client: &Client, memory: vk::DeviceMemory) -> i32 {
+pub fn descriptor(client: &Client, memory: vk::DeviceMemory) -> i32 {
     let exporter = ash::khr::external_memory_fd::Device::new(&client.instance, &client.device);
     let info = vk::MemoryGetFdInfoKHR::default()
         .memory(memory)
@@ -176,7 +180,10 @@ fn two_processes_share_memory_and_a_semaphore() {
         }
         Some(_) => {
             let client = Client::of(vk::API_VERSION_1_3, false, &[], &EXTENSIONS);
-            let [memory, signal] = receive();
+            use std::os::fd::AsFd;
+            let socket = std::io::stdin().as_fd().try_clone_to_owned();
+            let socket = UnixDatagram::from(socket.expect("the socket"));
+            let [memory, signal] = receive(&socket);
             let (buffer, memory) = buffer_on(&client, 4096, Some(memory));
             let fds =
                 ash::khr::external_semaphore_fd::Device::new(&client.instance, &client.device);
@@ -240,7 +247,7 @@ fn message(rights: &mut Rights, byte: &mut [u8; 1], act: impl FnOnce(&mut libc::
     assert_eq!(act(&mut header), 1);
 }
 
-fn send(socket: &UnixDatagram, descriptors: [i32; 2]) {
+pub fn send(socket: &UnixDatagram, descriptors: [i32; 2]) {
     use std::os::fd::AsRawFd;
     message(&mut Rights([0; 64]), &mut [1], |header| {
         // SAFETY: the control buffer has room for one message of two descriptors.
@@ -257,12 +264,13 @@ fn send(socket: &UnixDatagram, descriptors: [i32; 2]) {
     });
 }
 
-fn receive() -> [i32; 2] {
+pub fn receive(socket: &UnixDatagram) -> [i32; 2] {
+    use std::os::fd::AsRawFd;
     let mut descriptors = [-1; 2];
     message(&mut Rights([0; 64]), &mut [0], |header| {
         // SAFETY: as above.
         unsafe {
-            let length = libc::recvmsg(0, header, 0);
+            let length = libc::recvmsg(socket.as_raw_fd(), header, 0);
             let control = libc::CMSG_FIRSTHDR(header);
             descriptors = libc::CMSG_DATA(control).cast::<[i32; 2]>().read_unaligned();
             length

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::elf::Symbols;
+use super::elf;
 use crate::settings;
 
 /// An export's address.
@@ -39,17 +39,27 @@ impl Driver {
         };
         // SAFETY: opens a library by path; its constructors are the driver's own.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        // SAFETY: the handle is not closed.
-        let symbols = (!handle.is_null()).then(|| unsafe { Symbols::of(handle) });
-        let Some(symbols) = symbols.flatten() else {
+        if handle.is_null() {
             fail(&format!("{}: {}", path.to_string_lossy(), last_error()));
-        };
+        }
+        // SAFETY: glibc's handles are link maps, whose first word is the object's base; this one is never closed.
+        let base = unsafe { *handle.cast::<usize>() };
         let mut ours: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (at, (name, next)) in self.names.iter().zip(self.next).enumerate() {
-            if let Some(address) = symbols.find(name) {
-                next.store(address, Ordering::Release);
-                ours.entry(address).or_default().push(at);
+        // By its own tables: dlsym may be another's, who would answer with us.
+        elf::each(&mut |object| {
+            if object.base != base {
+                return false;
             }
+            for (at, (name, next)) in self.names.iter().zip(self.next).enumerate() {
+                if let Some(address) = object.symbol(name) {
+                    next.store(address, Ordering::Release);
+                    ours.entry(address).or_default().push(at);
+                }
+            }
+            true
+        });
+        if ours.is_empty() {
+            fail(&format!("{}: not a driver", path.to_string_lossy()));
         }
         let _ = self.by_address.set(ours);
     }

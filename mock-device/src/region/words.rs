@@ -1,14 +1,13 @@
-//! The words that fences and semaphores are made of: this process's own, or a page of a file that other processes map as
+//! The words that fences and semaphores are made of ([`crate::payload`]): this process's own, or a page of a file that other processes map as
 //! well. Times in them are of CLOCK_MONOTONIC, which is the same for all.
 
 use std::fs::File;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Outcome;
-use ash::vk;
+use crate::payload::PayloadError;
 
 pub const WORDS: usize = 512;
 
@@ -41,6 +40,7 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Words {
+    #[must_use]
     pub fn own() -> Self {
         Self(Place::Own(Box::new(OwnPage(OnceLock::new()))))
     }
@@ -48,9 +48,9 @@ impl Words {
     /// A page that can be exported.
     ///
     /// # Errors
-    /// VK_ERROR_OUT_OF_HOST_MEMORY.
-    pub fn shared() -> Result<Self, vk::Result> {
-        let full = vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+    /// [`PayloadError::Full`].
+    pub fn shared() -> Result<Self, PayloadError> {
+        let full = PayloadError::Full;
         // SAFETY: a C string; the descriptor is new and belongs to nobody else.
         let file = unsafe {
             let fd = libc::memfd_create(c"ringfence-payload".as_ptr(), libc::MFD_CLOEXEC);
@@ -66,12 +66,12 @@ impl Words {
         Ok(words)
     }
 
-    /// The page that somebody exported. The descriptor is consumed on success, as the specification says.
+    /// The page that somebody exported. The descriptor is consumed on success, as every API's import has it.
     ///
     /// # Errors
-    /// VK_ERROR_INVALID_EXTERNAL_HANDLE for what is no such page.
-    pub fn import(fd: i32) -> Result<Self, vk::Result> {
-        let invalid = vk::Result::ERROR_INVALID_EXTERNAL_HANDLE;
+    /// [`PayloadError::Foreign`] for what is no such page, [`PayloadError::Full`] without room for another descriptor.
+    pub fn import(fd: RawFd) -> Result<Self, PayloadError> {
+        let invalid = PayloadError::Foreign;
         // SAFETY: fstat and dup fail on what is no descriptor; the copy belongs to nobody else.
         let copy = unsafe {
             let mut facts: libc::stat = std::mem::zeroed();
@@ -80,7 +80,7 @@ impl Words {
             }
             let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0);
             if copy < 0 {
-                return Err(vk::Result::ERROR_TOO_MANY_OBJECTS);
+                return Err(PayloadError::Full);
             }
             OwnedFd::from_raw_fd(copy)
         };
@@ -96,22 +96,24 @@ impl Words {
     /// A new descriptor of the page.
     ///
     /// # Errors
-    /// VK_ERROR_TOO_MANY_OBJECTS; VK_ERROR_UNKNOWN for a payload that was not made for export.
-    pub fn export(&self) -> Result<i32, vk::Result> {
+    /// [`PayloadError::Own`], or [`PayloadError::Full`].
+    pub fn export(&self) -> Result<RawFd, PayloadError> {
         match &self.0 {
-            Place::Own(_) => Err(vk::Result::ERROR_UNKNOWN),
+            Place::Own(_) => Err(PayloadError::Own),
             Place::Shared(mapped) => mapped
                 .file
                 .try_clone()
                 .map(IntoRawFd::into_raw_fd)
-                .map_err(|_| vk::Result::ERROR_TOO_MANY_OBJECTS),
+                .map_err(|_| PayloadError::Full),
         }
     }
 
+    #[must_use]
     pub const fn is_shared(&self) -> bool {
         matches!(self.0, Place::Shared(_))
     }
 
+    #[must_use]
     pub fn page(&self) -> &Page {
         match &self.0 {
             Place::Own(own) => own
@@ -150,13 +152,4 @@ impl Drop for Mapped {
             libc::munmap(self.page.as_ptr().cast(), BYTES);
         }
     }
-}
-
-/// For handles whose descriptor was never needed, such as a signaled sync_fd's.
-pub fn close(fd: i32) -> Outcome {
-    if fd >= 0 {
-        // SAFETY: the caller gave the descriptor away.
-        unsafe { libc::close(fd) };
-    }
-    Ok(())
 }
