@@ -1,5 +1,6 @@
 //! The device memory of the world: taken, given back, torn down after a death.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::engine::{self, Turn};
@@ -20,6 +21,7 @@ pub(crate) struct Accounts {
     pub(crate) place: Option<Place>,
     /// This process's row + 1.
     own_row: ForkWord,
+    pub(crate) schedules: Mutex<engine::Schedules>,
 }
 
 impl Accounts {
@@ -28,6 +30,7 @@ impl Accounts {
             region,
             place,
             own_row: ForkWord::new()?,
+            schedules: Mutex::default(),
         })
     }
 

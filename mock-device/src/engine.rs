@@ -2,28 +2,32 @@
 //!
 //! # The model
 //!
-//! Within a process an engine does one thing at a time, in the first gap that is long enough: work that must wait (`ready`)
-//! leaves the engine to what need not. Between processes an engine is shared in equal time slices, as the vendor's driver
+//! Within a process work takes a [`Share`] of its engine, and begins at the first time from which there is room for it: kernels
+//! whose blocks fit beside each other run side by side, copies and full grids one behind the other, and work that must wait
+//! (`ready`) leaves the engine to what need not. Between processes an engine is shared in equal time slices, as the vendor's driver
 //! shares it: while *n* processes have work on it, each one's work takes *n* times its cost. *n* is what it is when the
 //! work is submitted, because its end is promised then: a newcomer does not delay what was promised before, and what
 //! others leave idle afterwards does not hasten it. So two processes that saturate an engine get about half of it each,
 //! however far ahead either of them submits; what was promised to the first before the second came is the only error.
 //!
-//! Busy time is what NVML calls utilisation: the time in which work was on the engine. Of an instant at which *n*
+//! Busy time is what NVML calls utilisation: the time in which work was on the engine, however little of it. Of an instant at which *n*
 //! processes had work there, each is given 1/*n*: the processes' busy times add up to the engine's, and that is never more
-//! than the time gone by. It is known to the nanosecond for what is not yet finished, and in [`GRAIN`]s of 17 ms for the
+//! than the time gone by. It is known to the nanosecond for what is not yet finished, and in [`GRAIN`](crate::meter::GRAIN)s of 17 ms for the
 //! 2.1 s before that.
 //!
 //! A meter is written by its process alone, whose threads take turns by a lock of their own; it needs no mutex. A process
 //! killed while it wrote leaves a meter that is at most one piece of work wrong.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::Accounts;
-use crate::region::{GRAINS, Meter, RUNS, Region, Row, Run, state};
+use crate::meter::{self, Activity, GRAIN};
+use crate::region::{GRAINS, Meter, Region, Row, Run, state};
+use crate::schedule::{Schedule, Share};
 
 /// A time, or a time span, in nanoseconds of CLOCK_MONOTONIC.
 #[derive(
@@ -71,8 +75,17 @@ pub struct Interval {
     pub end: Nanos,
 }
 
-/// Finished work is remembered in spans of this many nanoseconds.
-pub(crate) const GRAIN: u64 = 1 << 24;
+impl Interval {
+    fn from(start: u64, length: u64) -> Self {
+        Self {
+            start: Nanos(start),
+            end: Nanos(start.saturating_add(length)),
+        }
+    }
+}
+
+/// What one process has on its engines.
+pub(crate) type Schedules = HashMap<(usize, Engine), Schedule>;
 
 /// How long a count of an engine's users is believed.
 const USERS_FOR: u64 = 200_000;
@@ -83,21 +96,35 @@ const PAUSE: u64 = 100_000;
 impl Accounts {
     /// Puts work on an engine; from when to when it is there. Without a row or a meter for this process it takes its time
     /// unseen.
-    pub(crate) fn submit(&self, at: Spot, now: u64, ready: u64, cost: u64) -> Interval {
+    pub(crate) fn submit(
+        &self,
+        at: Spot,
+        now: u64,
+        ready: u64,
+        cost: u64,
+        share: Share,
+    ) -> Interval {
         let Some((row, meter)) = self.meter(at) else {
-            let start = now.max(ready);
-            return Interval {
-                start: Nanos(start),
-                end: Nanos(start.saturating_add(cost)),
-            };
+            return Interval::from(now.max(ready), cost);
         };
         let _turn = self.turn();
         let idle = meter.until() < now.saturating_sub(PAUSE);
         let users = self.users(at, row, now, idle);
+        let length = cost.saturating_mul(users);
+        // Only a fork child can find it locked, by a thread that it does not have.
+        let start = match self.schedules.try_lock() {
+            Ok(mut schedules) => {
+                let schedule = schedules.entry((at.device, at.engine)).or_default();
+                schedule.place(now, now.max(ready), length, share)
+            }
+            Err(_) => now.max(ready),
+        };
+        let interval = Interval::from(start, length);
         meter.write(|| {
             meter.retire(now);
-            meter.place(now.max(ready), cost.saturating_mul(users))
-        })
+            meter.note(interval);
+        });
+        interval
     }
 
     /// How many processes share the engine, this one included.
@@ -159,7 +186,7 @@ impl Accounts {
         while start < to {
             let end = ((start / GRAIN + 1) * GRAIN).min(to);
             let active = |activity: &Activity| activity.within(start, end).min(end - start);
-            let gone = grain_within(departed, start, end).min(end - start);
+            let gone = meter::grain_within(departed, start, end).min(end - start);
             let all: u64 = gone + meters.iter().map(|(_, of)| active(of)).sum::<u64>();
             let wanted = match pid {
                 None => all,
@@ -214,235 +241,8 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    fn tag(self) -> u32 {
+    pub(crate) fn tag(self) -> u32 {
         ((self.device as u32) << 8) | (self.engine as u32 + 1)
-    }
-}
-
-/// A meter's content at one instant.
-struct Activity {
-    grains: Vec<u64>,
-    runs: Vec<(u64, u64)>,
-}
-
-impl Activity {
-    /// Time with work between two times inside one grain.
-    fn within(&self, start: u64, end: u64) -> u64 {
-        let runs = self
-            .runs
-            .iter()
-            .map(|(from, to)| end.min(*to).saturating_sub(start.max(*from)));
-        let remembered = self.grains[(start / GRAIN) as usize % GRAINS];
-        runs.sum::<u64>() + part(remembered, start, end)
-    }
-}
-
-/// What a grain's word says of a part of it.
-fn part(word: u64, start: u64, end: u64) -> u64 {
-    if word >> 32 != (start / GRAIN) & 0xffff_ffff {
-        return 0;
-    }
-    (word & 0xffff_ffff) * (end - start) / GRAIN
-}
-
-fn grain_within(grains: &[AtomicU64; GRAINS], start: u64, end: u64) -> u64 {
-    part(
-        grains[(start / GRAIN) as usize % GRAINS].load(Relaxed),
-        start,
-        end,
-    )
-}
-
-/// Adds work between two times, of which only the last [`GRAINS`] grains are kept.
-fn remember(grains: &[AtomicU64; GRAINS], from: u64, to: u64) {
-    let mut start = from.max(to.saturating_sub(GRAIN * GRAINS as u64));
-    while start < to {
-        let grain = start / GRAIN;
-        let end = ((grain + 1) * GRAIN).min(to);
-        add(grains, grain, end - start);
-        start = end;
-    }
-}
-
-fn add(grains: &[AtomicU64; GRAINS], grain: u64, more: u64) {
-    let word = &grains[grain as usize % GRAINS];
-    let (tag, known) = (grain & 0xffff_ffff, word.load(Relaxed));
-    let busy = if known >> 32 == tag {
-        (known & 0xffff_ffff) + more
-    } else {
-        more
-    };
-    word.store(tag << 32 | busy.min(0xffff_ffff), Relaxed);
-}
-
-impl Meter {
-    fn is_of(&self, at: Spot) -> bool {
-        self.tag.load(Acquire) == at.tag()
-    }
-
-    fn claim(&self, row: usize, at: Spot) {
-        self.row.store(row as u32, Relaxed);
-        self.tag.store(at.tag(), Release);
-    }
-
-    fn clear(&self) {
-        self.until.store(0, Relaxed);
-        for run in &self.runs {
-            run.start.store(0, Relaxed);
-            run.end.store(0, Relaxed);
-        }
-        self.grains.iter().for_each(|grain| grain.store(0, Relaxed));
-    }
-
-    /// When the last work that was ever submitted ends.
-    #[inline]
-    fn until(&self) -> u64 {
-        self.until.load(Relaxed)
-    }
-
-    /// Changes the meter so that readers notice.
-    #[inline]
-    fn write<T>(&self, change: impl FnOnce() -> T) -> T {
-        // Odd while it is written. A predecessor of this row killed in the middle left it odd.
-        let sequence = self.sequence.load(Relaxed) | 1;
-        self.sequence.store(sequence, Relaxed);
-        std::sync::atomic::fence(Release);
-        let answer = change();
-        self.sequence.store(sequence.wrapping_add(1), Release);
-        answer
-    }
-
-    /// What the meter holds of the time before `until`. A dead writer may have left it half-written: then as it is.
-    fn read(&self, until: u64) -> Activity {
-        for _ in 0..100 {
-            let before = self.sequence.load(Acquire);
-            let activity = self.snapshot(until);
-            std::sync::atomic::fence(Acquire);
-            if before & 1 == 0 && self.sequence.load(Relaxed) == before {
-                return activity;
-            }
-            std::hint::spin_loop();
-        }
-        self.snapshot(until)
-    }
-
-    fn snapshot(&self, until: u64) -> Activity {
-        Activity {
-            grains: self
-                .grains
-                .iter()
-                .map(|grain| grain.load(Relaxed))
-                .collect(),
-            runs: self
-                .runs
-                .iter()
-                .map(|run| {
-                    let (start, end) = run.get();
-                    (start.min(until), end.min(until))
-                })
-                .filter(|(start, end)| start < end)
-                .collect(),
-        }
-    }
-
-    /// Moves what is over into the grains. The runs in use stand first, ascending.
-    #[inline]
-    fn retire(&self, now: u64) {
-        let over = self
-            .runs
-            .iter()
-            .take_while(|run| run.end.load(Relaxed) != 0 && run.end.load(Relaxed) <= now)
-            .count();
-        if over == 0 {
-            return;
-        }
-        for run in &self.runs[..over] {
-            let (start, end) = run.get();
-            remember(&self.grains, start, end);
-        }
-        for to in 0..RUNS {
-            match self.runs.get(to + over) {
-                Some(run) => self.runs[to].set(run.get()),
-                None => self.runs[to].set((0, 0)),
-            }
-        }
-    }
-
-    /// Finds `length` of time from `earliest` on that no run takes, and takes it.
-    #[inline]
-    fn place(&self, earliest: u64, length: u64) -> Interval {
-        let used = self
-            .runs
-            .iter()
-            .take_while(|run| run.end.load(Relaxed) != 0)
-            .count();
-        let mut start = earliest;
-        let mut at = 0;
-        while at < used {
-            let (from, to) = self.runs[at].get();
-            if start.saturating_add(length) <= from {
-                break;
-            }
-            start = start.max(to);
-            at += 1;
-        }
-        let end = start.saturating_add(length);
-        if length > 0 {
-            self.insert(at, used, (start, end));
-            self.until.store(self.until().max(end), Relaxed);
-        }
-        Interval {
-            start: Nanos(start),
-            end: Nanos(end),
-        }
-    }
-
-    /// Puts a run before the `at`-th of `used`, as a part of a neighbour that it touches.
-    fn insert(&self, at: usize, used: usize, new: (u64, u64)) {
-        if at > 0 && self.runs[at - 1].end.load(Relaxed) == new.0 {
-            self.runs[at - 1].end.store(new.1, Relaxed);
-            if at < used && self.runs[at].start.load(Relaxed) == new.1 {
-                self.join(at - 1, used);
-            }
-        } else if at < used && self.runs[at].start.load(Relaxed) == new.1 {
-            self.runs[at].start.store(new.0, Relaxed);
-        } else if used < RUNS {
-            for to in (at..used).rev() {
-                self.runs[to + 1].set(self.runs[to].get());
-            }
-            self.runs[at].set(new);
-        } else {
-            // No room for another gap: the last run takes it in. The gap counts as work then.
-            let last = &self.runs[RUNS - 1];
-            let (start, end) = last.get();
-            last.set((start.min(new.0), end.max(new.1)));
-        }
-    }
-
-    /// Makes the `at`-th run and its successor one.
-    fn join(&self, at: usize, used: usize) {
-        self.runs[at]
-            .end
-            .store(self.runs[at + 1].end.load(Relaxed), Relaxed);
-        for to in at + 1..used {
-            match self.runs.get(to + 1) {
-                Some(run) if to + 1 < used => self.runs[to].set(run.get()),
-                _ => self.runs[to].set((0, 0)),
-            }
-        }
-    }
-}
-
-impl Run {
-    #[inline]
-    fn get(&self) -> (u64, u64) {
-        (self.start.load(Relaxed), self.end.load(Relaxed))
-    }
-
-    #[inline]
-    fn set(&self, (start, end): (u64, u64)) {
-        self.start.store(start, Relaxed);
-        self.end.store(end, Relaxed);
     }
 }
 
@@ -474,12 +274,12 @@ pub(crate) fn bury(region: &Region, row: &Row, died: u64) {
             for word in meter.grains.iter().map(|grain| grain.load(Relaxed)) {
                 let grain = (died / GRAIN) & !0xffff_ffff | word >> 32;
                 if word != 0 && grain >= oldest {
-                    add(departed, grain, word & 0xffff_ffff);
+                    meter::add(departed, grain, word & 0xffff_ffff);
                 }
             }
             for (start, end) in meter.runs.iter().map(Run::get) {
                 if start < end.min(died) {
-                    remember(departed, start, end.min(died));
+                    meter::remember(departed, start, end.min(died));
                 }
             }
         }
@@ -547,6 +347,12 @@ mod tests {
         [first, second].map(|region| Accounts::new(region, None).unwrap())
     }
 
+    impl Accounts {
+        fn put(&self, at: Spot, now: u64, ready: u64, cost: u64) -> Interval {
+            self.submit(at, now, ready, cost, Share::WHOLE)
+        }
+    }
+
     fn span(interval: Interval) -> (u64, u64) {
         (interval.start.0, interval.end.0)
     }
@@ -560,10 +366,10 @@ mod tests {
     fn alone_work_takes_its_cost_one_after_the_other() {
         let [own, _] = pair();
         let t = begin();
-        assert_eq!(span(own.submit(AT, t, 0, 5 * MS)), (t, t + 5 * MS));
-        assert_eq!(span(own.submit(AT, t, 0, MS)), (t + 5 * MS, t + 6 * MS));
+        assert_eq!(span(own.put(AT, t, 0, 5 * MS)), (t, t + 5 * MS));
+        assert_eq!(span(own.put(AT, t, 0, MS)), (t + 5 * MS, t + 6 * MS));
         assert_eq!(
-            span(own.submit(AT, t + 9 * MS, 0, MS)),
+            span(own.put(AT, t + 9 * MS, 0, MS)),
             (t + 9 * MS, t + 10 * MS)
         );
         assert_eq!(own.busy(AT, None, t, t + GRAIN), 7 * MS);
@@ -572,21 +378,34 @@ mod tests {
             ..AT
         };
         assert_eq!(own.busy(copies, None, t, t + 10 * MS), 0);
-        assert_eq!(span(own.submit(copies, t, 0, MS)), (t, t + MS));
+        assert_eq!(span(own.put(copies, t, 0, MS)), (t, t + MS));
     }
 
     #[test]
     fn work_that_must_wait_leaves_the_engine_to_what_need_not() {
         let [own, _] = pair();
         let t = begin();
-        let late = own.submit(AT, t, t + 10 * MS, MS);
+        let late = own.put(AT, t, t + 10 * MS, MS);
         assert_eq!(span(late), (t + 10 * MS, t + 11 * MS));
-        assert_eq!(span(own.submit(AT, t, 0, 4 * MS)), (t, t + 4 * MS));
-        assert_eq!(
-            span(own.submit(AT, t, 0, 6 * MS)),
-            (t + 4 * MS, t + 10 * MS)
-        );
-        assert_eq!(span(own.submit(AT, t, 0, MS)), (t + 11 * MS, t + 12 * MS));
+        assert_eq!(span(own.put(AT, t, 0, 4 * MS)), (t, t + 4 * MS));
+        assert_eq!(span(own.put(AT, t, 0, 6 * MS)), (t + 4 * MS, t + 10 * MS));
+        assert_eq!(span(own.put(AT, t, 0, MS)), (t + 11 * MS, t + 12 * MS));
+    }
+
+    #[test]
+    fn kernels_side_by_side_keep_the_engine_busy_once() {
+        let [own, _] = pair();
+        let t = begin();
+        let put = |ready, cost, share| span(own.submit(AT, t, ready, cost, share));
+        let small = Share::of(1, 8);
+        for _ in 0..8 {
+            assert_eq!(put(0, MS, small), (t, t + MS));
+        }
+        assert_eq!(put(0, MS, small), (t + MS, t + 2 * MS), "the ninth waits");
+        assert_eq!(put(0, MS, Share::WHOLE), (t + 2 * MS, t + 3 * MS));
+        assert_eq!(put(t + 5 * MS, MS, small), (t + 5 * MS, t + 6 * MS));
+        assert_eq!(own.busy(AT, None, t, t + GRAIN), 4 * MS);
+        assert_eq!(own.busy(AT, None, t + 3 * MS, t + 5 * MS), 0);
     }
 
     #[test]
@@ -598,9 +417,9 @@ mod tests {
         let (mut ahead, mut done) = (Vec::new(), 0u64);
         while now < t + 1000 * MS {
             while ahead.iter().filter(|end| **end > now).count() < 50 {
-                ahead.push(deep.submit(AT, now, 0, MS).end.0);
+                ahead.push(deep.put(AT, now, 0, MS).end.0);
             }
-            now = shallow.submit(AT, now, 0, MS).end.0;
+            now = shallow.put(AT, now, 0, MS).end.0;
             done += 1;
         }
         let others = ahead.iter().filter(|end| **end <= now).count() as u64;
@@ -627,9 +446,9 @@ mod tests {
         let (mut first, mut second) = (t, t);
         while first.min(second) < t + 1500 * MS {
             if first < second {
-                first = one.submit(AT, first + next(), 0, next()).end.0;
+                first = one.put(AT, first + next(), 0, next()).end.0;
             } else {
-                second = two.submit(AT, second + next(), 0, next()).end.0;
+                second = two.put(AT, second + next(), 0, next()).end.0;
             }
         }
         // The test's rows have one pid; the second is given another.
@@ -653,31 +472,31 @@ mod tests {
     fn what_is_older_than_two_seconds_is_forgotten_and_the_rest_is_not() {
         let [own, _] = pair();
         let t = begin();
-        own.submit(AT, t, 0, 100 * MS);
+        own.put(AT, t, 0, 100 * MS);
         let later = t + 2_000 * MS;
-        own.submit(AT, later, 0, MS);
+        own.put(AT, later, 0, MS);
         assert_eq!(own.busy(AT, None, t, later), 100 * MS);
         let much_later = t + 10_000 * MS;
-        own.submit(AT, much_later, 0, 2_200 * MS);
-        own.submit(AT, much_later + 3_000 * MS, 0, MS);
+        own.put(AT, much_later, 0, 2_200 * MS);
+        own.put(AT, much_later + 3_000 * MS, 0, MS);
         assert_eq!(own.busy(AT, None, t, later), 0, "its place was taken");
     }
 
     #[test]
     fn unfinished_work_of_the_dead_is_dropped_and_what_they_did_stays() {
-        let [own, _] = pair();
+        let [own, other] = pair();
         let died = os::now_ns();
         let t = died - 500 * MS;
         let row = own.own_row().unwrap();
-        own.submit(AT, t - 100 * MS, 0, 50 * MS);
-        own.submit(AT, t, 0, 10_000 * MS);
+        own.put(AT, t - 100 * MS, 0, 50 * MS);
+        own.put(AT, t, 0, 10_000 * MS);
         own.take(0, crate::Kind::Memory, Bytes(5)).unwrap();
         bury(&own.region, row, died);
         assert_eq!(row.meters[0][0].load(Relaxed), 0);
         let busy = own.busy(AT, None, t - 100 * MS, died + 1000 * MS);
         assert!(busy.abs_diff(550 * MS) < GRAIN, "{busy}");
         assert_eq!(
-            span(own.submit(AT, died, 0, MS)),
+            span(other.put(AT, died, 0, MS)),
             (died, died + MS),
             "the engine is free"
         );
@@ -690,7 +509,7 @@ mod tests {
         let mut taken: Vec<(u64, u64)> = Vec::new();
         for at in 0..40u64 {
             let ready = t + (at * 7 % 40) * 2 * MS;
-            let new = span(own.submit(AT, t, ready, MS));
+            let new = span(own.put(AT, t, ready, MS));
             assert!(new.0 >= ready && new.1 - new.0 == MS);
             assert!(
                 taken.iter().all(|old| new.0 >= old.1 || old.0 >= new.1),

@@ -32,6 +32,8 @@ pub enum Consultation<'a> {
     Result(i32),
     /// Answer success and do nothing.
     Untouched,
+    /// Act; the kernels that the call launches end with this code.
+    KernelFault(i32),
     /// Act, and change what is answered.
     Altered(&'a Alteration),
     /// End the process before the driver acts.
@@ -58,7 +60,7 @@ impl Consultation<'_> {
         act: impl FnOnce() -> R,
     ) -> R {
         match self {
-            Self::Proceed | Self::KillAfter => act(),
+            Self::Proceed | Self::KillAfter | Self::KernelFault(_) => act(),
             Self::KillBefore => kill_self(),
             Self::Result(code) => of_code(code).unwrap_or_else(act),
             Self::Untouched => of_code(0).unwrap_or_else(act),
@@ -71,6 +73,15 @@ impl Consultation<'_> {
                     Alteration::Short(_) | Alteration::WrongVersion => answer,
                 }
             }
+        }
+    }
+
+    /// How the kernels end that the call launches, if that is the fault.
+    #[must_use]
+    pub fn kernel_fault(self) -> Option<i32> {
+        match self {
+            Self::KernelFault(code) => Some(code),
+            _ => None,
         }
     }
 
@@ -428,6 +439,9 @@ impl Fault {
                 "at",
                 "only look-ups answer functions: cuda.look-up, vulkan.look-up",
             ),
+            Effect::KernelFault(_) if !all(&["cuLaunch", "cuGraphLaunch"]) => {
+                wrong("at", "only launches have kernels: cuLaunch*, cuGraphLaunch")
+            }
             Effect::Altered(Alteration::WrongVersion) if !all(&["nvml"]) => {
                 wrong("at", "only NVML's structures have a version")
             }

@@ -30,6 +30,7 @@ pub mod generation;
 mod holds;
 pub mod identity;
 pub mod memory;
+mod meter;
 pub mod nvml;
 pub mod object;
 mod os;
@@ -39,6 +40,7 @@ mod plan;
 mod process;
 pub mod profile;
 mod region;
+mod schedule;
 mod settings;
 pub mod units;
 mod view;
@@ -59,6 +61,7 @@ pub use profile::{
     ComputeInstance, DeviceProfile, DriverProfile, GpuInstance, Heap, MachineProfile, MemoryType,
     ProfileError, QueueFamily,
 };
+pub use schedule::Share;
 pub use trace::{TraceRecord, Value};
 pub use units::{Api, Bytes, DeviceIndex};
 pub use world::{World, WorldError, WorldSpec};

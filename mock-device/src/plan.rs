@@ -153,6 +153,7 @@ pub(crate) fn lose(header: &Header, device: Option<DeviceIndex>) {
 fn answer(then: &Effect) -> Consultation<'_> {
     match then {
         Effect::Result(code) => Consultation::Result(*code),
+        Effect::KernelFault(code) => Consultation::KernelFault(*code),
         Effect::Untouched => Consultation::Untouched,
         Effect::Altered(alteration) => Consultation::Altered(alteration),
         Effect::KillBefore => Consultation::KillBefore,

@@ -19,6 +19,7 @@ use crate::plan::{self, Plan};
 use crate::process::Place;
 use crate::profile::{self, DeviceProfile, MachineProfile, ProfileError};
 use crate::region::Region;
+use crate::schedule::Share;
 use crate::settings::settings;
 use crate::units::{Api, Bytes, DeviceIndex};
 use crate::view::Views;
@@ -324,11 +325,24 @@ impl World {
     /// whether it is done compares [`World::now`] with the interval's end. See [`mod@crate::engine`] for how processes
     /// share an engine. Work of a process that dies is dropped.
     pub fn submit(&self, dev: DeviceIndex, engine: Engine, ready: Nanos, cost: Nanos) -> Interval {
+        self.submit_part(dev, engine, ready, cost, Share::WHOLE)
+    }
+
+    /// As [`World::submit`], for work that leaves room beside it.
+    pub fn submit_part(
+        &self,
+        dev: DeviceIndex,
+        engine: Engine,
+        ready: Nanos,
+        cost: Nanos,
+        share: Share,
+    ) -> Interval {
         let at = engine::Spot {
             device: dev.as_usize(),
             engine,
         };
-        self.accounts.submit(at, os::now_ns(), ready.0, cost.0)
+        self.accounts
+            .submit(at, os::now_ns(), ready.0, cost.0, share)
     }
 
     /// For how long between two times (2.1 s ago at most) the engine had work, of whichever process; not after now.

@@ -18,6 +18,8 @@ use crate::stream::{this_thread, wait_for_context};
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The error that every context of the process has for good; 0 without.
 static STICKY: AtomicU32 = AtomicU32::new(0);
+/// From when on the process knows of it.
+static STICKY_FROM: AtomicU64 = AtomicU64::new(0);
 /// Until when some stream holds all the launches that it can hold.
 static FULL_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// When the last work that was ever put on a stream is done; all ones while something is deferred.
@@ -26,6 +28,7 @@ static LAST_END: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static MODE: Cell<i32> = const { Cell::new(0) };
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static PLANNED_FAULT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Calls that might synchronise or allocate behind a capture's back (H200, 580.159.04).
@@ -63,14 +66,17 @@ const UNSAFE_IN_CAPTURE: &[&str] = &[
 const ANSWERS_IN_ERROR: &[&str] = &[
     "cuCtxDestroy",
     "cuCtxDestroy_v2",
+    "cuCtxGetApiVersion",
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
     "cuCtxGetFlags",
+    "cuCtxGetId",
     "cuCtxPopCurrent",
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent",
     "cuCtxPushCurrent_v2",
     "cuCtxSetCurrent",
+    "cuCtxSetFlags",
     "cuDriverGetVersion",
     "cuInit",
     "cuPointerGetAttribute",
@@ -120,8 +126,33 @@ fn is_sticky(code: CUresult) -> bool {
 }
 
 /// Gives every context of the process an error that it keeps.
-pub fn poison(code: CUresult) {
-    let _ = STICKY.compare_exchange(0, code.0, Ordering::Relaxed, Ordering::Relaxed);
+fn poison(code: CUresult) {
+    STICKY_FROM.store(0, Ordering::Relaxed);
+    let _ = STICKY.compare_exchange(0, code.0, Ordering::Release, Ordering::Relaxed);
+}
+
+/// A kernel faults: from a time on every context has an error for good. The first one counts.
+pub fn poison_at(code: CUresult, from: Nanos) {
+    if STICKY.load(Ordering::Relaxed) == 0 {
+        STICKY_FROM.store(from.0, Ordering::Relaxed);
+        STICKY.store(code.0, Ordering::Release);
+    }
+}
+
+/// The fault that the plan wants of kernels which the calling thread launches now.
+pub fn planned_fault() -> Option<CUresult> {
+    match PLANNED_FAULT.try_with(Cell::get).unwrap_or(0) {
+        0 => None,
+        code => Some(CUresult(code)),
+    }
+}
+
+/// Lets kernels fault that are launched meanwhile.
+pub fn with_fault<R>(code: CUresult, act: impl FnOnce() -> R) -> R {
+    let _ = PLANNED_FAULT.try_with(|fault| fault.set(code.0));
+    let answer = act();
+    let _ = PLANNED_FAULT.try_with(|fault| fault.set(0));
+    answer
 }
 
 /// A result that the fault plan gives instead of the driver's: one that contexts keep is kept.
@@ -134,10 +165,25 @@ pub fn injected(code: CUresult) -> CUresult {
 
 /// The error that all contexts have for good.
 pub fn sticky() -> Option<CUresult> {
-    match STICKY.load(Ordering::Relaxed) {
+    let code = STICKY.load(Ordering::Acquire);
+    (code != 0 && sticky_from()? <= driver::get().ok()?.world.now()).then_some(CUresult(code))
+}
+
+/// From when on all contexts have an error for good.
+pub fn sticky_from() -> Option<Nanos> {
+    match STICKY.load(Ordering::Acquire) {
         0 => None,
-        code => Some(CUresult(code)),
+        _ => Some(Nanos(STICKY_FROM.load(Ordering::Relaxed))),
     }
+}
+
+/// What a call answers that was carried out: it may have waited for what faulted meanwhile.
+#[inline]
+pub fn afterwards(entry: Entry, answer: Result<(), CUresult>) -> Result<(), CUresult> {
+    if answer.is_ok() && STICKY.load(Ordering::Relaxed) != 0 {
+        by_error(entry)?;
+    }
+    answer
 }
 
 /// Whether an entry point's handler may run.
@@ -203,9 +249,12 @@ fn by_error(entry: Entry) -> Result<(), CUresult> {
     if answers {
         return Ok(());
     }
+    let Some(code) = sticky() else {
+        return Ok(());
+    };
     // Without a live context its own refusal comes first.
     driver::get()?.lock().current()?;
-    Err(sticky().unwrap_or(CUresult::ERROR_UNKNOWN))
+    Err(code)
 }
 
 fn by_work(entry: Entry) {

@@ -317,7 +317,12 @@ pub fn enter(
             return CUresult::ERROR_INVALID_CONTEXT;
         }
         let answer = crate::admission::check(entry).and_then(|()| act());
+        let answer = crate::admission::afterwards(entry, answer);
         answer.err().unwrap_or(CUresult::SUCCESS)
+    };
+    let carried_out = || match consultation.kernel_fault() {
+        Some(code) => crate::admission::with_fault(CUresult(code as u32), carried_out),
+        None => carried_out(),
     };
     let answer = consultation.carry_out(
         |code| Some(crate::admission::injected(CUresult(code as u32))),

@@ -271,5 +271,10 @@ pub fn peer_async(
         return Ok(());
     }
     peers(to_context, from_context)?;
+    {
+        let mut process = driver::get()?.lock();
+        let line = process.line_of(stream)?;
+        crate::capture::forbids_waiting(&mut process, stream, line)?;
+    }
     device_to_device_async(to, from, len, stream)
 }

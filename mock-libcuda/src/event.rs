@@ -1,19 +1,27 @@
 //! Events: moments on the device's clock.
 
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
 use abi::cuda::*;
 
+use crate::admission;
 use crate::boundary::{Answer, Out};
 use crate::capture::{self, CapturedEvent};
 use crate::driver::{self, Driver};
 use crate::handle;
+use crate::ipc_event::Shared;
 use crate::process::{ContextId, Process};
 use crate::stream;
-use crate::timeline::{self, LineId, Moment};
+use crate::timeline::{self, LineId, Moment, Op};
 
 pub struct Event {
     pub context: ContextId,
     flags: u32,
     recorded: Option<Moment>,
+    shared: Option<Arc<Shared>>,
+    /// Another process made it.
+    opened: bool,
     /// The last record was captured instead.
     pub captured: Option<CapturedEvent>,
 }
@@ -29,8 +37,85 @@ pub fn handle_of(id: u32) -> CUevent {
 }
 
 impl Event {
+    /// Another process's event.
+    pub fn opened(context: ContextId, shared: Arc<Shared>) -> Event {
+        Event {
+            context,
+            flags: DISABLE_TIMING | INTERPROCESS,
+            recorded: None,
+            shared: Some(shared),
+            opened: true,
+            captured: None,
+        }
+    }
+
+    /// When the last record is done; `None` if there was none. A time that only another process will know stays unknown
+    /// here: see [`wait_on`] and [`reached`].
     pub fn moment(&self) -> Option<Moment> {
-        self.recorded.clone()
+        match (&self.recorded, &self.shared) {
+            (Some(own), _) if own.known().is_none() => Some(own.clone()),
+            (_, Some(shared)) => shared.moment(),
+            (own, None) => own.clone(),
+        }
+    }
+
+    pub fn shared(&self) -> Option<&Arc<Shared>> {
+        self.shared.as_ref()
+    }
+
+    pub fn was_opened(&self) -> bool {
+        self.opened
+    }
+}
+
+/// Lets a line wait for an event's last record.
+pub fn wait_on(process: &mut Process, driver: &Driver, id: u32, line: LineId) {
+    let Some(event) = process.events.get(&id) else {
+        return;
+    };
+    let own = event
+        .recorded
+        .as_ref()
+        .is_some_and(|own| own.known().is_none());
+    match (&event.shared, event.moment()) {
+        (Some(shared), Some(moment)) if !own && moment.known().is_none() => {
+            let shared = Arc::clone(shared);
+            process.put(driver, line, Op::Foreign(shared));
+        }
+        (_, Some(moment)) => process.put(driver, line, Op::Wait(moment)),
+        (_, None) => {}
+    }
+}
+
+/// Waits until an event's last record is done.
+fn reached<'a>(
+    driver: &'a Driver,
+    mut process: MutexGuard<'a, Process>,
+    id: u32,
+) -> MutexGuard<'a, Process> {
+    const LOOK_EVERY: Duration = Duration::from_micros(50);
+    loop {
+        let Some(event) = process.events.get(&id) else {
+            return process;
+        };
+        let moment = event.moment();
+        let own = event
+            .recorded
+            .as_ref()
+            .is_some_and(|own| own.known().is_none());
+        let elsewhere = moment
+            .as_ref()
+            .is_some_and(|moment| moment.known().is_none())
+            && !own;
+        if !elsewhere {
+            return timeline::wait(driver, process, moment.as_slice());
+        }
+        if admission::sticky().is_some() {
+            return process;
+        }
+        drop(process);
+        std::thread::sleep(LOOK_EVERY);
+        process = driver.lock();
     }
 }
 
@@ -52,17 +137,17 @@ impl Process {
         self.event_id(event).map(|id| &self.events[&id])
     }
 
-    /// When the event's last record is done; `None` if it was never recorded.
-    pub fn event_moment(&self, event: CUevent) -> Result<Option<Moment>, CUresult> {
-        self.event_of(event).map(|event| event.recorded.clone())
-    }
-
     /// Records an event at the end of a line.
     pub fn record(&mut self, driver: &Driver, id: u32, line: LineId) {
         let moment = stream::stamp(self, driver, line);
+        let mut shared = None;
         if let Some(event) = self.events.get_mut(&id) {
-            event.recorded = Some(moment);
+            event.recorded = Some(moment.clone());
             event.captured = None;
+            shared = event.shared.clone();
+        }
+        if let Some(shared) = shared {
+            self.publish(driver, &shared, &moment, line);
         }
     }
 }
@@ -76,12 +161,17 @@ fn not_null(event: CUevent) -> Answer {
 }
 
 pub fn create(event: Out<CUevent>, flags: c_uint) -> Answer {
-    let mut process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     let context = process.current()?;
     let event = event.required()?;
     if flags & !KNOWN_FLAGS != 0 || (flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0) {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
+    let shared = match flags & INTERPROCESS != 0 {
+        true => Some(process.new_shared_event(driver, context)?),
+        false => None,
+    };
     let id = process.next_handle();
     process.events.insert(
         id,
@@ -89,6 +179,8 @@ pub fn create(event: Out<CUevent>, flags: c_uint) -> Answer {
             context,
             flags,
             recorded: None,
+            shared,
+            opened: false,
             captured: None,
         },
     );
@@ -134,8 +226,7 @@ pub fn synchronize(event: CUevent) -> Answer {
     let mut process = driver.lock();
     let id = process.event_id(event)?;
     capture::forbids_asking(&mut process, id, true)?;
-    let moment = process.events[&id].recorded.clone();
-    timeline::wait(driver, process, moment.as_slice()).settle_pools(driver);
+    reached(driver, process, id).settle_pools(driver);
     Ok(())
 }
 
@@ -150,7 +241,7 @@ pub fn query(event: CUevent) -> Answer {
 
 fn done(driver: &Driver, event: &Event) -> Answer {
     let now = driver.world.now();
-    match &event.recorded {
+    match event.moment() {
         Some(moment) if moment.known().is_none_or(|time| time > now) => {
             Err(CUresult::ERROR_NOT_READY)
         }
@@ -195,7 +286,7 @@ pub fn record_of_context(context: CUcontext, event: CUevent) -> Answer {
     capture::forbids_context(&mut process, context)?;
     let line = process.open_line(context, false);
     for moment in process.end_of_context(context) {
-        process.put(driver, line, timeline::Op::Wait(moment));
+        process.put(driver, line, Op::Wait(moment));
     }
     process.record(driver, id, line);
     process.timeline.close(line);
@@ -207,50 +298,10 @@ pub fn wait_in_context(context: CUcontext, event: CUevent) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let context = process.context_of(context)?;
-    process.event_id(event)?;
+    let id = process.event_id(event)?;
     capture::forbids_context(&mut process, context)?;
-    if let Some(moment) = process.event_moment(event)? {
-        for line in process.lines_of(context) {
-            process.put(driver, line, timeline::Op::Wait(moment.clone()));
-        }
+    for line in process.lines_of(context) {
+        wait_on(&mut process, driver, id, line);
     }
     Ok(())
-}
-
-/// An event's name for other processes; only an INTERPROCESS one has one. Other processes' events cannot be opened here,
-/// nor can a process open its own.
-pub fn ipc_handle(handle: Out<CUipcEventHandle>, event: CUevent) -> Answer {
-    let handle = handle.required()?;
-    let process = driver::get()?.lock();
-    if event.is_null() {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    process.current()?;
-    let known = process.event_id(event);
-    let id = known
-        .ok()
-        .filter(|id| process.events[id].flags & INTERPROCESS != 0);
-    let Some(id) = id else {
-        handle.set(CUipcEventHandle::zeroed());
-        return Err(CUresult::ERROR_INVALID_HANDLE);
-    };
-    let mut name = CUipcEventHandle::zeroed();
-    let words = [std::process::id(), id].map(u32::to_ne_bytes).concat();
-    for (to, from) in name.reserved.iter_mut().zip(words) {
-        *to = from as c_char;
-    }
-    handle.set(name);
-    Ok(())
-}
-
-pub fn ipc_open(event: Out<CUevent>, handle: CUipcEventHandle) -> Answer {
-    event.required()?;
-    let process = driver::get()?.lock();
-    process.current()?;
-    let byte = |at: usize| handle.reserved[at] as u8;
-    let owner = u32::from_ne_bytes([byte(0), byte(1), byte(2), byte(3)]);
-    match owner == std::process::id() {
-        true => Err(CUresult::ERROR_INVALID_CONTEXT),
-        false => Err(CUresult::ERROR_MAP_FAILED),
-    }
 }

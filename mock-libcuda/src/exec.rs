@@ -8,13 +8,14 @@ use mock_device::{Kind, Nanos};
 
 use crate::boundary::{Answer, Out};
 use crate::capture;
+use crate::conditional;
 use crate::driver::{self, Driver};
 use crate::graph::{GraphId, Graphs, NodeId, Payload, node_handle};
 use crate::handle;
 use crate::memop;
 use crate::process::{ContextId, Process};
 use crate::stream::Work;
-use crate::timeline::{LineId, Moment, Op};
+use crate::timeline::{LineId, Load, Moment, Op};
 
 /// A node as it will run.
 #[derive(Clone)]
@@ -26,11 +27,14 @@ pub struct ExecNode {
     pub enabled: bool,
     /// What a child graph runs.
     pub child: Body,
+    /// What a conditional node may run.
+    pub bodies: Vec<Body>,
 }
 
 pub type Body = Vec<ExecNode>;
 
 pub struct Exec {
+    pub graph: GraphId,
     pub context: ContextId,
     pub flags: u64,
     pub body: Body,
@@ -65,10 +69,15 @@ impl Graphs {
         let mut body = Vec::with_capacity(order.len());
         for id in &order {
             let payload = self.node(*id).payload.clone();
-            let child = match payload {
-                Payload::Child(child) => self.body(child)?,
-                _ => Vec::new(),
-            };
+            let (mut child, mut bodies) = (Vec::new(), Vec::new());
+            match &payload {
+                Payload::Child(of) => child = self.body(*of)?,
+                Payload::Conditional(of) => {
+                    let made = of.bodies.iter().map(|body| self.body(*body));
+                    bodies = made.collect::<Option<_>>()?;
+                }
+                _ => {}
+            }
             body.push(ExecNode {
                 origin: *id,
                 payload,
@@ -79,6 +88,7 @@ impl Graphs {
                     .collect(),
                 enabled: true,
                 child,
+                bodies,
             });
         }
         Some(body)
@@ -90,6 +100,7 @@ pub fn walk<'a>(body: &'a Body, visit: &mut dyn FnMut(&'a ExecNode)) {
     for node in body {
         visit(node);
         walk(&node.child, visit);
+        node.bodies.iter().for_each(|body| walk(body, visit));
     }
 }
 
@@ -98,8 +109,11 @@ fn find(body: &mut Body, origin: NodeId) -> Option<&mut ExecNode> {
         if node.origin == origin {
             return Some(node);
         }
-        if let Some(found) = find(&mut node.child, origin) {
-            return Some(found);
+        let inner = std::iter::once(&mut node.child).chain(&mut node.bodies);
+        for body in inner {
+            if let Some(found) = find(body, origin) {
+                return Some(found);
+            }
         }
     }
     None
@@ -114,6 +128,10 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     if flags & DEVICE_LAUNCH != 0 {
         device_launchable(&body)?;
     }
+    if !conditional::all_used(process, graph) {
+        return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    conditional::may_run(graph, &body, process.graphs.execs.values())?;
     crate::graph_memory::one_instance(process, &body)?;
     take_branches(process, context, &body)?;
     let objects = process.graphs.graph(graph).objects.clone();
@@ -122,6 +140,7 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     process.graphs.execs.insert(
         id,
         Exec {
+            graph,
             context,
             flags,
             body,
@@ -237,6 +256,7 @@ pub fn instantiate_with(
         Ok(_) => 0,
         Err(_) if bad_flags => 1,
         Err(_) if cyclic => 2,
+        Err(_) if !conditional::all_used(&process, graph) => 5,
         Err(CUresult::ERROR_INVALID_VALUE) if told.flags & DEVICE_LAUNCH != 0 => 3,
         Err(_) => 1,
     };
@@ -270,16 +290,8 @@ pub fn destroy(exec: CUgraphExec) -> Answer {
 
 fn upload_on(process: &mut Process, driver: &Driver, id: u32, line: LineId) -> Answer {
     crate::graph_memory::back(process, driver, id)?;
-    let (engine, cost) = (None, Nanos::ZERO);
-    process.put(
-        driver,
-        line,
-        Op::Work {
-            engine,
-            cost,
-            act: None,
-        },
-    );
+    let load = Load::nothing();
+    process.put(driver, line, Op::Work { load, act: None });
     Ok(())
 }
 
@@ -368,16 +380,8 @@ fn run_node(
 ) {
     match &node.payload {
         Payload::Kernel(kernel) => {
-            let (engine, cost) = Work::Kernel(kernel.cost).cost(driver, process, kernel.context);
-            process.put(
-                driver,
-                line,
-                Op::Work {
-                    engine,
-                    cost,
-                    act: None,
-                },
-            );
+            let load = Work::Kernel(kernel.cost).load(driver, process, kernel.context);
+            process.put(driver, line, Op::Work { load, act: None });
         }
         Payload::Copy {
             context, work, act, ..
@@ -385,9 +389,9 @@ fn run_node(
         | Payload::Fill {
             context, work, act, ..
         } => {
-            let (engine, cost) = work.cost(driver, process, *context);
+            let load = work.load(driver, process, *context);
             let act = Some(act.clone());
-            process.put(driver, line, Op::Work { engine, cost, act });
+            process.put(driver, line, Op::Work { load, act });
         }
         Payload::Host(call) => process.put(driver, line, Op::Call(*call)),
         Payload::Child(_) => {
@@ -395,11 +399,15 @@ fn run_node(
                 process.put(driver, line, Op::Wait(end));
             }
         }
-        Payload::EventWait(event) => {
-            let moment = process.events.get(event).and_then(|event| event.moment());
-            if let Some(moment) = moment {
-                process.put(driver, line, Op::Wait(moment));
+        Payload::Conditional(conditional) => {
+            if let Some(body) = conditional.chosen(node) {
+                for end in run(process, driver, context, body, before) {
+                    process.put(driver, line, Op::Wait(end));
+                }
             }
+        }
+        Payload::EventWait(event) => {
+            crate::event::wait_on(process, driver, *event, line);
         }
         Payload::EventRecord(event) => process.record(driver, *event, line),
         Payload::MemOps { ops, .. } => memop::put(process, driver, line, ops),
@@ -500,8 +508,15 @@ fn difference(old: &Body, new: &Body) -> Option<Difference> {
         if old.before != new.before {
             return Some(Difference(TOPOLOGY_CHANGED, Some(new.origin)));
         }
-        if let Some(inside) = difference(&old.child, &new.child) {
+        let inner = old.bodies.iter().zip(&new.bodies);
+        let differ = inner.map(|(old, new)| difference(old, new));
+        if let Some(inside) = difference(&old.child, &new.child).or(differ.flatten().next()) {
             return Some(inside);
+        }
+        if let (Payload::Conditional(old), Payload::Conditional(now)) = (&old.payload, &new.payload)
+            && (old.kind() != now.kind() || old.bodies.len() != now.bodies.len())
+        {
+            return Some(Difference(NOT_SUPPORTED, Some(new.origin)));
         }
     }
     None
@@ -512,6 +527,9 @@ fn take_over(old: &mut Body, new: Body) {
         old.payload = new.payload;
         old.enabled = true;
         take_over(&mut old.child, new.child);
+        for (old, new) in old.bodies.iter_mut().zip(new.bodies) {
+            take_over(old, new);
+        }
     }
 }
 

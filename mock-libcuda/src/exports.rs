@@ -7,11 +7,11 @@ use abi::cuda::*;
 
 use crate::boundary::export;
 use crate::{
-    advice, array, batch, capture, context, copy, device, error, event, exec, external,
-    external_semaphore, fill, function, graph, graph_memory, green, host, host_function, init, ipc,
-    launch, library, limits, link, lookup, managed, memop, memory, module, narrow, node, occupancy,
-    peer, pointer, pool, pool_sharing, prefetch, region, reservation, stream, texture_reference,
-    unowned, user_object, view, vmm,
+    advice, array, batch, capture, conditional, context, copy, device, error, event, exec,
+    external, external_semaphore, fill, function, graph, graph_memory, green, host, host_function,
+    init, ipc, ipc_event, launch, library, limits, link, lookup, managed, memop, memory, module,
+    narrow, node, occupancy, peer, pointer, pool, pool_sharing, prefetch, region, reservation,
+    stream, texture_reference, unowned, user_object, view, vmm,
 };
 
 macro_rules! entry_points {

@@ -44,6 +44,8 @@ pub struct Kernel {
     pub bounds: Bounds,
     /// Instructions of its code, each counted once.
     pub instructions: u32,
+    /// What is known to end badly; of compiled code nothing is.
+    pub hazards: Vec<ptx::hazard::Hazard>,
 }
 
 /// One parameter, by its place in the parameter buffer.

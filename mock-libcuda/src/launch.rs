@@ -22,6 +22,8 @@ pub struct KernelCost {
     pub blocks_per_sm: u32,
     /// Instructions of its code, each counted once.
     pub instructions: u32,
+    /// How the launch ends, where that is known to be an error.
+    pub fault: Option<CUresult>,
 }
 
 /// One launch, as any of the entry points asks for it.
@@ -253,6 +255,7 @@ impl Request {
             threads_per_block: self.threads() as u32,
             blocks_per_sm: resident.max(1),
             instructions: function.kernel().instructions.max(1),
+            fault: None,
         })
     }
 }
@@ -286,7 +289,19 @@ pub fn of_node(
         &Host(node.kernelParams as u64).out(),
         &Host(node.extra as u64).out(),
     )?;
-    request.check(function, &sm)
+    let mut cost = request.check(function, &sm)?;
+    cost.fault = fault_of(kernel, &Host(node.kernelParams as u64).out());
+    Ok(cost)
+}
+
+/// How a launch with these parameters is known to end. Of parameters in one buffer nothing is known.
+fn fault_of(kernel: &Kernel, params: &Out<*mut c_void>) -> Option<CUresult> {
+    let wide = |at: usize| {
+        let size = kernel.params.get(at)?.size;
+        let address = params.slot().filter(|_| size == 8)?.nth(at).get();
+        Some(Host(address as u64).out::<u64>().slot()?.get())
+    };
+    kernel.hazards.iter().find_map(|hazard| hazard.fault(wide))
 }
 
 /// The parameters by one of two ways: an address for each, or a buffer for all.
@@ -353,7 +368,8 @@ fn launch(request: &Request, params: Out<*mut c_void>, extra: Out<*mut c_void>) 
         .and_then(|()| check_params(function.kernel(), &params, &extra))
         .and_then(|()| request.check(&function, &sm));
     // A launch that is refused breaks the capture that it would have been part of.
-    let cost = checked.inspect_err(|_| capture::refused(&mut process, request.stream))?;
+    let mut cost = checked.inspect_err(|_| capture::refused(&mut process, request.stream))?;
+    cost.fault = fault_of(function.kernel(), &params);
     if function.context != current || process.stream_context(request.stream)? != current {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }

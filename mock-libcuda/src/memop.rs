@@ -7,7 +7,7 @@ use crate::capture;
 use crate::driver::{self, Driver};
 use crate::process::Process;
 use crate::stream::Work;
-use crate::timeline::{LineId, Op};
+use crate::timeline::{LineId, Load, Op};
 
 /// What a value in memory is waited to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +135,9 @@ pub fn put(process: &mut Process, driver: &Driver, line: LineId, ops: &[MemOp]) 
                 let act = move |process: &mut Process, driver: &Driver| {
                     let _ = process.copy(driver, address, bytes.as_ptr() as u64, len);
                 };
-                let (engine, cost) = (None, mock_device::Nanos::ZERO);
+                let load = Load::nothing();
                 let act = Some(std::sync::Arc::new(act) as crate::timeline::Act);
-                process.put(driver, line, Op::Work { engine, cost, act });
+                process.put(driver, line, Op::Work { load, act });
                 process.settle(driver);
             }
             MemOp::Fence => {}

@@ -11,7 +11,8 @@ const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 fn prefetched(start: u64, len: usize, place: Place, stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.stream_context(stream)?;
+    let line = process.line_of(stream)?;
+    crate::capture::forbids_waiting(&mut process, stream, line)?;
     let (start, end) = process.managed_range(start, len as u64)?;
     process
         .managed

@@ -129,6 +129,7 @@ pub struct Process {
     pub events: HashMap<u32, Event>,
     /// What CUdevResourceDesc handles stand for.
     pub partitions: Vec<(Ordinal, Sms)>,
+    pub event_objects: crate::ipc_event::Kept,
     pub timeline: Timeline,
     pub captures: Captures,
     pub graphs: Graphs,
@@ -183,6 +184,7 @@ impl Process {
             stream_memory: HashMap::new(),
             events: HashMap::new(),
             partitions: Vec::new(),
+            event_objects: Default::default(),
             timeline: Timeline::default(),
             captures: Captures::default(),
             graphs: Graphs::default(),

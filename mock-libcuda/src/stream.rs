@@ -1,12 +1,16 @@
 //! Streams: their handles, their properties, waiting for them. When their work is done is the [timeline](crate::timeline)'s.
 
+mod property;
+
+pub use self::property::*;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
-use mock_device::{Bytes, Direction, Engine, Kind, Nanos};
+use mock_device::{Bytes, Direction, Engine, Kind, Share};
 
 use crate::boundary::{Answer, In, Kept, Out, Slot, crash};
 use crate::capture;
@@ -16,7 +20,7 @@ use crate::event;
 use crate::handle;
 use crate::launch::KernelCost;
 use crate::process::{ContextId, Process};
-use crate::timeline::{self, LineId, Moment, Op};
+use crate::timeline::{self, LineId, Load, Moment, Op};
 
 pub struct Stream {
     pub context: ContextId,
@@ -112,12 +116,7 @@ pub enum Work {
 }
 
 impl Work {
-    pub fn cost(
-        &self,
-        driver: &Driver,
-        process: &Process,
-        context: ContextId,
-    ) -> (Option<Engine>, Nanos) {
+    pub fn load(&self, driver: &Driver, process: &Process, context: ContextId) -> Load {
         let profile = driver.profile(process.context(context).device);
         match self {
             Work::Copy {
@@ -133,19 +132,21 @@ impl Work {
                     true => profile.cost.copy_pageable(*direction, *bytes),
                     false => profile.cost.copy(*direction, *bytes),
                 };
-                (Some(engine), cost)
+                Load::whole(Some(engine), cost)
             }
-            Work::Fill { bytes } => (Some(Engine::Compute), profile.cost.memset(*bytes)),
+            Work::Fill { bytes } => Load::whole(Some(Engine::Compute), profile.cost.memset(*bytes)),
             Work::Kernel(kernel) => {
                 let at_once = u64::from(kernel.sms) * u64::from(kernel.blocks_per_sm.max(1));
                 let waves = kernel.blocks.div_ceil(at_once.max(1));
                 let cost = profile.cost.kernel(waves, kernel.instructions.into());
-                (
-                    Some(Engine::Compute),
-                    cost + profile.cost.blocks(kernel.blocks),
-                )
+                Load {
+                    engine: Some(Engine::Compute),
+                    cost: cost + profile.cost.blocks(kernel.blocks),
+                    share: Share::of_grid(kernel.blocks, at_once),
+                    fault: kernel.fault.or_else(crate::admission::planned_fault),
+                }
             }
-            Work::Nothing => (None, Nanos::ZERO),
+            Work::Nothing => Load::nothing(),
         }
     }
 }
@@ -306,9 +307,9 @@ pub fn enqueue_as(
     if capture::takes(process, stream, line)? {
         return capture::add_work(process, line, context, work, shape, Arc::new(act));
     }
-    let (engine, cost) = work.cost(driver, process, context);
+    let load = work.load(driver, process, context);
     let act = (!matches!(work, Work::Kernel(_))).then(|| Arc::new(act) as timeline::Act);
-    process.put(driver, line, Op::Work { engine, cost, act });
+    process.put(driver, line, Op::Work { load, act });
     Ok(())
 }
 
@@ -482,9 +483,8 @@ pub fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
     if capture::event_waited(&mut process, stream, line, event, flags == event::EXTERNAL)? {
         return Ok(());
     }
-    if let Some(moment) = process.event_moment(event)? {
-        process.put(driver, line, Op::Wait(moment));
-    }
+    let id = process.event_id(event)?;
+    event::wait_on(&mut process, driver, id, line);
     Ok(())
 }
 
@@ -571,89 +571,6 @@ pub fn priority_range(least: Out<c_int>, greatest: Out<c_int>) -> Answer {
     }
     if let Some(greatest) = greatest.optional() {
         greatest.set(GREATEST);
-    }
-    Ok(())
-}
-
-/// CU_LAUNCH_ATTRIBUTE_…: what a stream has of them.
-mod attribute {
-    pub const ACCESS_POLICY_WINDOW: i32 = 1;
-    pub const SYNCHRONIZATION_POLICY: i32 = 3;
-    pub const PRIORITY: i32 = 8;
-    pub const MEM_SYNC_DOMAIN_MAP: i32 = 9;
-    pub const MEM_SYNC_DOMAIN: i32 = 10;
-    pub const ALL: [i32; 5] = [
-        ACCESS_POLICY_WINDOW,
-        SYNCHRONIZATION_POLICY,
-        PRIORITY,
-        MEM_SYNC_DOMAIN_MAP,
-        MEM_SYNC_DOMAIN,
-    ];
-}
-
-pub fn get_attribute(
-    stream: CUstream,
-    attr: CUlaunchAttributeID,
-    value: Out<CUkernelNodeAttrValue_v1>,
-) -> Answer {
-    let known = attribute::ALL.contains(&attr);
-    if value.is_null() && !(known && driver::get().is_ok()) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let process = driver::get()?.lock();
-    process.stream_context(stream)?;
-    let value = value.or_crash();
-    let of = process.stream_of(stream)?;
-    let mut answer = CUkernelNodeAttrValue_v1::zeroed();
-    match (attr, of.and_then(|of| of.attributes.get(&attr))) {
-        (_, Some(kept)) => answer = kept.0,
-        (attribute::ACCESS_POLICY_WINDOW | attribute::MEM_SYNC_DOMAIN, _) => {}
-        (attribute::SYNCHRONIZATION_POLICY, _) => answer.syncPolicy = -1,
-        (attribute::PRIORITY, _) => answer.priority = of.map_or(0, |of| of.priority),
-        (attribute::MEM_SYNC_DOMAIN_MAP, _) => {
-            answer.memSyncDomainMap.remote = 1;
-        }
-        _ => return Err(CUresult::ERROR_INVALID_VALUE),
-    }
-    value.set(answer);
-    Ok(())
-}
-
-pub fn set_attribute(
-    stream: CUstream,
-    attr: CUlaunchAttributeID,
-    value: In<CUkernelNodeAttrValue_v1>,
-) -> Answer {
-    let mut process = driver::get()?.lock();
-    process.stream_context(stream)?;
-    if !attribute::ALL.contains(&attr) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    let value = value.or_crash();
-    let number = crate::boundary::first_word(&value);
-    if attr == attribute::SYNCHRONIZATION_POLICY && !(1..=4).contains(&number) {
-        return Err(CUresult::ERROR_INVALID_VALUE);
-    }
-    if let Named::Created(id) = named(stream)?
-        && let Some(stream) = process.streams.get_mut(&id)
-    {
-        if attr == attribute::PRIORITY {
-            stream.priority = number.clamp(GREATEST, 0);
-        }
-        stream.attributes.insert(attr, Kept(value));
-    }
-    Ok(())
-}
-
-pub fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
-    let mut process = driver::get()?.lock();
-    process.stream_context(to)?;
-    process.stream_context(from)?;
-    let attributes = process.stream_of(from)?.map(|from| from.attributes.clone());
-    if let (Named::Created(id), Some(attributes)) = (named(to)?, attributes)
-        && let Some(to) = process.streams.get_mut(&id)
-    {
-        to.attributes = attributes;
     }
     Ok(())
 }

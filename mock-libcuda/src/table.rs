@@ -198,8 +198,8 @@ entry_points! {
         cuCtxGetStreamPriorityRange => stream::priority_range;
         cuCtxSynchronize => stream::synchronize_context;
         cuCtxSynchronize_v2 => stream::synchronize_of_context;
-        cuIpcGetEventHandle => event::ipc_handle;
-        cuIpcOpenEventHandle => event::ipc_open;
+        cuIpcGetEventHandle => ipc_event::get_handle;
+        cuIpcOpenEventHandle => ipc_event::open;
         cuCtxRecordEvent => event::record_of_context;
         cuCtxWaitEvent => event::wait_in_context;
         cuEventCreate => event::create;
@@ -326,6 +326,7 @@ entry_points! {
         cuGraphMemFreeNodeGetParams => node::get_free;
         cuGraphAddNode => node::add_general;
         cuGraphAddNode_v2 => node::add_general_v2;
+        cuGraphConditionalHandleCreate => conditional::create_handle;
         cuGraphNodeSetParams => node::set_general;
         cuGraphExecNodeSetParams => node::set_exec_general;
         cuGraphDebugDotPrint => node::print_dot;

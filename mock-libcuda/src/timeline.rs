@@ -5,16 +5,22 @@
 //! host function, a value that memory does not have, an event recorded behind one of these) is *deferred*: it waits in its
 //! line, in order, and acts when [`Process::settle`] finds its predecessors done.
 
+mod attendant;
+
+pub use self::attendant::*;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mock_device::{Engine, Nanos};
+use abi::cuda::CUresult;
+use mock_device::{Engine, Nanos, Share};
 
 use crate::boundary::ClientCall;
 use crate::driver::{Driver, Ordinal};
 use crate::external_semaphore::Point;
+use crate::ipc_event::Shared;
 use crate::memop::Condition;
 use crate::process::{ContextId, Process};
 
@@ -50,11 +56,40 @@ impl Moment {
     }
 }
 
+/// What work is to the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// `None` takes its time beside all engines.
+    pub engine: Option<Engine>,
+    pub cost: Nanos,
+    pub share: Share,
+    /// How it ends, where that is known to be an error.
+    pub fault: Option<CUresult>,
+}
+
+impl Load {
+    /// Alone on its engine.
+    pub fn whole(engine: Option<Engine>, cost: Nanos) -> Load {
+        Load {
+            engine,
+            cost,
+            share: Share::WHOLE,
+            fault: None,
+        }
+    }
+
+    pub fn nothing() -> Load {
+        Load::whole(None, Nanos::ZERO)
+    }
+}
+
+/// From when a kernel faulted until the driver knows, and every call does (H200, 580.159.04: more than 60 ms, less than 300).
+const FAULT_KNOWN_AFTER: Nanos = Nanos(150_000_000);
+
 pub enum Op {
     /// Takes time on an engine, and acts.
     Work {
-        engine: Option<Engine>,
-        cost: Nanos,
+        load: Load,
         act: Option<Act>,
     },
     /// Tells when everything before it was done.
@@ -62,6 +97,8 @@ pub enum Op {
     /// As Record, but as the device's clock would stamp it: not before now.
     Stamp(Moment),
     Wait(Moment),
+    /// Waits until a record that another process made is done.
+    Foreign(Arc<Shared>),
     /// Waits until memory satisfies it.
     Until(Condition),
     /// Signals another API's semaphore when everything before it is done.
@@ -112,6 +149,8 @@ impl Line {
 pub struct Timeline {
     lines: BTreeMap<LineId, Line>,
     legacy: BTreeMap<ContextId, LineId>,
+    /// When the last work is done of lines that were closed before that.
+    left: BTreeMap<ContextId, Nanos>,
     /// By context and thread.
     per_thread: BTreeMap<(ContextId, u64), LineId>,
 }
@@ -209,6 +248,8 @@ impl Timeline {
         if let Some(line) = self.lines.get_mut(&id) {
             line.closed = true;
             if !line.is_deferred() {
+                let left = self.left.entry(line.context).or_default();
+                *left = line.tail.max(*left);
                 self.lines.remove(&id);
             }
         }
@@ -225,7 +266,7 @@ impl Timeline {
                 {
                     first = Some((line.tail, *id));
                 }
-                Some(Op::Until(_) | Op::Await(_)) => look = true,
+                Some(Op::Until(_) | Op::Foreign(_) | Op::Await(_)) => look = true,
                 _ => {}
             }
         }
@@ -311,24 +352,34 @@ impl Process {
         let kernel = matches!(
             op,
             Op::Work {
-                engine: Some(Engine::Compute),
+                load: Load {
+                    engine: Some(Engine::Compute),
+                    ..
+                },
                 ..
             }
         );
         match op {
-            Op::Work { engine, cost, act } => {
+            Op::Work { load, act } => {
                 if let Some(act) = act {
                     act(self, driver);
                 }
-                tail = match engine {
+                tail = match load.engine {
                     Some(engine) => {
-                        driver
-                            .world
-                            .submit(driver.index(device), engine, tail, cost)
+                        let device = driver.index(device);
+                        let world = driver.world;
+                        world
+                            .submit_part(device, engine, tail, load.cost, load.share)
                             .end
                     }
-                    None => tail.max(now) + cost,
+                    None => tail.max(now) + load.cost,
                 };
+                if let Some(code) = load.fault {
+                    // What stands behind it is never reached.
+                    tail = tail + FAULT_KNOWN_AFTER;
+                    crate::admission::poison_at(code, tail);
+                    driver.attendant.wake();
+                }
             }
             Op::Record(moment) => moment.resolve(tail),
             Op::Stamp(moment) => {
@@ -339,6 +390,13 @@ impl Process {
                 Some(time) => tail = tail.max(time),
                 None => return Err(Op::Wait(moment)),
             },
+            Op::Foreign(event) => {
+                if !event.is_known() {
+                    return Err(Op::Foreign(event));
+                }
+                let time = event.moment().and_then(|moment| moment.known());
+                tail = tail.max(time.unwrap_or_default());
+            }
             Op::Until(condition) => {
                 if tail > now || !self.satisfied(driver, &condition) {
                     return Err(Op::Until(condition));
@@ -481,9 +539,11 @@ impl Process {
             .of_context(context)
             .map(|(id, _)| id)
             .collect();
+        let left = self.timeline.left.get(&context).copied();
         lines
             .into_iter()
             .map(|line| self.timeline.mark(line))
+            .chain(left.map(Moment::at))
             .collect()
     }
 
@@ -506,6 +566,7 @@ impl Process {
         self.timeline
             .lines
             .retain(|_, line| line.context != context);
+        self.timeline.left.remove(&context);
         self.timeline.legacy.remove(&context);
         self.timeline.per_thread.retain(|(of, _), _| *of != context);
     }
@@ -522,7 +583,15 @@ pub fn wait<'a>(
         last = last.max(loop {
             match moment.known() {
                 Some(time) => break time,
-                None => process = driver.attendant.wait(process),
+                None => match crate::admission::sticky_from() {
+                    None => process = driver.attendant.wait(process),
+                    // What is behind a fault never comes.
+                    Some(from) if from <= driver.world.now() => return process,
+                    Some(from) => {
+                        let time = from.saturating_sub(driver.world.now());
+                        process = driver.attendant.wait_for(process, time);
+                    }
+                },
             }
         });
     }
@@ -533,83 +602,4 @@ pub fn wait<'a>(
     drop(process);
     std::thread::sleep(Duration::from_nanos(last.saturating_sub(now).0));
     driver.lock()
-}
-
-/// The condition that deferred work has moved on, and the thread that moves it.
-pub struct Attendant {
-    moved: std::sync::Condvar,
-    started: std::sync::Once,
-}
-
-impl Attendant {
-    pub const fn new() -> Attendant {
-        Attendant {
-            moved: std::sync::Condvar::new(),
-            started: std::sync::Once::new(),
-        }
-    }
-
-    /// Something is deferred: whoever attends to it must look.
-    pub fn wake(&self) {
-        self.started.call_once(|| {
-            let attend = || {
-                if let Ok(driver) = crate::driver::get() {
-                    attend(driver);
-                }
-            };
-            let name = "cuda-host-functions".to_owned();
-            if let Err(error) = std::thread::Builder::new().name(name).spawn(attend) {
-                eprintln!("mock-libcuda: no thread for host functions: {error}");
-            }
-        });
-        self.moved.notify_all();
-    }
-
-    fn tell(&self) {
-        self.moved.notify_all();
-    }
-
-    fn wait<'a>(&self, process: MutexGuard<'a, Process>) -> MutexGuard<'a, Process> {
-        self.moved
-            .wait(process)
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_for<'a>(
-        &self,
-        process: MutexGuard<'a, Process>,
-        time: Nanos,
-    ) -> MutexGuard<'a, Process> {
-        let time = Duration::from_nanos(time.0);
-        let waited = self.moved.wait_timeout(process, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
-/// The life of the one thread that calls the client's functions, in the order in which they come due.
-fn attend(driver: &Driver) {
-    const LOOK_EVERY: Nanos = Nanos(50_000);
-    let mut process = driver.lock();
-    loop {
-        let now = driver.world.now();
-        match process.timeline.duty(now) {
-            Duty::Call(line) => {
-                let Some(call) = process.call_of(line) else {
-                    continue;
-                };
-                drop(process);
-                crate::admission::in_host_function(|| call.call());
-                process = driver.lock();
-                process.called(driver, line);
-            }
-            Duty::At(time) => {
-                process = driver.attendant.wait_for(process, time.saturating_sub(now))
-            }
-            Duty::Look => {
-                process.settle(driver);
-                process = driver.attendant.wait_for(process, LOOK_EVERY);
-            }
-            Duty::None => process = driver.attendant.wait(process),
-        }
-    }
 }

@@ -13,6 +13,8 @@ use crate::units::Bytes;
 pub enum Effect {
     /// `result:2`: that code, and nothing is done.
     Result(i32),
+    /// `kernel-fault:719`: the launch succeeds, and its kernels end with that code.
+    KernelFault(i32),
     /// `untouched`: success, and nothing is done or written.
     Untouched,
     /// The driver acts, and what it answers is changed.
@@ -122,8 +124,7 @@ fn named() -> impl Iterator<Item = (&'static str, Effect)> {
     NAMED.into_iter().chain(NAMED_TOO)
 }
 
-const SPELLED: &str =
-    "result:N, set:PARAMETER=N, delay:5ms, short:N, order:2,0,1, count:N, reserve:64MiB";
+const SPELLED: &str = "result:N, kernel-fault:N, set:PARAMETER=N, delay:5ms, short:N, order:2,0,1, count:N, reserve:64MiB";
 
 impl FromStr for Effect {
     type Err = String;
@@ -145,6 +146,10 @@ impl FromStr for Effect {
                 .parse()
                 .map(Self::Result)
                 .map_err(|_| wrong("the result is not a number")),
+            "kernel-fault" => match rest.parse() {
+                Ok(code) if code > 0 => Ok(Self::KernelFault(code)),
+                _ => Err(wrong("not the number of an error")),
+            },
             "delay" => when::time(rest)
                 .map(Self::Delay)
                 .ok_or_else(|| wrong("not a time such as 20us, 5ms, 1s")),
@@ -217,6 +222,7 @@ impl From<Effect> for String {
         }
         match effect {
             Effect::Result(code) => format!("result:{code}"),
+            Effect::KernelFault(code) => format!("kernel-fault:{code}"),
             Effect::Delay(time) => format!("delay:{}", when::spell_time(time)),
             Effect::Altered(Alteration::Short(most)) => format!("short:{}", most.unwrap_or(0)),
             Effect::Altered(Alteration::Set(set)) => {
@@ -250,6 +256,7 @@ mod tests {
     fn every_effect_reads_as_it_is_spelled() {
         let spelled = [
             "result:-4",
+            "kernel-fault:719",
             "set:numBlocks=-1",
             "set:memory.free=0",
             "delay:5000us",

@@ -21,13 +21,15 @@ pub enum ClientCall {
 }
 
 impl ClientCall {
-    pub fn call(self) {
+    /// Of a context with an error functions are not called, and callbacks are told of it (H200, 580.159.04).
+    pub fn call(self, error: Option<CUresult>) {
         match self {
+            ClientCall::Function(_) if error.is_some() => {}
             // SAFETY: the client gave function and argument together, to be called once from a thread of the driver.
             ClientCall::Function(Kept((Some(function), data))) => unsafe { function(data) },
-            // SAFETY: as above; the status is success, because a context with an error calls nothing.
+            // SAFETY: as above.
             ClientCall::Callback(Kept((Some(callback), stream, data))) => unsafe {
-                callback(stream, CUresult::SUCCESS, data)
+                callback(stream, error.unwrap_or(CUresult::SUCCESS), data)
             },
             ClientCall::Function(_) | ClientCall::Callback(_) => {}
         }

@@ -48,7 +48,8 @@ pub fn node_params(params: &CUgraphNodeParams) -> Option<General> {
                 CUDA_BATCH_MEM_OP_NODE_PARAMS_v2,
                 CUDA_BATCH_MEM_OP_NODE_PARAMS,
             >(anon.memOp)),
-            8 | 9 | 13 => General::Unsupported,
+            13 => General::Conditional(anon.conditional),
+            8 | 9 => General::Unsupported,
             _ => return None,
         })
     }

@@ -6,6 +6,7 @@ mod body;
 mod constant;
 mod cursor;
 mod declaration;
+pub mod hazard;
 mod language;
 mod lexer;
 mod liveness;

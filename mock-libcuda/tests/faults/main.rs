@@ -396,3 +396,36 @@ fn a_stub_is_hit_by_bytes_by_chance_and_by_role_too() {
     hits("when = \"after:1B\"", &[]);
     hits("when = \"after:0ms\"", &[1, 2, 3, 4, 5, 6]);
 }
+
+#[test]
+fn a_kernel_that_the_plan_lets_fault_gives_every_context_its_error_for_good() {
+    const PTX: &str =
+        ".version 6.4\n.target sm_52\n.address_size 64\n.visible .entry k() { ret; }\n\0";
+    const FAILED: u32 = 719;
+    let plan = "[[fault]]\nat = \"cuLaunchKernel\"\nwhen = \"2\"\nthen = \"kernel-fault:719\"\n";
+    holds(plan, || {
+        start(0);
+        let (mut module, mut function) = (0u64, 0u64);
+        let image = PTX.as_ptr() as u64;
+        assert_eq!(call("cuModuleLoadData", &[out(&mut module), image]), 0);
+        let name = c"k".as_ptr() as u64;
+        assert_eq!(
+            call("cuModuleGetFunction", &[out(&mut function), module, name]),
+            0
+        );
+        let launch = || call("cuLaunchKernel", &[function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
+        assert_eq!(launch(), 0);
+        assert_eq!(call("cuCtxSynchronize", &[]), 0, "the first is as always");
+        assert_eq!(launch(), 0, "a launch does not wait for its kernel");
+        assert_eq!(call("cuCtxSynchronize", &[]), FAILED);
+        assert_eq!(alloc(4096), (FAILED, 7));
+        let mut device = 7u32;
+        assert_eq!(call("cuCtxGetDevice", &[out(&mut device)]), 0);
+        assert_eq!(call("cuDevicePrimaryCtxReset_v2", &[0]), 0);
+        let mut context = 0u64;
+        assert_eq!(
+            call("cuDevicePrimaryCtxRetain", &[out(&mut context), 0]),
+            FAILED
+        );
+    });
+}

@@ -11,6 +11,15 @@ pub fn poke(address: u64, bytes: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
 }
 
+/// A word that a driver's pointer names; 0 behind NULL.
+pub fn peek(address: u64) -> u64 {
+    if address < 8 * 4096 {
+        return 0;
+    }
+    // SAFETY: an array that the driver said is there.
+    unsafe { (address as *const u64).read() }
+}
+
 fn bump(counter: *mut c_void, by: u32) {
     if !counter.is_null() {
         // SAFETY: the tests give the address of a 32-bit counter that outlives the call.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::super::Refusal;
 use super::cursor::Cursor;
 use super::declaration;
+use super::hazard::{self, Hazard};
 use super::language;
 use super::lexer::Token;
 use super::liveness::Liveness;
@@ -17,6 +18,7 @@ pub struct Body<'a> {
     pub instructions: u32,
     /// Registers, as 32-bit words that are live at once.
     pub registers: u32,
+    pub hazards: Vec<Hazard>,
     /// Names outside the body that it uses, with the line of their first use.
     pub uses: HashMap<&'a str, u32>,
 }
@@ -32,6 +34,7 @@ struct Reader<'a> {
     /// `%r<4>`: prefix → (count, words).
     families: HashMap<&'a str, (u32, u32)>,
     liveness: Liveness<'a>,
+    hazards: hazard::Reader<'a>,
 }
 
 /// Reads from the opening brace to behind the closing one. `params` are the names that the head declares, `outside`
@@ -41,7 +44,10 @@ pub fn read<'a>(
     params: &[(&'a str, bool, u32)],
     outside: impl Fn(&str) -> bool,
 ) -> Result<Body<'a>, Refusal> {
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        hazards: hazard::Reader::new(params.iter().map(|(name, _, _)| *name)),
+        ..Reader::default()
+    };
     for &(name, is_register, size) in params {
         if is_register {
             reader.registers.insert(name, words(size));
@@ -87,15 +93,16 @@ impl<'a> Reader<'a> {
                     let predicate = cursor.word()?;
                     self.operand(predicate, line)?;
                     let opcode = cursor.word()?;
-                    self.instruction(cursor, opcode)?;
+                    self.instruction(cursor, opcode, true)?;
                 }
                 Token::Word(word) => {
                     cursor.take()?;
                     if cursor.skip(b':')? {
                         self.names.insert(word);
                         self.labels.insert(word, self.body.instructions);
+                        self.hazards.label();
                     } else {
-                        self.instruction(cursor, word)?;
+                        self.instruction(cursor, word, false)?;
                     }
                 }
                 _ => return cursor.unexpected(),
@@ -145,12 +152,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Everything behind an opcode's first word, to the semicolon.
-    fn instruction(&mut self, cursor: &mut Cursor<'a>, opcode: &str) -> Result<(), Refusal> {
+    fn instruction(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        opcode: &str,
+        predicated: bool,
+    ) -> Result<(), Refusal> {
         if !language::is_instruction(opcode) {
             return Err(cursor.error(format!("Not a name of any known instruction: '{opcode}'")));
         }
         let mut open: Vec<u8> = Vec::new();
         let mut first = true;
+        let mut rest = Vec::new();
         loop {
             let line = cursor.line;
             match cursor.token {
@@ -176,9 +189,11 @@ impl<'a> Reader<'a> {
                 }
                 _ => {}
             }
+            rest.push(cursor.token);
             cursor.take()?;
         }
         cursor.take()?;
+        self.hazards.instruction(opcode, &rest, predicated);
         self.body.instructions = self.body.instructions.saturating_add(1);
         Ok(())
     }
@@ -228,6 +243,7 @@ impl<'a> Reader<'a> {
             return Err(unknown(name, **line));
         }
         self.body.registers = self.liveness.peak();
+        self.body.hazards = self.hazards.hazards();
         Ok(self.body)
     }
 }

@@ -436,6 +436,10 @@ impl<'a> Module<'a> {
             attributes,
             bounds: function.bounds,
             instructions,
+            hazards: function
+                .body
+                .as_ref()
+                .map_or_else(Vec::new, |body| body.hazards.clone()),
         })
     }
 }
