@@ -123,13 +123,16 @@ pub fn make(
     params: &CUDA_CONDITIONAL_NODE_PARAMS,
 ) -> Result<Conditional, CUresult> {
     let kind = Kind::of(params.type_, params.size)?;
+    if params.ctx.is_null() {
+        return Err(CUresult::ERROR_INVALID_CONTEXT);
+    }
     let root = root_of(process, graph);
     let at = (params.handle as usize).checked_sub(1).ok_or(INVALID)?;
     let condition = process.graphs.graph(root).conditions.get(at).copied();
     let condition = condition
         .filter(|known| known.node.is_none())
         .ok_or(INVALID)?;
-    if params.ctx.is_null() || process.context_of(params.ctx)? != condition.context {
+    if process.context_of(params.ctx)? != condition.context {
         return Err(CUresult::ERROR_INVALID_CONTEXT);
     }
     let bodies: Vec<GraphId> = (0..params.size)
