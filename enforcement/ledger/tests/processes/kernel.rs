@@ -33,14 +33,31 @@ pub fn allow_descriptors(most: u64) {
 
 /// A fork child that does nothing until it is killed. Answers its pid.
 pub fn fork_and_stay() -> i32 {
+    let mut ends = [0; 2];
+    // SAFETY: fills two descriptors.
+    assert_eq!(
+        unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
+        0
+    );
+    let mut began = 0_u8;
     // SAFETY: the child makes async-signal-safe calls only.
-    match unsafe { libc::fork() } {
-        0 => loop {
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: one byte of our own.
+        unsafe { libc::write(ends[1], (&raw const began).cast(), 1) };
+        loop {
             // SAFETY: waits for a signal.
             unsafe { libc::pause() };
-        },
-        pid => pid,
+        }
     }
+    // Until a child has run it holds what its parent held: what is promised of it is promised from here on.
+    // SAFETY: one byte of our own; the descriptors are not used again.
+    unsafe {
+        libc::read(ends[0], (&raw mut began).cast(), 1);
+        libc::close(ends[0]);
+        libc::close(ends[1]);
+    }
+    pid
 }
 
 pub fn kill(pid: i32, signal: i32) {
