@@ -206,7 +206,7 @@ impl Timeline {
 
     /// Whether all work of a context is done; the clock is asked only where there was some.
     pub fn is_done(&self, context: ContextId, now: impl FnOnce() -> Nanos) -> bool {
-        let mut last = Nanos::ZERO;
+        let mut last = self.left.get(&context).copied().unwrap_or(Nanos::ZERO);
         for (_, line) in self.of_context(context) {
             if line.is_deferred() {
                 return false;

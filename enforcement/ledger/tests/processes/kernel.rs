@@ -35,10 +35,8 @@ pub fn allow_descriptors(most: u64) {
 pub fn fork_and_stay() -> i32 {
     let mut ends = [0; 2];
     // SAFETY: fills two descriptors.
-    assert_eq!(
-        unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
-        0
-    );
+    let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+    assert_eq!(made, 0);
     let mut began = 0_u8;
     // SAFETY: the child makes async-signal-safe calls only.
     let pid = unsafe { libc::fork() };
