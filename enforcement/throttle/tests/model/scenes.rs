@@ -29,6 +29,19 @@ fn within<R: Rules>(
     Ok(())
 }
 
+/// What is promised: a mean within 3 points of the budget, and no second more than 10 above it.
+fn holds<R: Rules>(world: &World<R>, what: &str, start: Nanos, percent: u64) -> Result<(), String> {
+    let budget = percent as f64;
+    within(
+        world,
+        what,
+        start,
+        budget - 3.0,
+        budget + 3.0,
+        budget + 10.0,
+    )
+}
+
 /// A tenant that was idle for a long time makes up for no more than a moment of it.
 pub fn idle_then_greedy<R: Rules>() -> Result<(), String> {
     for (percent, processes) in [(10, 1), (50, 4), (75, 1)] {
@@ -77,14 +90,7 @@ pub fn bursts<R: Rules>() -> Result<(), String> {
                 ));
             }
         } else {
-            within(
-                &world,
-                "bursts",
-                Nanos::ZERO,
-                percent as f64 - 3.0,
-                percent as f64 + 3.0,
-                percent as f64 + 10.0,
-            )?;
+            holds(&world, "bursts", Nanos::ZERO, percent)?;
         }
     }
     Ok(())
@@ -111,15 +117,7 @@ pub fn mixed<R: Rules>() -> Result<(), String> {
             world.tenant(program);
         }
         world.run(Nanos::seconds(60));
-        let budget = percent as f64;
-        within(
-            &world,
-            "mixed",
-            Nanos::ZERO,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "mixed", Nanos::ZERO, percent)?;
     }
     Ok(())
 }
@@ -137,15 +135,7 @@ pub fn outliers<R: Rules>() -> Result<(), String> {
             world.tenant(Program::new(vec![function], 400));
         }
         world.run(Nanos::seconds(30));
-        let budget = percent as f64;
-        within(
-            &world,
-            "outliers",
-            Nanos::ZERO,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "outliers", Nanos::ZERO, percent)?;
     }
     Ok(())
 }
@@ -160,15 +150,7 @@ pub fn changing<R: Rules>() -> Result<(), String> {
             world.program(at).functions[0].cost = cost;
         }
         world.run(TEN);
-        let budget = percent as f64;
-        within(
-            &world,
-            "changing",
-            Nanos::ZERO,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "changing", Nanos::ZERO, percent)?;
     }
     Ok(())
 }
@@ -212,15 +194,7 @@ pub fn foreigners<R: Rules>() -> Result<(), String> {
             world.foreigner(Program::new(vec![Function::steady(700_000)], 64));
         }
         world.run(Nanos::seconds(20));
-        let budget = percent as f64;
-        within(
-            &world,
-            "beside foreigners",
-            Nanos::ZERO,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "beside foreigners", Nanos::ZERO, percent)?;
     }
     Ok(())
 }
@@ -248,14 +222,7 @@ pub fn kills<R: Rules>() -> Result<(), String> {
         world.run(Nanos::seconds(2));
         let start = world.age();
         world.run(TEN);
-        within(
-            &world,
-            "after kills",
-            start,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "after kills", start, percent)?;
     }
     Ok(())
 }
@@ -271,15 +238,7 @@ pub fn changed_live<R: Rules>() -> Result<(), String> {
         world.share = Share::percent(percent);
         let start = world.age().plus(Nanos::seconds(1));
         world.run(TEN);
-        let budget = percent as f64;
-        within(
-            &world,
-            "changed live",
-            start,
-            budget - 3.0,
-            budget + 3.0,
-            budget + 10.0,
-        )?;
+        holds(&world, "changed live", start, percent)?;
     }
     Ok(())
 }
