@@ -12,6 +12,11 @@ use mock_device::{FaultPlan, World, WorldSpec, profile};
 static CUDA: LazyLock<Library> =
     LazyLock::new(|| Library::open(&boundary::built("libmock_libcuda.so")));
 
+/// Makes what fork children use; see [`boundary::in_child`].
+fn shared_with_children() {
+    LazyLock::force(&CUDA);
+}
+
 fn out<T>(value: &mut T) -> u64 {
     std::ptr::from_mut(value) as u64
 }

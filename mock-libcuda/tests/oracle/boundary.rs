@@ -124,8 +124,10 @@ pub enum Ended {
 }
 
 /// Runs `act` in a fork child and brings its answer back. The parent never calls the library, so that every child is a
-/// first user.
+/// first user. What the children share is there before the first of them: a child that is forked while another thread
+/// still makes it would wait for that thread, which it does not have, for ever.
 pub fn in_child(act: impl FnOnce() -> u64) -> Ended {
+    crate::shared_with_children();
     // SAFETY: a shared anonymous page for the answer; fork in a test that holds no locks of ours; the child ends by
     // _exit, so that nothing of the test harness runs twice.
     unsafe {

@@ -36,6 +36,12 @@ pub static CUDA: LazyLock<Library> =
 pub static EXPORTS: LazyLock<Vec<Export<'static>>> =
     LazyLock::new(|| oracle::exports(include_str!("../../../fixtures/oracle/libcuda.txt")));
 
+/// Makes what fork children use; see [`boundary::in_child`].
+fn shared_with_children() {
+    LazyLock::force(&CUDA);
+    LazyLock::force(&EXPORTS);
+}
+
 /// An address for an answer.
 pub fn out<T>(value: &mut T) -> u64 {
     std::ptr::from_mut(value) as u64

@@ -108,6 +108,7 @@ pub struct Fork {
 impl Fork {
     /// Runs `body` in a child that has none of the other children's lines.
     pub fn start(others: &[&Fork], body: impl FnOnce(&Line)) -> Fork {
+        crate::shared_with_children();
         let mut ends = [0; 2];
         // SAFETY: socketpair fills two descriptors; fork as in `in_child`.
         unsafe {

@@ -19,6 +19,11 @@ const ALREADY_ENABLED: u32 = 704;
 const NOT_ENABLED: u32 = 705;
 const TOO_MANY: u32 = 711;
 
+/// Makes what fork children use; see [`boundary::in_child`].
+fn shared_with_children() {
+    LazyLock::force(&CUDA);
+}
+
 fn out<T>(value: &mut T) -> u64 {
     std::ptr::from_mut(value) as u64
 }

@@ -15,6 +15,11 @@ static NVML: LazyLock<Library> =
 
 const GPU_IS_LOST: u32 = 15;
 
+/// Makes what fork children use; see [`boundary::in_child`].
+fn shared_with_children() {
+    LazyLock::force(&NVML);
+}
+
 fn out<T>(value: &mut T) -> u64 {
     std::ptr::from_mut(value) as u64
 }

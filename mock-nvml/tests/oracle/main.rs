@@ -24,6 +24,12 @@ pub static NVML: LazyLock<Library> =
 pub static EXPORTS: LazyLock<Vec<Export<'static>>> =
     LazyLock::new(|| oracle::exports(include_str!("../../../fixtures/oracle/nvml.txt")));
 
+/// Makes what fork children use; see [`boundary::in_child`].
+fn shared_with_children() {
+    LazyLock::force(&NVML);
+    LazyLock::force(&EXPORTS);
+}
+
 /// An address for an answer.
 pub fn out<T>(value: &mut T) -> u64 {
     std::ptr::from_mut(value) as u64
