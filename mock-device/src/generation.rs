@@ -29,6 +29,8 @@ pub struct Generation {
     /// cuGetProcAddress of a CUDA version above the driver's own is INVALID_VALUE instead of what its newest is.
     pub refuses_newer: bool,
     pub proc_address: Evidence,
+    /// Numbers of device attributes that this generation is the first to know: the first and the last of each run.
+    pub cuda_attributes: Vec<[i32; 2]>,
     /// Versions of NVML's structures that this generation is the first to know: `nvmlMemory_v2`.
     pub nvml_structures: Vec<String>,
 }
@@ -72,6 +74,18 @@ pub fn nvml_structures() -> BTreeMap<String, u16> {
             .map(|name| (name, *number))
     });
     known.collect()
+}
+
+/// The numbers of device attributes that a generation knows, in runs.
+#[must_use]
+pub fn cuda_attributes(wanted: u16) -> Vec<[i32; 2]> {
+    let known = EMBEDDED.iter().filter(|(number, _)| *number <= wanted);
+    known
+        .flat_map(|(number, text)| {
+            let generation = parse(*number, text).unwrap_or_else(|error| panic!("{error}"));
+            generation.cuda_attributes
+        })
+        .collect()
 }
 
 /// The generation that this driver is of.

@@ -345,24 +345,50 @@ fn fields(structure: &str) -> &'static [(&'static str, usize)] {
         .map_or(&[], |layout| layout.fields)
 }
 
-/// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one (a
-/// first argument of zero), else NOT_SUPPORTED. Never success.
-fn unsimulated(entry: Entry, first: usize) -> Answer {
+/// An entry point that is not simulated: what the oracle recorded of it where the call resembles the recorded one, else
+/// NOT_SUPPORTED. Never success.
+fn unsimulated(entry: Entry, words: &[Word]) -> Answer {
     let recorded = if driver::get().is_ok() {
         entry.initialised()
     } else {
         entry.before_init()
     };
+    let alike = resembles(words);
     match recorded {
-        Recorded::Crash if first == 0 => crash(),
+        Recorded::Crash if alike => crash(),
         // What refuses every context but its own generation's looks at nothing else.
         Recorded::Code(code) if code == CUresult::ERROR_INVALID_CONTEXT.0 => Err(CUresult(code)),
-        Recorded::Code(code) if code != 0 && (first == 0 || driver::get().is_err()) => {
+        Recorded::Code(code) if code != 0 && (alike || driver::get().is_err()) => {
             Err(CUresult(code))
         }
         _ if driver::get().is_err() => Err(CUresult::ERROR_NOT_INITIALIZED),
         _ => Err(CUresult::ERROR_NOT_SUPPORTED),
     }
+}
+
+/// An argument of a call: what C calls its type, and what it says, where it is as wide as a pointer.
+struct Word {
+    kind: &'static str,
+    wide: Option<u64>,
+}
+
+impl Word {
+    fn of<T: Copy>(kind: &'static str, argument: &T) -> Word {
+        let is_wide = size_of::<T>() == size_of::<u64>();
+        let wide = is_wide.then(|| mock_device::boundary::bits(argument));
+        Word { kind, wide }
+    }
+
+    /// What a pointer or a handle says; `None` for a number: device 0 is a device, not NULL.
+    fn pointer(&self) -> Option<u64> {
+        let number = matches!(self.kind, "usize" | "u64" | "cuuint64_t" | "c_ulonglong");
+        self.wide.filter(|_| !number)
+    }
+}
+
+/// Whether a call is as the recorded one, whose arguments were all zero: its first pointer is NULL.
+fn resembles(words: &[Word]) -> bool {
+    words.iter().find_map(Word::pointer).unwrap_or(0) == 0
 }
 
 /// Expands a row of the table into an export.
@@ -401,11 +427,10 @@ mod stubs {
             /// As the public `cuda.h` demands of this entry point: a fault may write what its arguments point to.
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
-                let words: &[u64] = &[$(::mock_device::boundary::bits(&$arg)),*];
-                let first = words.first().map_or(0, |word| *word as usize);
+                let words = [$(Word::of(stringify!($kind), &$arg)),*];
                 enter(
                     Entry::$name,
-                    || unsimulated(Entry::$name, first),
+                    || unsimulated(Entry::$name, &words),
                     || ::mock_device::parameters!($($arg: $kind),*),
                     |_| {},
                 )
@@ -420,8 +445,9 @@ mod stubs {
             /// # Safety
             /// None: it reads nothing through its arguments.
             #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C" fn $name(first: usize) -> CUresult {
-                enter(Entry::$name, || unsimulated(Entry::$name, first), Parameters::default, |_| {})
+            pub unsafe extern "C" fn $name(first: *const c_void) -> CUresult {
+                let words = [Word::of("*const c_void", &first)];
+                enter(Entry::$name, || unsimulated(Entry::$name, &words), Parameters::default, |_| {})
             }
         )* };
     }

@@ -1,12 +1,13 @@
 //! What device memory holds: nothing (zero), a repeated pattern, or bytes that the backing stores.
 //!
 //! A fill is remembered, not carried out, so that a 20 GiB memset costs nothing. Written bytes are stored up to a bound
-//! per process; beyond it a write is remembered by its first word alone, and tests that check data stay below.
+//! per process (1 GiB); beyond it a write is remembered by its first word alone, which is said on stderr once.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Once;
 
 use crate::boundary::{Backing, copy_host, fill_host};
 
@@ -55,6 +56,8 @@ enum Content {
 
 /// Bytes that one process stores of all its devices' memory.
 const STORED_BOUND: u64 = 1 << 30;
+/// Whether it was said that the bound is reached.
+static BEYOND: Once = Once::new();
 /// Fills up to this size are carried out, so that many small ones do not become many extents.
 const SMALL_FILL: u64 = 64 << 10;
 
@@ -116,6 +119,13 @@ impl Contents {
         if self.store(to, to + len) {
             return copy_host(to, from_host, len);
         }
+        BEYOND.call_once(|| {
+            eprintln!(
+                "mock-libcuda: this process wrote more than {} MiB of different bytes to device memory; of what it \
+                 writes beyond them only the first four bytes of each copy are kept, repeated",
+                STORED_BOUND >> 20
+            );
+        });
         let mut word = [0; 4];
         let known = len.min(4) as usize;
         copy_host(word.as_mut_ptr() as u64, from_host, known as u64);

@@ -4,7 +4,7 @@ use abi::cuda::*;
 use mock_device::{Api, PciAddress};
 
 use crate::boundary::{Answer, In, Out, crash};
-use crate::driver;
+use crate::{driver, entry};
 
 pub fn get(device: Out<CUdevice>, ordinal: c_int) -> Answer {
     let driver = driver::get()?;
@@ -61,9 +61,7 @@ pub fn total_mem_32(bytes: Out<c_uint>, dev: CUdevice) -> Answer {
     Ok(())
 }
 
-/// Attributes that this driver defines; those that a profile does not give are absent features, hence 0.
-const ATTRIBUTES: std::ops::RangeInclusive<CUdevice_attribute> = 1..=147;
-
+/// Of the attributes that the machine's driver knows, those that a profile does not give are absent features, hence 0.
 pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice) -> Answer {
     let value = value.required()?;
     let driver = driver::get()?;
@@ -73,7 +71,7 @@ pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice
         33 => pci.bus as c_int,
         34 => pci.device as c_int,
         50 => pci.domain as c_int,
-        known if ATTRIBUTES.contains(&known) => {
+        known if entry::generation().knows_attribute(known) => {
             driver.profile(device).attribute(known).unwrap_or(0)
         }
         _ => return Err(CUresult::ERROR_INVALID_VALUE),

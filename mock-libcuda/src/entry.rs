@@ -85,6 +85,15 @@ pub struct Generation {
     pub number: u16,
     column: usize,
     pub refuses_newer: bool,
+    /// Runs of the numbers of device attributes that it knows.
+    attributes: Vec<[i32; 2]>,
+}
+
+impl Generation {
+    pub fn knows_attribute(&self, number: i32) -> bool {
+        let mut runs = self.attributes.iter();
+        runs.any(|[first, last]| (*first..=*last).contains(&number))
+    }
 }
 
 pub fn generation() -> &'static Generation {
@@ -100,6 +109,7 @@ pub fn generation() -> &'static Generation {
                 .iter()
                 .position(|known| *known == number)
                 .unwrap_or(newest),
+            attributes: generation::cuda_attributes(number),
             refuses_newer: driver.is_none_or(|driver| generation::of(driver).refuses_newer),
         }
     })

@@ -1,5 +1,7 @@
 //! Page-locked host memory: allocated, or the client's own and registered. It takes nothing of the device.
 
+use std::sync::OnceLock;
+
 use abi::cuda::*;
 use mock_device::{Bytes, Kind};
 
@@ -88,6 +90,24 @@ impl Process {
     }
 }
 
+/// Bytes of memory that this machine has; where it does not say, more than any machine.
+fn machine_memory() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/meminfo").ok();
+        told.as_deref().and_then(total_of).unwrap_or(1 << 44)
+    })
+}
+
+/// `MemTotal:       16384 kB`
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
 pub fn alloc(pp: Out<*mut c_void>, size: usize) -> Answer {
     alloc_with_flags(pp, size, 0)
 }
@@ -107,10 +127,15 @@ pub fn alloc_with_flags(pp: Out<*mut c_void>, size: usize, flags: c_uint) -> Ans
     if size == 0 {
         return Ok(());
     }
-    // More than any host has: the driver would have to pin it.
-    const MOST: usize = 1 << 44;
+    // The driver pins what it gives, so that all of it must fit into the machine's memory.
+    let pinned: u64 = process
+        .host
+        .values()
+        .filter(|allocation| !allocation.is_registered())
+        .map(|allocation| allocation.size)
+        .sum();
     let pages = Some(size)
-        .filter(|size| *size < MOST)
+        .filter(|size| pinned.saturating_add(*size as u64) <= machine_memory())
         .and_then(HostPages::map)
         .ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
     let base = pages.base();
@@ -205,4 +230,16 @@ pub fn flags(flags: Out<c_uint>, pointer: Host) -> Answer {
     let (_, allocation) = process.host_at(pointer.0).ok_or(INVALID)?;
     flags.set(allocation.flags);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_memory_is_what_the_kernel_says() {
+        let told = "MemFree: 12 kB\nMemTotal:       16384 kB\nMemTotal: 1 kB\n";
+        let none = "MemTotal: many";
+        assert_eq!((total_of(told), total_of(none)), (Some(16 << 20), None));
+    }
 }

@@ -46,3 +46,35 @@ fn every_code_has_the_drivers_name_and_description() {
         compare(generation).all(&format!("error names and strings of {generation}"));
     }
 }
+
+#[test]
+fn a_generation_does_not_name_codes_that_came_after_it() {
+    // By the cuda.h of each generation's CUDA.
+    const NEWER: [(u16, &[u32]); 9] = [
+        (525, &[810, 811, 812, 912]),
+        (535, &[225]),
+        (550, &[402]),
+        (550, &[913]),
+        (550, &[914]),
+        (550, &[915]),
+        (580, &[36]),
+        (580, &[226, 721]),
+        (580, &[916]),
+    ];
+    for generation in build_support::oracle::GENERATIONS {
+        let wrong = told_on(generation, |cuda| {
+            let codes = NEWER
+                .iter()
+                .flat_map(|(since, codes)| codes.iter().map(|code| (*since, *code)));
+            codes
+                .filter_map(|(since, code)| {
+                    let mut text = 7u64;
+                    let named = cuda.call("cuGetErrorName", &[code.into(), out(&mut text)]) == 0;
+                    (named != (since <= generation)).then(|| format!("{code} on {generation}"))
+                })
+                .collect()
+        });
+        assert_eq!(wrong, Vec::<String>::new());
+        compare(generation).all(&format!("error names and strings of {generation}"));
+    }
+}

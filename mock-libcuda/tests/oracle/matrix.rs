@@ -6,15 +6,19 @@ use crate::{arguments, edge_table, errors, exports, lookup, nulls, values, visib
 
 #[test]
 fn the_matrix_of_all_tables_is_printed() {
-    println!("libcuda of | exports | look-ups | NULLs before cuInit");
+    println!(
+        "libcuda of | exports | look-ups | NULLs before cuInit | attributes known | error names"
+    );
     for generation in GENERATIONS {
         let evidence = if generation == 470 { " (inferred)" } else { "" };
         let before = nulls::before_init(generation);
         println!(
-            "{generation} | {} | {}{evidence} | {}",
+            "{generation} | {} | {}{evidence} | {} | {} | {}",
             exports::compare(generation).short(),
             lookup::compare(generation).short(),
             before.map_or("not recorded".to_owned(), |score| score.short()),
+            values::known(generation).short(),
+            errors::compare(generation).short(),
         );
     }
     if let Some(score) = arguments::compare() {

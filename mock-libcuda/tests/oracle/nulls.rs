@@ -95,3 +95,19 @@ fn what_is_not_simulated_never_succeeds() {
         assert!(refused.contains(&ended), "{}: {ended:?}", row.name);
     }
 }
+
+#[test]
+fn device_zero_is_no_null() {
+    const SM: u64 = 1;
+    const NAME: &str = "cuDeviceGetDevResource";
+    let mut room = [0u64; 64];
+    let pointer = room.as_mut_ptr() as u64;
+    let answer = |words: [u64; 3]| {
+        in_child(|| {
+            start();
+            CUDA.call(NAME, &words).into()
+        })
+    };
+    assert_eq!(answer([0, 0, SM]), Ended::Answered(1), "NULL");
+    assert_eq!(answer([0, pointer, SM]), Ended::Answered(0), "device 0");
+}

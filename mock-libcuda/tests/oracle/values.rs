@@ -85,3 +85,46 @@ pub fn compare() -> Score {
 fn every_attribute_and_limit_has_the_cards_value() {
     compare().all("attributes and limits of an H200");
 }
+
+/// The highest number of an attribute in the cuda.h of each generation's CUDA, and what it leaves out below.
+const ATTRIBUTES: [(u16, u64, &[u64]); 6] = [
+    (470, 119, &[]),
+    (525, 129, &[128]),
+    (535, 134, &[128, 133]),
+    (550, 134, &[]),
+    (555, 135, &[]),
+    (580, 147, &[]),
+];
+
+/// Which attributes a generation knows at all.
+pub fn known(generation: u16) -> Score {
+    let (_, highest, without) = ATTRIBUTES
+        .iter()
+        .find(|row| row.0 == generation)
+        .expect("a generation");
+    let wrong = told_on(generation, |cuda| {
+        assert_eq!(cuda.call("cuInit", &[0]), 0);
+        let mut wrong = Vec::new();
+        for number in 0..200 {
+            let mut value = UNTOUCHED as i32;
+            let got = cuda.call("cuDeviceGetAttribute", &[out(&mut value), number, 0]);
+            let known = (1..=*highest).contains(&number) && !without.contains(&number);
+            if got != u32::from(!known) {
+                wrong.push(format!("attribute {number}: {got}, known: {known}"));
+            }
+        }
+        wrong
+    });
+    Score {
+        checked: 200,
+        wrong,
+        ..Score::default()
+    }
+}
+
+#[test]
+fn a_generation_knows_the_attributes_of_its_header() {
+    for (generation, ..) in ATTRIBUTES {
+        known(generation).all(&format!("attributes that {generation} knows"));
+    }
+}
