@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Nanos;
+use crate::engine::{Engine, Nanos};
+use crate::schedule::Share;
 use crate::units::Bytes;
 
 /// Bandwidths are in bytes per second.
@@ -45,45 +46,135 @@ pub enum Direction {
     Staged,
 }
 
+/// What moves while an engine works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Traffic {
+    /// Over the bus, to the device.
+    In,
+    InPageable,
+    /// Over the bus, from the device.
+    Out,
+    OutPageable,
+    /// Within the device.
+    Within,
+    /// To or from another device.
+    Peer,
+    /// The same through the host's memory.
+    Staged,
+    /// A memset.
+    Fill,
+}
+
+impl Traffic {
+    pub const ALL: [Self; 8] = [
+        Self::In,
+        Self::InPageable,
+        Self::Out,
+        Self::OutPageable,
+        Self::Within,
+        Self::Peer,
+        Self::Staged,
+        Self::Fill,
+    ];
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+/// A piece of work as a device's engines see it: the same for every API that asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub engine: Engine,
+    pub time: Nanos,
+    /// How much of the engine it takes meanwhile.
+    pub share: Share,
+    /// What it moves, and for how long at the end of its time.
+    pub moves: Option<(Traffic, Nanos)>,
+}
+
+/// A kernel's launch, a dispatch of compute shaders, or what stands for a draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Thread blocks, or workgroups.
+    pub blocks: u64,
+    /// The SMs that they may run on.
+    pub sms: u32,
+    /// How many of them one SM holds at a time.
+    pub blocks_per_sm: u32,
+    /// Instructions that each of its threads executes.
+    pub instructions: u64,
+}
+
 impl Cost {
+    /// Every API's copies: a task for the engine of its direction.
     #[must_use]
-    pub fn copy(&self, direction: Direction, bytes: Bytes) -> Nanos {
-        let bandwidth = match direction {
-            Direction::HostToDevice => self.h2d,
-            Direction::DeviceToHost => self.d2h,
-            Direction::DeviceToDevice => self.d2d,
-            Direction::Peer => self.p2p,
-            Direction::Staged => self.d2h.min(self.h2d),
+    pub fn copying(&self, direction: Direction, pageable: bool, bytes: Bytes) -> Task {
+        let traffic = match (direction, pageable) {
+            (Direction::HostToDevice, false) => Traffic::In,
+            (Direction::HostToDevice, true) => Traffic::InPageable,
+            (Direction::DeviceToHost, false) => Traffic::Out,
+            (Direction::DeviceToHost, true) => Traffic::OutPageable,
+            (Direction::DeviceToDevice, _) => Traffic::Within,
+            (Direction::Peer, _) => Traffic::Peer,
+            (Direction::Staged, _) => Traffic::Staged,
         };
-        self.transfer(bandwidth, bytes)
+        let engine = match direction {
+            Direction::DeviceToHost => Engine::CopyOut,
+            _ => Engine::Copy,
+        };
+        self.moving(engine, traffic, bytes)
     }
 
-    /// A copy from or to host memory that is not pinned.
+    /// Every API's memsets.
     #[must_use]
-    pub fn copy_pageable(&self, direction: Direction, bytes: Bytes) -> Nanos {
-        match direction {
-            Direction::HostToDevice => self.transfer(self.h2d_pageable, bytes),
-            Direction::DeviceToHost => self.transfer(self.d2h_pageable, bytes),
-            Direction::DeviceToDevice | Direction::Peer | Direction::Staged => {
-                self.copy(direction, bytes)
-            }
+    pub fn filling(&self, bytes: Bytes) -> Task {
+        self.moving(Engine::Compute, Traffic::Fill, bytes)
+    }
+
+    /// Every API's kernels: their launch, as many waves as the device needs for them, and their blocks one by one.
+    #[must_use]
+    pub fn launching(&self, grid: &Grid) -> Task {
+        let at_once = u64::from(grid.sms) * u64::from(grid.blocks_per_sm.max(1));
+        let waves = grid.blocks.div_ceil(at_once.max(1));
+        Task {
+            engine: Engine::Compute,
+            time: self.kernel(waves, grid.instructions) + self.blocks(grid.blocks),
+            share: Share::of_grid(grid.blocks, at_once),
+            moves: None,
+        }
+    }
+
+    fn moving(&self, engine: Engine, traffic: Traffic, bytes: Bytes) -> Task {
+        let time = self.transfer(self.bandwidth(traffic), bytes);
+        Task {
+            engine,
+            time,
+            share: Share::WHOLE,
+            moves: Some((traffic, time.saturating_sub(Nanos(self.transfer_ns)))),
+        }
+    }
+
+    /// Bytes that this traffic moves in a second.
+    #[must_use]
+    pub const fn bandwidth(&self, traffic: Traffic) -> u64 {
+        match traffic {
+            Traffic::In => self.h2d,
+            Traffic::InPageable => self.h2d_pageable,
+            Traffic::Out => self.d2h,
+            Traffic::OutPageable => self.d2h_pageable,
+            Traffic::Within => self.d2d,
+            Traffic::Peer => self.p2p,
+            Traffic::Staged if self.d2h < self.h2d => self.d2h,
+            Traffic::Staged => self.h2d,
+            Traffic::Fill => self.memset,
         }
     }
 
     /// What handing out so many thread blocks adds to a kernel.
-    #[must_use]
-    pub const fn blocks(&self, count: u64) -> Nanos {
+    const fn blocks(&self, count: u64) -> Nanos {
         Nanos(count.saturating_mul(self.block_ps) / 1000)
     }
 
-    #[must_use]
-    pub fn memset(&self, bytes: Bytes) -> Nanos {
-        self.transfer(self.memset, bytes)
-    }
-
     /// A kernel of so many waves of thread blocks, whose threads execute so many instructions.
-    #[must_use]
-    pub fn kernel(&self, waves: u64, instructions: u64) -> Nanos {
+    fn kernel(&self, waves: u64, instructions: u64) -> Nanos {
         let wave = self
             .instruction_ns
             .saturating_mul(instructions)
@@ -129,11 +220,17 @@ mod tests {
             h2d: 1_000_000_000,
             ..card.cost
         };
-        let copy = |bytes| cost.copy(Direction::HostToDevice, Bytes(bytes));
+        let copying = |bytes| cost.copying(Direction::HostToDevice, false, Bytes(bytes));
+        let copy = |bytes| copying(bytes).time;
         assert_eq!(
             [0, 5, 1_000_000].map(copy),
             [1000, 1005, 1_001_000].map(Nanos)
         );
         assert!(copy(u64::MAX) > copy(u64::MAX / 2), "no overflow");
+        assert_eq!(
+            copying(5).moves,
+            Some((Traffic::In, Nanos(5))),
+            "nothing moves before the first byte"
+        );
     }
 }

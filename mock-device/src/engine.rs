@@ -12,8 +12,9 @@
 //!
 //! Busy time is what NVML calls utilisation: the time in which work was on the engine, however little of it. Of an instant at which *n*
 //! processes had work there, each is given 1/*n*: the processes' busy times add up to the engine's, and that is never more
-//! than the time gone by. It is known to the nanosecond for what is not yet finished, and in [`GRAIN`](crate::meter::GRAIN)s of 17 ms for the
-//! 2.1 s before that.
+//! than the time gone by. What is known of the past, and how exactly, is the [meter](crate::meter)s'.
+//!
+//! What moves meanwhile is metered beside it, by kind of traffic, so that bus and memory can be asked how busy they were.
 //!
 //! A meter is written by its process alone, whose threads take turns by a lock of their own; it needs no mutex. A process
 //! killed while it wrote leaves a meter that is at most one piece of work wrong.
@@ -25,7 +26,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::Accounts;
-use crate::meter::{self, Activity, GRAIN};
+use crate::busy;
+use crate::cost::{Task, Traffic};
+use crate::meter::{self, GRAIN};
+use crate::os;
 use crate::region::{GRAINS, Meter, Region, Row, Run, state};
 use crate::schedule::{Schedule, Share};
 
@@ -85,7 +89,7 @@ impl Interval {
 }
 
 /// What one process has on its engines.
-pub(crate) type Schedules = HashMap<(usize, Engine), Schedule>;
+pub(crate) type Schedules = HashMap<Spot, Schedule>;
 
 /// How long a count of an engine's users is believed.
 const USERS_FOR: u64 = 200_000;
@@ -104,9 +108,41 @@ impl Accounts {
         cost: u64,
         share: Share,
     ) -> Interval {
+        self.submit_of(at, now, ready, cost, share).0
+    }
+
+    /// As `submit`, for what moves something too.
+    pub(crate) fn carry(&self, device: usize, now: u64, ready: u64, task: &Task) -> Interval {
+        let at = Spot::engine(device, task.engine);
+        let (interval, users) = self.submit_of(at, now, ready, task.time.0, task.share);
+        if let Some((traffic, moving)) = task.moves
+            && let Some((_, meter)) = self.meter(Spot::traffic(device, traffic))
+        {
+            let moving = moving.0.saturating_mul(users);
+            let from = interval.end.0.saturating_sub(moving);
+            let start = Nanos(from.max(interval.start.0));
+            let _turn = self.turn();
+            meter.write(|| meter.note_all_of(now, Interval { start, ..interval }));
+        }
+        interval
+    }
+
+    /// From when to when the work is there, and how many processes share the engine meanwhile.
+    #[inline]
+    fn submit_of(
+        &self,
+        at: Spot,
+        now: u64,
+        ready: u64,
+        cost: u64,
+        share: Share,
+    ) -> (Interval, u64) {
         let Some((row, meter)) = self.meter(at) else {
-            return Interval::from(now.max(ready), cost);
+            return (Interval::from(now.max(ready), cost), 1);
         };
+        if at.is_compute() {
+            self.sum_up_in_time(at.device, now);
+        }
         let _turn = self.turn();
         let idle = meter.until() < now.saturating_sub(PAUSE);
         let users = self.users(at, row, now, idle);
@@ -114,23 +150,20 @@ impl Accounts {
         // Only a fork child can find it locked, by a thread that it does not have.
         let start = match self.schedules.try_lock() {
             Ok(mut schedules) => {
-                let schedule = schedules.entry((at.device, at.engine)).or_default();
+                let schedule = schedules.entry(at).or_default();
                 schedule.place(now, now.max(ready), length, share)
             }
             Err(_) => now.max(ready),
         };
         let interval = Interval::from(start, length);
-        meter.write(|| {
-            meter.retire(now);
-            meter.note(interval);
-        });
-        interval
+        meter.write(|| meter.note(now, interval));
+        (interval, users)
     }
 
     /// How many processes share the engine, this one included.
     #[inline]
     fn users(&self, at: Spot, row: &Row, now: u64, idle: bool) -> u64 {
-        let word = &self.region.header().users[at.device][at.engine as usize];
+        let word = &self.region.header().users[at.device][at.slot];
         let known = word.load(Relaxed);
         let (counted, users) = (known >> 12, known & 0xfff);
         if !idle && (now >> 12).wrapping_sub(counted) << 12 < USERS_FOR {
@@ -162,55 +195,11 @@ impl Accounts {
         users
     }
 
-    /// How busy processes kept an engine between two times, the dead included: the engine's sum, and of that the part of
-    /// `pid`.
-    pub(crate) fn busy(&self, at: Spot, pid: Option<u32>, from: u64, to: u64) -> u64 {
-        let meters: Vec<(u32, Activity)> = self
-            .region
-            .meters()
-            .iter()
-            .filter(|meter| meter.is_of(at))
-            .filter_map(|meter| {
-                let row = self.region.owner(meter)?;
-                let until = match row.state.load(Acquire) {
-                    state::LIVE => to,
-                    state::DYING => to.min(row.died_ns.load(Relaxed)),
-                    _ => return None,
-                };
-                Some((row.pid.load(Relaxed), meter.read(until)))
-            })
-            .collect();
-        let departed = &self.region.header().departed[at.device][at.engine as usize];
-        let mut sum = 0;
-        let mut start = from;
-        while start < to {
-            let end = ((start / GRAIN + 1) * GRAIN).min(to);
-            let active = |activity: &Activity| activity.within(start, end).min(end - start);
-            let gone = meter::grain_within(departed, start, end).min(end - start);
-            let all: u64 = gone + meters.iter().map(|(_, of)| active(of)).sum::<u64>();
-            let wanted = match pid {
-                None => all,
-                Some(pid) => meters
-                    .iter()
-                    .filter(|(owner, _)| *owner == pid)
-                    .map(|(_, of)| active(of))
-                    .sum(),
-            };
-            sum += if all > end - start {
-                (u128::from(wanted) * u128::from(end - start) / u128::from(all)) as u64
-            } else {
-                wanted
-            };
-            start = end;
-        }
-        sum
-    }
-
     /// This process's meter of an engine.
     #[inline]
     fn meter(&self, at: Spot) -> Option<(&Row, &Meter)> {
         let row = self.own_row()?;
-        let index = row.meters[at.device][at.engine as usize].load(Relaxed);
+        let index = row.meters[at.device][at.slot].load(Relaxed);
         match index {
             0 => self.claim_meter(row, at),
             index => Some((row, self.region.all_meters().get(index as usize - 1)?)),
@@ -220,7 +209,7 @@ impl Accounts {
     #[cold]
     fn claim_meter<'a>(&'a self, row: &'a Row, at: Spot) -> Option<(&'a Row, &'a Meter)> {
         let _guard = self.region.lock();
-        let word = &row.meters[at.device][at.engine as usize];
+        let word = &row.meters[at.device][at.slot];
         if let index @ 1.. = word.load(Relaxed) {
             // Another thread of this process was first.
             return Some((row, self.region.all_meters().get(index as usize - 1)?));
@@ -233,32 +222,49 @@ impl Accounts {
     }
 }
 
-/// One engine of one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How many meters a process has of a device at most: its engines', then what moves.
+pub(crate) const SLOTS: usize = Engine::COUNT + Traffic::COUNT;
+
+/// One engine of one device, or one kind of what moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spot {
     pub(crate) device: usize,
-    pub(crate) engine: Engine,
+    pub(crate) slot: usize,
 }
 
 impl Spot {
+    pub(crate) const fn engine(device: usize, engine: Engine) -> Self {
+        let slot = engine as usize;
+        Self { device, slot }
+    }
+
+    pub(crate) const fn traffic(device: usize, traffic: Traffic) -> Self {
+        let slot = Engine::COUNT + traffic as usize;
+        Self { device, slot }
+    }
+
+    pub(crate) const fn is_compute(self) -> bool {
+        self.slot == Engine::Compute as usize
+    }
+
     pub(crate) fn tag(self) -> u32 {
-        ((self.device as u32) << 8) | (self.engine as u32 + 1)
+        ((self.device as u32) << 8) | (self.slot as u32 + 1)
     }
 }
 
 /// Ends a dead row's meters, with the mutex held: what it did until `died` stays the device's, what it had still to do is
 /// dropped.
 pub(crate) fn bury(region: &Region, row: &Row, died: u64) {
-    for (device, engines) in row.meters.iter().enumerate() {
-        for (engine, word) in engines.iter().enumerate() {
+    for (device, slots) in row.meters.iter().enumerate() {
+        if slots[Engine::Compute as usize].load(Relaxed) != 0 {
+            busy::sum_up(region, device, os::now_ns());
+        }
+        for (slot, word) in slots.iter().enumerate() {
             let index = word.load(Relaxed) as usize;
             let meter = index
                 .checked_sub(1)
                 .and_then(|index| region.all_meters().get(index));
-            let spot = Spot {
-                device,
-                engine: Engine::ALL[engine],
-            };
+            let spot = Spot { device, slot };
             let is_own = |meter: &&Meter| {
                 meter.is_of(spot) && meter.row.load(Relaxed) as usize == region.index_of(row)
             };
@@ -269,7 +275,7 @@ pub(crate) fn bury(region: &Region, row: &Row, died: u64) {
             // An undertaker killed in here loses a dead process's past; its successor does not count it twice.
             meter.tag.store(0, Relaxed);
             word.store(0, Relaxed);
-            let departed = &region.header().departed[device][engine];
+            let departed = &region.header().departed[device][slot];
             let oldest = (died / GRAIN).saturating_sub(GRAINS as u64 - 1);
             for word in meter.grains.iter().map(|grain| grain.load(Relaxed)) {
                 let grain = (died / GRAIN) & !0xffff_ffff | word >> 32;
@@ -328,19 +334,15 @@ impl Drop for Turn<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::os;
     use crate::units::Bytes;
 
     const MS: u64 = 1_000_000;
-    const AT: Spot = Spot {
-        device: 0,
-        engine: Engine::Compute,
-    };
+    const AT: Spot = Spot::engine(0, Engine::Compute);
 
     /// Two libraries on one world: as two processes, but for the clock, which is the test's.
-    fn pair() -> [Accounts; 2] {
+    pub(crate) fn pair() -> [Accounts; 2] {
         let file = os::memfd().unwrap();
         let first = Region::create(&file, b"{}", &[(1000, 0)]).unwrap();
         let second = Region::open(&file).unwrap().unwrap();
@@ -348,7 +350,7 @@ mod tests {
     }
 
     impl Accounts {
-        fn put(&self, at: Spot, now: u64, ready: u64, cost: u64) -> Interval {
+        pub(crate) fn put(&self, at: Spot, now: u64, ready: u64, cost: u64) -> Interval {
             self.submit(at, now, ready, cost, Share::WHOLE)
         }
     }
@@ -358,7 +360,7 @@ mod tests {
     }
 
     /// A time on the world's clock at which a grain begins.
-    fn begin() -> u64 {
+    pub(crate) fn begin() -> u64 {
         (os::now_ns() / GRAIN + 1) * GRAIN
     }
 
@@ -373,10 +375,7 @@ mod tests {
             (t + 9 * MS, t + 10 * MS)
         );
         assert_eq!(own.busy(AT, None, t, t + GRAIN), 7 * MS);
-        let copies = Spot {
-            engine: Engine::Copy,
-            ..AT
-        };
+        let copies = Spot::engine(0, Engine::Copy);
         assert_eq!(own.busy(copies, None, t, t + 10 * MS), 0);
         assert_eq!(span(own.put(copies, t, 0, MS)), (t, t + MS));
     }
@@ -480,6 +479,50 @@ mod tests {
         own.put(AT, much_later, 0, 2_200 * MS);
         own.put(AT, much_later + 3_000 * MS, 0, MS);
         assert_eq!(own.busy(AT, None, t, later), 0, "its place was taken");
+    }
+
+    #[test]
+    fn what_ended_just_before_is_not_seen_in_what_is_measured() {
+        let [own, _] = pair();
+        let t = begin();
+        own.put(AT, t, 0, 3 * MS);
+        // In the same grain, after the first is over.
+        let from = t + 4 * MS;
+        own.put(AT, from, 0, MS);
+        assert_eq!(own.busy(AT, None, from, from + 5 * MS), MS);
+        assert_eq!(own.busy(AT, None, t, from), 3 * MS);
+    }
+
+    #[test]
+    fn what_moves_is_metered_beside_its_engine_and_no_more_of_it_than_moved() {
+        let [own, _] = pair();
+        let t = begin();
+        let copy = |time, moving| Task {
+            engine: Engine::Copy,
+            time: Nanos(time),
+            share: Share::WHOLE,
+            moves: Some((Traffic::In, Nanos(moving))),
+        };
+        let traffic = Spot::traffic(0, Traffic::In);
+        let moved = |from, to| own.busy(traffic, None, from, to);
+        let first = own.carry(0, t, 0, &copy(5 * MS, 4 * MS));
+        assert_eq!(span(first), (t, t + 5 * MS));
+        assert_eq!(moved(t, t + MS), 0, "its first byte comes later");
+        assert_eq!(moved(t, t + 9 * MS), 4 * MS);
+        own.carry(0, t, 0, &copy(5 * MS, 0));
+        assert_eq!(moved(t, t + 20 * MS), 4 * MS);
+        // Many small ones, each with time before its bytes: more gaps than a meter keeps.
+        for _ in 0..500 {
+            own.carry(0, t, 0, &copy(11_000, 1_000));
+        }
+        let end = t + 10 * MS + 500 * 11_000;
+        assert_eq!(moved(t + 10 * MS, end), 500_000);
+        assert_eq!(
+            own.busy(Spot::engine(0, Engine::Copy), None, t, end),
+            end - t
+        );
+        let other = Spot::traffic(0, Traffic::Out);
+        assert_eq!(own.busy(other, None, t, end), 0);
     }
 
     #[test]

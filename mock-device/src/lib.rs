@@ -23,6 +23,7 @@
 
 mod accounts;
 pub mod boundary;
+mod busy;
 pub mod cost;
 pub mod engine;
 pub mod fault;
@@ -47,7 +48,7 @@ mod view;
 pub mod world;
 
 pub use boundary::{Parameter, Parameters};
-pub use cost::{Cost, Direction};
+pub use cost::{Cost, Direction, Grid, Task, Traffic};
 pub use engine::{Engine, Interval, Nanos};
 pub use fault::{
     Alteration, Consultation, DevicesFault, Effect, Fault, FaultError, FaultPlan, IdentityFault,

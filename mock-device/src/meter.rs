@@ -1,5 +1,8 @@
 //! Meters: what of a process's work is over, and what it still has to do. They lie in the world's file, one per process,
-//! device and engine; what they are for is the [engine](crate::engine)'s.
+//! device and engine or kind of traffic; what they are for is the [engine](crate::engine)'s.
+//!
+//! Work is known to the nanosecond until [`EXACT`] after its end, as long as there is room for it, and in [`GRAIN`]s of 17 ms
+//! for the 2.1 s before that.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -9,6 +12,9 @@ use crate::region::{GRAINS, Meter, RUNS, Run};
 
 /// Finished work is remembered in spans of this many nanoseconds.
 pub(crate) const GRAIN: u64 = 1 << 24;
+/// For so long finished work is told from what stood beside it in its grain: who measures something short begins in the
+/// middle of a grain, and what ended before is not to be seen in it.
+const EXACT: u64 = 8 * GRAIN;
 
 /// A meter's content at one instant.
 pub(crate) struct Activity {
@@ -136,42 +142,62 @@ impl Meter {
         }
     }
 
-    /// Moves what is over into the grains. The runs in use stand first, ascending.
+    /// Moves into the grains what has been over for long. The runs in use stand first, ascending.
     #[inline]
-    pub(crate) fn retire(&self, now: u64) {
+    fn retire(&self, now: u64) {
         let over = self
             .runs
             .iter()
-            .take_while(|run| run.end.load(Relaxed) != 0 && run.end.load(Relaxed) <= now)
+            .map(|run| run.end.load(Relaxed))
+            .take_while(|end| *end != 0 && end.saturating_add(EXACT) <= now)
             .count();
-        if over == 0 {
-            return;
+        if over > 0 {
+            self.retire_first(over);
         }
-        for run in &self.runs[..over] {
+    }
+
+    fn retire_first(&self, count: usize) {
+        for run in &self.runs[..count] {
             let (start, end) = run.get();
             remember(&self.grains, start, end);
         }
         for to in 0..RUNS {
-            match self.runs.get(to + over) {
+            match self.runs.get(to + count) {
                 Some(run) => self.runs[to].set(run.get()),
                 None => self.runs[to].set((0, 0)),
             }
         }
     }
 
-    /// Adds an interval to the runs, which stay apart from each other.
+    /// Adds an interval to the runs, which stay apart from each other; where there is no room for another gap, the smallest
+    /// counts as work.
     #[inline]
-    pub(crate) fn note(&self, new: Interval) {
+    pub(crate) fn note(&self, now: u64, new: Interval) {
+        self.insert(now, new, |before, after| (before.0, after.1));
+    }
+
+    /// As `note`, for intervals that never overlap: where there is no room for another gap, work moves to close the
+    /// smallest, so that there is no more of it than was noted.
+    pub(crate) fn note_all_of(&self, now: u64, new: Interval) {
+        let closed =
+            |before: (u64, u64), after: (u64, u64)| (before.0, before.1 + after.1 - after.0);
+        self.insert(now, new, closed);
+    }
+
+    #[inline]
+    fn insert(
+        &self,
+        now: u64,
+        new: Interval,
+        close: impl Fn((u64, u64), (u64, u64)) -> (u64, u64),
+    ) {
+        self.retire(now);
         let (start, end) = (new.start.0, new.end.0);
         if start >= end {
             return;
         }
         self.until.store(self.until().max(end), Relaxed);
-        let used = self
-            .runs
-            .iter()
-            .take_while(|run| run.end.load(Relaxed) != 0)
-            .count();
+        let used = self.used();
         // As most work comes: behind all other, or beside the last of it.
         if let Some(last) = used.checked_sub(1).map(|at| &self.runs[at]) {
             let (from, to) = last.get();
@@ -180,6 +206,10 @@ impl Meter {
                 return;
             }
         }
+        if used == RUNS && self.runs[0].end.load(Relaxed) <= now {
+            self.retire_first(1);
+        }
+        let used = self.used();
         let mut all = [(u64::MAX, u64::MAX); RUNS + 1];
         for (to, run) in all.iter_mut().zip(&self.runs[..used]) {
             *to = run.get();
@@ -188,16 +218,20 @@ impl Meter {
         all[..=used].sort_unstable();
         let mut kept = join(&mut all[..=used]);
         if kept > RUNS {
-            // No room for another gap: the smallest counts as work.
             let gap = |at: &usize| all[at + 1].0 - all[*at].1;
             let at = (0..kept - 1).min_by_key(gap).unwrap_or(0);
-            all[at].1 = all[at + 1].1;
+            all[at] = close(all[at], all[at + 1]);
             all.copy_within(at + 2..kept, at + 1);
             kept -= 1;
         }
         for (at, run) in self.runs.iter().enumerate() {
             run.set(if at < kept { all[at] } else { (0, 0) });
         }
+    }
+
+    fn used(&self) -> usize {
+        let ends = self.runs.iter().map(|run| run.end.load(Relaxed));
+        ends.take_while(|end| *end != 0).count()
     }
 }
 

@@ -203,6 +203,34 @@ impl DeviceProfile {
         self.nvml_total.saturating_sub(self.nvml_reserve)
     }
 
+    /// What device memory can read and write in a second, by its clock and width.
+    #[must_use]
+    pub fn dram_bandwidth(&self) -> Option<u64> {
+        let attribute = |number| {
+            self.attribute(number)
+                .and_then(|value| u64::try_from(value).ok())
+        };
+        let (kilohertz, bits) = (attribute(36)?, attribute(37)?);
+        // Twice a clock.
+        Some(kilohertz * 1000 * 2 * bits / 8).filter(|bandwidth| *bandwidth > 0)
+    }
+
+    /// How many blocks of so many threads one SM holds, if nothing but their number forbids more.
+    #[must_use]
+    pub fn blocks_per_sm(&self, threads: u32) -> u32 {
+        const WARP: u32 = 32;
+        let attribute = |number, otherwise| {
+            let value = self
+                .attribute(number)
+                .and_then(|value| u32::try_from(value).ok());
+            value.unwrap_or(otherwise)
+        };
+        let warps = attribute(39, 2048) / WARP;
+        (warps / threads.div_ceil(WARP).max(1))
+            .min(attribute(106, 32))
+            .max(1)
+    }
+
     /// cuDeviceGetAttribute's answer; `None` for an attribute that the profile does not know.
     #[must_use]
     pub fn attribute(&self, number: i32) -> Option<i32> {

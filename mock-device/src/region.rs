@@ -14,7 +14,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, SLOTS};
 use crate::fault::MAX_FAULTS;
 use crate::os::Mapping;
 use crate::profile::MAX_DEVICES;
@@ -22,7 +22,7 @@ use crate::profile::MAX_DEVICES;
 pub(crate) const MAX_ROWS: usize = 4096;
 /// Room for kinds to come.
 pub(crate) const KIND_SLOTS: usize = 16;
-/// One per process, device and engine that it uses.
+/// One per process, device and engine that it uses, or kind of traffic that it moves.
 pub(crate) const MAX_METERS: usize = 16384;
 /// Spans of time that a meter remembers: 2.1 s.
 pub(crate) const GRAINS: usize = 128;
@@ -30,7 +30,7 @@ pub(crate) const GRAINS: usize = 128;
 pub(crate) const RUNS: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const SPEC_SIZE: usize = 2 << 20;
 
 #[repr(C)]
@@ -67,7 +67,15 @@ pub(crate) struct Header {
     /// How many processes share an engine: the count, below the time (in 4,096 ns) at which it was made.
     pub(crate) users: [[AtomicU64; Engine::COUNT]; MAX_DEVICES],
     /// What the dead did, as in [`Meter::grains`].
-    pub(crate) departed: [[[AtomicU64; GRAINS]; Engine::COUNT]; MAX_DEVICES],
+    pub(crate) departed: [[[AtomicU64; GRAINS]; SLOTS]; MAX_DEVICES],
+    pub(crate) worked: [Worked; MAX_DEVICES],
+}
+
+/// How long a device's compute engine had work until a time: written under the mutex.
+#[repr(C)]
+pub(crate) struct Worked {
+    pub(crate) until: AtomicU64,
+    pub(crate) sum: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -91,8 +99,8 @@ pub(crate) struct Row {
     pub(crate) image: AtomicU64,
     pub(crate) generation: AtomicU64,
     pub(crate) died_ns: AtomicU64,
-    /// The index of each engine's meter + 1.
-    pub(crate) meters: [[AtomicU32; Engine::COUNT]; MAX_DEVICES],
+    /// The index of each engine's and each traffic's meter + 1.
+    pub(crate) meters: [[AtomicU32; SLOTS]; MAX_DEVICES],
     pub(crate) bytes: [[AtomicU64; KIND_SLOTS]; MAX_DEVICES],
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::Accounts;
+use crate::cost::{Task, Traffic};
 use crate::engine::{self, Engine, Interval, Nanos};
 use crate::fault::{Consultation, FaultError, FaultPlan};
 use crate::identity::Identity;
@@ -325,30 +326,50 @@ impl World {
     /// whether it is done compares [`World::now`] with the interval's end. See [`mod@crate::engine`] for how processes
     /// share an engine. Work of a process that dies is dropped.
     pub fn submit(&self, dev: DeviceIndex, engine: Engine, ready: Nanos, cost: Nanos) -> Interval {
-        self.submit_part(dev, engine, ready, cost, Share::WHOLE)
+        let at = engine::Spot::engine(dev.as_usize(), engine);
+        self.accounts
+            .submit(at, os::now_ns(), ready.0, cost.0, Share::WHOLE)
     }
 
-    /// As [`World::submit`], for work that leaves room beside it.
-    pub fn submit_part(
+    /// As [`World::submit`], for work as the profile's model describes it: it may leave room beside it, and move something.
+    pub fn carry(&self, dev: DeviceIndex, ready: Nanos, task: &Task) -> Interval {
+        self.accounts
+            .carry(dev.as_usize(), os::now_ns(), ready.0, task)
+    }
+
+    /// For how long the device's compute engine had work since the world began.
+    #[must_use]
+    pub fn worked(&self, dev: DeviceIndex) -> Nanos {
+        self.accounts.sweep(false);
+        Nanos(self.accounts.worked(dev.as_usize(), os::now_ns()))
+    }
+
+    /// As [`World::busy`], for how long something moved.
+    #[must_use]
+    pub fn moved(&self, dev: DeviceIndex, traffic: Traffic, from: Nanos, to: Nanos) -> Nanos {
+        let at = engine::Spot::traffic(dev.as_usize(), traffic);
+        self.measured(at, None, from, to)
+    }
+
+    /// A process's part of [`World::moved`].
+    #[must_use]
+    pub fn moved_by(
         &self,
         dev: DeviceIndex,
-        engine: Engine,
-        ready: Nanos,
-        cost: Nanos,
-        share: Share,
-    ) -> Interval {
-        let at = engine::Spot {
-            device: dev.as_usize(),
-            engine,
-        };
-        self.accounts
-            .submit(at, os::now_ns(), ready.0, cost.0, share)
+        pid: u32,
+        traffic: Traffic,
+        from: Nanos,
+        to: Nanos,
+    ) -> Nanos {
+        let at = engine::Spot::traffic(dev.as_usize(), traffic);
+        self.measured(at, Some(pid), from, to)
     }
 
     /// For how long between two times (2.1 s ago at most) the engine had work, of whichever process; not after now.
     #[must_use]
     pub fn busy(&self, dev: DeviceIndex, engine: Engine, from: Nanos, to: Nanos) -> Nanos {
-        self.measured(dev, engine, None, from, to)
+        let at = engine::Spot::engine(dev.as_usize(), engine);
+        self.measured(at, None, from, to)
     }
 
     /// The process's part of [`World::busy`]. The parts of all processes add up to it.
@@ -361,21 +382,11 @@ impl World {
         from: Nanos,
         to: Nanos,
     ) -> Nanos {
-        self.measured(dev, engine, Some(pid), from, to)
+        let at = engine::Spot::engine(dev.as_usize(), engine);
+        self.measured(at, Some(pid), from, to)
     }
 
-    fn measured(
-        &self,
-        dev: DeviceIndex,
-        engine: Engine,
-        pid: Option<u32>,
-        from: Nanos,
-        to: Nanos,
-    ) -> Nanos {
-        let at = engine::Spot {
-            device: dev.as_usize(),
-            engine,
-        };
+    fn measured(&self, at: engine::Spot, pid: Option<u32>, from: Nanos, to: Nanos) -> Nanos {
         self.accounts.sweep(false);
         let now = os::now_ns();
         Nanos(self.accounts.busy(at, pid, from.0, to.0.min(now)))

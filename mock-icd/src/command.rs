@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk::{self, Handle};
-use mock_device::{Bytes, Direction, Engine, Nanos};
+use mock_device::{Bytes, Direction, Engine, Grid, Nanos, Task};
 
 use crate::binding::Member;
 use crate::boundary::{Chain, In, List, New, OutList, Outcome};
 use crate::instance::PhysicalDevice;
+use crate::shader::{Shader, WARP};
 use crate::state::{Child, STATE};
 
 pub struct CommandPool {
@@ -27,7 +28,15 @@ pub struct CommandBuffer {
     pool: u64,
     /// Which members execute what is recorded next.
     mask: AtomicU32,
+    bound: Mutex<Bound>,
     steps: Mutex<Vec<Step>>,
+}
+
+/// The pipelines that what is recorded next uses.
+#[derive(Clone, Copy, Default)]
+struct Bound {
+    compute: Shader,
+    graphics: Shader,
 }
 
 /// Which devices a queue puts its work on, and on which of their engines.
@@ -57,9 +66,7 @@ pub enum Takes {
     Fill {
         bytes: u64,
     },
-    Kernel {
-        waves: u64,
-    },
+    Kernel(Grid),
 }
 
 /// When and where a recorded command is carried out.
@@ -85,10 +92,10 @@ enum What {
 }
 
 impl Takes {
-    fn cost(self, lane: &Lane, member: Member) -> Option<(Engine, Nanos)> {
+    fn task(self, lane: &Lane, member: Member) -> Option<Task> {
         let device = lane.devices.get(member.0 as usize)?;
-        let cost = &device.profile().cost;
-        let (engine, cost) = match self {
+        let profile = device.profile();
+        let task = match self {
             Self::Nothing => return None,
             Self::Copy { from, to, bytes } => {
                 let direction = match (from, to) {
@@ -96,52 +103,94 @@ impl Takes {
                     (true, false) => Direction::DeviceToHost,
                     _ => Direction::HostToDevice,
                 };
-                let engine = if from && !to {
-                    Engine::CopyOut
-                } else {
-                    Engine::Copy
-                };
-                (engine, cost.copy(direction, Bytes(bytes)))
+                profile.cost.copying(direction, false, Bytes(bytes))
             }
-            Self::Fill { bytes } => (Engine::Copy, cost.memset(Bytes(bytes))),
-            Self::Kernel { waves } => return Some((Engine::Compute, cost.kernel(waves, 0))),
-        };
-        Some((
-            if lane.transfer_only {
-                engine
-            } else {
-                Engine::Compute
+            // A queue for transfers alone has no other engine.
+            Self::Fill { bytes } => Task {
+                engine: Engine::Copy,
+                ..profile.cost.filling(Bytes(bytes))
             },
-            cost,
-        ))
+            Self::Kernel(grid) => return Some(profile.cost.launching(&grid)),
+        };
+        let engine = if lane.transfer_only {
+            task.engine
+        } else {
+            Engine::Compute
+        };
+        Some(Task { engine, ..task })
     }
 }
 
 impl CommandBuffer {
-    /// Carries out what was recorded, one after the other; answers when the last is done.
-    pub fn execute(&self, lane: &Lane, on: Member, ready: Nanos) -> Nanos {
+    /// Puts what was recorded on the device's engines, one after the other; answers when the last is done. `ends` are told
+    /// when each step is done, in the order in which [`CommandBuffer::act`] asks for them: how long the mock takes for
+    /// its bytes is no time of the device.
+    pub fn schedule(&self, lane: &Lane, on: Member, ready: Nanos, ends: &mut Vec<Nanos>) -> Nanos {
         let mut here = ready;
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        for step in steps.iter().filter(|step| step.mask >> on.0 & 1 != 0) {
-            if let Some((engine, cost)) = step.takes.cost(lane, on)
+        self.each(on, |step| {
+            if let Some(task) = step.takes.task(lane, on)
                 && let Some(device) = lane.devices.get(on.0 as usize)
             {
-                here = device.world.submit(device.index, engine, here, cost).end;
+                here = device.world.carry(device.index, here, &task).end;
             }
             match &step.act {
-                What::Act(act) => act(Moment { on, at: here }),
+                What::Act(_) => ends.push(here),
                 What::Execute(secondaries) => {
                     for secondary in secondaries {
-                        here = secondary.execute(lane, on, here);
+                        here = secondary.schedule(lane, on, here, ends);
                     }
                 }
                 What::Nothing => {}
             }
-        }
+        });
         here
     }
 
+    /// Does what was recorded.
+    pub fn act(&self, on: Member, ends: &mut impl Iterator<Item = Nanos>) {
+        self.each(on, |step| match &step.act {
+            What::Act(act) => {
+                if let Some(at) = ends.next() {
+                    act(Moment { on, at });
+                }
+            }
+            What::Execute(secondaries) => {
+                for secondary in secondaries {
+                    secondary.act(on, ends);
+                }
+            }
+            What::Nothing => {}
+        });
+    }
+
+    fn each(&self, on: Member, mut step: impl FnMut(&Step)) {
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps
+            .iter()
+            .filter(|recorded| recorded.mask >> on.0 & 1 != 0)
+            .for_each(&mut step);
+    }
+
+    fn bound(&self) -> Bound {
+        *self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push_kernel(&self, shader: Shader, blocks: u64) -> Outcome {
+        let device = STATE.devices.find(vk::Device::from_raw(self.device))?;
+        let profile = device.physical.profile();
+        let grid = Grid {
+            blocks,
+            sms: profile.sm_count,
+            // Its registers and shared memory are known to the compiler that there is not.
+            blocks_per_sm: profile.blocks_per_sm(shader.threads),
+            instructions: shader.instructions.into(),
+        };
+        self.push(Takes::Kernel(grid), What::Nothing);
+        Ok(())
+    }
+
     fn clear(&self) {
+        *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = Bound::default();
         self.mask.store(u32::MAX, Ordering::Relaxed);
         self.steps
             .lock()
@@ -204,6 +253,7 @@ pub fn allocate(
             device,
             pool,
             mask: AtomicU32::new(u32::MAX),
+            bound: Mutex::default(),
             steps: Mutex::default(),
         };
         vk::CommandBuffer::from_raw(STATE.command_buffers.insert(buffer))
@@ -266,30 +316,58 @@ pub fn record(
     Ok(())
 }
 
-/// A dispatch of so many workgroups: as many waves as the device needs for them at its fullest.
-pub fn dispatch(buffer: vk::CommandBuffer, groups: [u32; 3]) -> Outcome {
+/// What is dispatched or drawn next.
+pub fn bind(
+    buffer: vk::CommandBuffer,
+    point: vk::PipelineBindPoint,
+    pipeline: vk::Pipeline,
+) -> Outcome {
     let buffer = STATE.command_buffers.find(buffer)?;
-    let device = STATE.devices.find(buffer.device)?;
-    let groups = groups.iter().fold(1_u64, |product, side| {
-        product.saturating_mul((*side).into())
-    });
-    let profile = device.physical.profile();
-    let at_once = u64::from(profile.sm_count) * GROUPS_PER_SM;
-    let waves = groups.div_ceil(at_once.max(1));
-    buffer.push(Takes::Kernel { waves }, What::Nothing);
+    let shader = STATE.objects.find(pipeline)?.shader();
+    let mut bound = buffer.bound.lock().unwrap_or_else(PoisonError::into_inner);
+    match point {
+        vk::PipelineBindPoint::COMPUTE => bound.compute = shader,
+        _ => bound.graphics = shader,
+    }
     Ok(())
 }
 
-/// How many workgroups an SM holds, their size being unknown here.
-const GROUPS_PER_SM: u64 = 16;
+/// A dispatch of so many workgroups: a kernel of as many blocks, at the cost that the CUDA mock gives it too. One whose
+/// size lies in device memory counts as one group.
+pub fn dispatch(buffer: vk::CommandBuffer, groups: [u32; 3]) -> Outcome {
+    let buffer = STATE.command_buffers.find(buffer)?;
+    let shader = buffer.bound().compute;
+    buffer.push_kernel(shader, product(groups))
+}
 
-/// A draw, or a dispatch whose size lies in device memory: one wave.
-pub fn draw(buffer: vk::CommandBuffer) -> Outcome {
-    STATE
-        .command_buffers
-        .find(buffer)?
-        .push(Takes::Kernel { waves: 1 }, What::Nothing);
-    Ok(())
+/// The estimate for draws: a kernel of one warp for every 32 vertices of all instances, which executes the vertex shader.
+/// What is drawn is not rasterised, so nobody knows how many fragments there are: they cost nothing.
+pub fn draw(buffer: vk::CommandBuffer, vertices: u32, instances: u32) -> Outcome {
+    let buffer = STATE.command_buffers.find(buffer)?;
+    let threads = u64::from(vertices) * u64::from(instances);
+    let shader = Shader {
+        threads: WARP,
+        ..buffer.bound().graphics
+    };
+    buffer.push_kernel(shader, threads.div_ceil(WARP.into()))
+}
+
+/// So many draws whose vertices nobody has counted here, because their number lies in memory: a warp each.
+pub fn draw_unknown(buffer: vk::CommandBuffer, draws: u32) -> Outcome {
+    draw(buffer, WARP, draws)
+}
+
+/// Workgroups of a task or mesh shader.
+pub fn draw_groups(buffer: vk::CommandBuffer, groups: [u32; 3]) -> Outcome {
+    let buffer = STATE.command_buffers.find(buffer)?;
+    let shader = buffer.bound().graphics;
+    buffer.push_kernel(shader, product(groups))
+}
+
+fn product(sides: [u32; 3]) -> u64 {
+    sides.iter().fold(1_u64, |product, side| {
+        product.saturating_mul((*side).into())
+    })
 }
 
 pub fn execute(

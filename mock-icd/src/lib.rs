@@ -32,6 +32,7 @@ mod query;
 mod queue;
 mod raster;
 mod recorded;
+mod shader;
 mod sparse;
 mod state;
 mod sync;

@@ -3,6 +3,7 @@
 use ash::vk;
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome};
+use crate::shader::Shader;
 use crate::state::{Child, STATE, UNKNOWN_HANDLE};
 use trace::vulkan::Named;
 
@@ -10,6 +11,8 @@ pub struct Object {
     device: u64,
     kind: vk::ObjectType,
     word: &'static str,
+    /// What shader modules and pipelines cost.
+    shader: Shader,
     /// Private data by slot, and what a descriptor update template or pipeline cache needs of numbers.
     private: std::sync::Mutex<std::collections::BTreeMap<u64, u64>>,
 }
@@ -20,12 +23,23 @@ impl Child for Object {
     }
 }
 
+impl Object {
+    pub fn shader(&self) -> Shader {
+        self.shader
+    }
+}
+
 fn add<T: Named>(device: vk::Device) -> Result<u64, vk::Result> {
+    add_with::<T>(device, Shader::default())
+}
+
+fn add_with<T: Named>(device: vk::Device, shader: Shader) -> Result<u64, vk::Result> {
     STATE.devices.find(device)?;
     Ok(STATE.objects.insert(Object {
         device: vk::Handle::as_raw(device),
         kind: T::TYPE,
         word: T::WORD,
+        shader,
         private: std::sync::Mutex::default(),
     }))
 }
@@ -35,12 +49,16 @@ pub fn create<T: Named>(device: vk::Device, made: New<T>) -> Outcome {
     Ok(())
 }
 
-/// One for each of `count` create-infos.
-pub fn create_all<T: Named>(device: vk::Device, count: u32, made: OutList<T>) -> Outcome {
-    let handles = (0..count)
-        .map(|_| add::<T>(device))
+/// One pipeline for each shader.
+pub fn create_pipelines(
+    device: vk::Device,
+    shaders: impl Iterator<Item = Shader>,
+    made: OutList<vk::Pipeline>,
+) -> Outcome {
+    let handles = shaders
+        .map(|shader| add_with::<vk::Pipeline>(device, shader))
         .collect::<Result<Vec<_>, _>>()?;
-    made.put(handles.into_iter().map(T::from_raw));
+    made.put(handles.into_iter().map(vk::Handle::from_raw));
     Ok(())
 }
 
@@ -141,7 +159,9 @@ pub fn create_module(
     made: New<vk::ShaderModule>,
 ) -> Outcome {
     let digest = digest(info)?;
-    let handle = add::<vk::ShaderModule>(device)?;
+    let info = info.demand()?;
+    let shader = Shader::of(List::field(info.p_code).of(info.code_size / 4));
+    let handle = add_with::<vk::ShaderModule>(device, shader)?;
     let module = <vk::ShaderModule as vk::Handle>::from_raw(handle);
     STATE
         .objects

@@ -198,15 +198,24 @@ impl Batch {
         }
         let start = ready.max(now());
         let mut end = start;
+        let mut ends = Vec::new();
         // The members of a group work at the same time, each on its own command buffers in their order.
+        let of = |member: Member| {
+            let own = self.commands.iter();
+            own.filter(move |(_, mask)| mask >> member.0 & 1 != 0)
+        };
         for member in Member::of_mask(lane.members()) {
             let mut here = start;
-            for (commands, mask) in &self.commands {
-                if mask >> member.0 & 1 != 0 {
-                    here = commands.execute(lane, member, here);
-                }
+            for (commands, _) in of(member) {
+                here = commands.schedule(lane, member, here, &mut ends);
             }
             end = end.max(here);
+        }
+        let mut ends = ends.into_iter();
+        for member in Member::of_mask(lane.members()) {
+            for (commands, _) in of(member) {
+                commands.act(member, &mut ends);
+            }
         }
         for signal in &self.signals {
             signal.semaphore.signal(signal.value, end);

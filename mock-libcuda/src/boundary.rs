@@ -316,7 +316,9 @@ pub fn enter(
             }
             return CUresult::ERROR_INVALID_CONTEXT;
         }
+        crate::movement::before(entry);
         let answer = crate::admission::check(entry).and_then(|()| act());
+        crate::movement::after(entry);
         let answer = crate::admission::afterwards(entry, answer);
         answer.err().unwrap_or(CUresult::SUCCESS)
     };

@@ -6,6 +6,7 @@ use abi::cuda::CUresult;
 use mock_device::{DeviceIndex, DeviceProfile, Link, World};
 
 use crate::boundary::Canary;
+use crate::movement::Waiting;
 use crate::process::Process;
 use crate::timeline::Attendant;
 
@@ -18,6 +19,7 @@ pub struct Driver {
     devices: Vec<DeviceIndex>,
     process: Mutex<Process>,
     pub attendant: Attendant,
+    pub waiting: Waiting,
     canary: Canary,
 }
 
@@ -66,6 +68,7 @@ pub fn install(world: &'static World, devices: Vec<DeviceIndex>) {
         devices,
         process,
         attendant: Attendant::new(),
+        waiting: Waiting::new(),
         canary: Canary::new(),
     });
 }

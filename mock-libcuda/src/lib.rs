@@ -56,6 +56,7 @@ mod managed;
 mod memop;
 mod memory;
 mod module;
+mod movement;
 mod narrow;
 mod node;
 mod occupancy;

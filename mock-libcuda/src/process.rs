@@ -21,6 +21,7 @@ use crate::host::HostAllocation;
 use crate::ipc::Opened;
 use crate::managed::Managed;
 use crate::module::Modules;
+use crate::movement::Movements;
 use crate::narrow::Narrow;
 use crate::pool::Pool;
 use crate::reservation::Reservations;
@@ -131,6 +132,7 @@ pub struct Process {
     pub partitions: Vec<(Ordinal, Sms)>,
     pub event_objects: crate::ipc_event::Kept,
     pub timeline: Timeline,
+    pub movements: Movements,
     pub captures: Captures,
     pub graphs: Graphs,
     pub arrays: Arrays,
@@ -186,6 +188,7 @@ impl Process {
             partitions: Vec::new(),
             event_objects: Default::default(),
             timeline: Timeline::default(),
+            movements: Movements::default(),
             captures: Captures::default(),
             graphs: Graphs::default(),
             arrays: Arrays::default(),

@@ -65,6 +65,7 @@ impl Process {
         len: u64,
     ) -> Result<&Object<'static>, CUresult> {
         if self.sharing.object(base).is_none() {
+            self.others_look(driver);
             let index = driver.index(device);
             let object = driver
                 .world
@@ -99,6 +100,7 @@ impl Process {
             .ordinals()
             .find(|ordinal| driver.index(*ordinal) == object.device())
             .ok_or(CUresult::ERROR_INVALID_DEVICE)?;
+        self.others_look(driver);
         let block = driver.profile(device).block.0;
         let len = object.size().0.next_multiple_of(block);
         let arena = self.arena(driver, device)?;

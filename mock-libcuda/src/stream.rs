@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard};
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
-use mock_device::{Bytes, Direction, Engine, Kind, Share};
+use mock_device::{Bytes, Direction, Grid, Kind};
 
 use crate::boundary::{Answer, In, Kept, Out, Slot, crash};
 use crate::capture;
@@ -123,26 +123,17 @@ impl Work {
                 bytes,
                 direction,
                 pageable,
-            } => {
-                let engine = match direction {
-                    Direction::DeviceToHost => Engine::CopyOut,
-                    _ => Engine::Copy,
-                };
-                let cost = match pageable {
-                    true => profile.cost.copy_pageable(*direction, *bytes),
-                    false => profile.cost.copy(*direction, *bytes),
-                };
-                Load::whole(Some(engine), cost)
-            }
-            Work::Fill { bytes } => Load::whole(Some(Engine::Compute), profile.cost.memset(*bytes)),
+            } => Load::of(profile.cost.copying(*direction, *pageable, *bytes)),
+            Work::Fill { bytes } => Load::of(profile.cost.filling(*bytes)),
             Work::Kernel(kernel) => {
-                let at_once = u64::from(kernel.sms) * u64::from(kernel.blocks_per_sm.max(1));
-                let waves = kernel.blocks.div_ceil(at_once.max(1));
-                let cost = profile.cost.kernel(waves, kernel.instructions.into());
+                let grid = Grid {
+                    blocks: kernel.blocks,
+                    sms: kernel.sms,
+                    blocks_per_sm: kernel.blocks_per_sm,
+                    instructions: kernel.instructions.into(),
+                };
                 Load {
-                    engine: Some(Engine::Compute),
-                    cost: cost + profile.cost.blocks(kernel.blocks),
-                    share: Share::of_grid(kernel.blocks, at_once),
+                    task: Some(profile.cost.launching(&grid)),
                     fault: kernel.fault.or_else(crate::admission::planned_fault),
                 }
             }

@@ -1,7 +1,7 @@
 //! When the work on streams is done: one line of work per stream, on the engines of the simulated device.
 //!
-//! Nothing runs in the background. Work whose predecessors are known acts at once (its bytes move at submission) and only
-//! its end lies in the future; waiting is sleeping until then. What stands behind something whose end nobody knows yet (a
+//! Nothing runs in the background. Work whose predecessors are known acts at once (its bytes move at submission, or
+//! [before anybody can look](crate::movement)) and only its end lies in the future; waiting is sleeping until then. What stands behind something whose end nobody knows yet (a
 //! host function, a value that memory does not have, an event recorded behind one of these) is *deferred*: it waits in its
 //! line, in order, and acts when [`Process::settle`] finds its predecessors done.
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use abi::cuda::CUresult;
-use mock_device::{Engine, Nanos, Share};
+use mock_device::{Engine, Nanos, Task};
 
 use crate::boundary::ClientCall;
 use crate::driver::{Driver, Ordinal};
@@ -59,27 +59,29 @@ impl Moment {
 /// What work is to the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// `None` takes its time beside all engines.
-    pub engine: Option<Engine>,
-    pub cost: Nanos,
-    pub share: Share,
+    /// `None` takes no time.
+    pub task: Option<Task>,
     /// How it ends, where that is known to be an error.
     pub fault: Option<CUresult>,
 }
 
 impl Load {
-    /// Alone on its engine.
-    pub fn whole(engine: Option<Engine>, cost: Nanos) -> Load {
+    pub fn of(task: Task) -> Load {
         Load {
-            engine,
-            cost,
-            share: Share::WHOLE,
+            task: Some(task),
             fault: None,
         }
     }
 
     pub fn nothing() -> Load {
-        Load::whole(None, Nanos::ZERO)
+        Load {
+            task: None,
+            fault: None,
+        }
+    }
+
+    fn is_of(&self, engine: Engine) -> bool {
+        self.task.is_some_and(|task| task.engine == engine)
     }
 }
 
@@ -349,31 +351,17 @@ impl Process {
             return Ok(());
         };
         let (mut tail, device) = (line.tail, line.device);
-        let kernel = matches!(
-            op,
-            Op::Work {
-                load: Load {
-                    engine: Some(Engine::Compute),
-                    ..
-                },
-                ..
-            }
-        );
+        let kernel = matches!(&op, Op::Work { load, .. } if load.is_of(Engine::Compute));
         match op {
             Op::Work { load, act } => {
-                if let Some(act) = act {
-                    act(self, driver);
-                }
-                tail = match load.engine {
-                    Some(engine) => {
-                        let device = driver.index(device);
-                        let world = driver.world;
-                        world
-                            .submit_part(device, engine, tail, load.cost, load.share)
-                            .end
-                    }
-                    None => tail.max(now) + load.cost,
+                // Its time begins before its bytes move: how long the mock takes for them is no time of the device.
+                tail = match &load.task {
+                    Some(task) => driver.world.carry(driver.index(device), tail, task).end,
+                    None => tail.max(now),
                 };
+                if let Some(act) = act {
+                    self.move_bytes(driver, load.task.as_ref(), tail, act);
+                }
                 if let Some(code) = load.fault {
                     // What stands behind it is never reached.
                     tail = tail + FAULT_KNOWN_AFTER;
@@ -398,6 +386,7 @@ impl Process {
                 tail = tail.max(time.unwrap_or_default());
             }
             Op::Until(condition) => {
+                self.move_waiting(driver);
                 if tail > now || !self.satisfied(driver, &condition) {
                     return Err(Op::Until(condition));
                 }
@@ -578,6 +567,7 @@ pub fn wait<'a>(
     mut process: MutexGuard<'a, Process>,
     moments: &[Moment],
 ) -> MutexGuard<'a, Process> {
+    process.move_waiting(driver);
     let mut last = Nanos::ZERO;
     for moment in moments {
         last = last.max(loop {
@@ -596,10 +586,12 @@ pub fn wait<'a>(
         });
     }
     let now = driver.world.now();
-    if last <= now {
-        return process;
+    if last > now {
+        drop(process);
+        std::thread::sleep(Duration::from_nanos(last.saturating_sub(now).0));
+        process = driver.lock();
     }
-    drop(process);
-    std::thread::sleep(Duration::from_nanos(last.saturating_sub(now).0));
-    driver.lock()
+    // Work that was deferred until now has bytes to move too.
+    process.move_waiting(driver);
+    process
 }

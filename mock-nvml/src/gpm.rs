@@ -8,6 +8,7 @@ use mock_device::{DeviceIndex, Engine, Nanos};
 
 use crate::boundary::{Answer, Out};
 use crate::library;
+use crate::traffic::{self, Span, Way};
 
 /// Above what a process can map.
 const SAMPLES: u64 = 0x00d4_0000_0000_0000;
@@ -83,9 +84,11 @@ pub fn metrics(metrics: Out<nvmlGpmMetricsGet_t>) -> Answer {
     for metric in &mut asked.metrics[..count] {
         let value = match metric.metricId {
             GRAPHICS_UTIL | SM_UTIL => percent(Engine::Compute),
-            DRAM_BW_UTIL => percent(Engine::Copy).max(percent(Engine::CopyOut)),
+            DRAM_BW_UTIL => traffic::dram_percent(world, device, Span { from, to }),
+            PCIE_TX => traffic::bus(world, device, Way::Out, Span { from, to }) / MIB,
+            PCIE_RX => traffic::bus(world, device, Way::In, Span { from, to }) / MIB,
             // Occupancy, tensor and floating-point pipes, video engines, links: nothing is simulated that would use them.
-            1..=20 | 30..=98 => 0.0,
+            1..=19 | 30..=98 => 0.0,
             _ => {
                 metric.nvmlReturn = wrong;
                 continue;
@@ -101,3 +104,6 @@ pub fn metrics(metrics: Out<nvmlGpmMetricsGet_t>) -> Answer {
 const GRAPHICS_UTIL: c_uint = 1;
 const SM_UTIL: c_uint = 2;
 const DRAM_BW_UTIL: c_uint = 10;
+const PCIE_TX: c_uint = 20;
+const PCIE_RX: c_uint = 21;
+const MIB: f64 = 1_048_576.0;

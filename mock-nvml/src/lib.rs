@@ -30,6 +30,7 @@ mod process;
 mod recorded;
 mod system;
 mod topology;
+mod traffic;
 mod utilization;
 mod version;
 mod vgpu;

@@ -7,7 +7,7 @@ use mock_device::{DeviceIndex, World};
 
 use crate::boundary::{Answer, Memory, Word, WordValue, crash};
 use crate::entry::{Entry, Recorded};
-use crate::{layout, library, version};
+use crate::{layout, library, traffic, version};
 
 /// Dies where the real library dies of a NULL in front. Everything simulated asks this first.
 #[inline]
@@ -53,6 +53,11 @@ pub fn answer(entry: Entry, words: &[Word]) -> Answer {
         return Err(code);
     }
     nulls?;
+    if let Data::Number(idle) = data
+        && let Some(more) = traffic::more_than_idle(world, index, entry, words)
+    {
+        return write(entry, words, &Data::Number(idle + more));
+    }
     write(entry, words, data)
 }
 

@@ -9,6 +9,7 @@ use mock_device::{DeviceIndex, Engine, Nanos, World};
 
 use crate::boundary::{Answer, Out};
 use crate::library;
+use crate::traffic::{self, Span};
 
 /// Between two samples.
 const PERIOD: u64 = 200_000_000;
@@ -27,7 +28,7 @@ fn percent(busy: Nanos, of: u64) -> u32 {
     ((busy.0 * 100 + of / 2) / of).min(100) as u32
 }
 
-/// The compute engine and the busier of the copy engines, in percent of one sample that ended `back` samples ago.
+/// The compute engine, and memory being read or written, in percent of one sample that ended `back` samples ago.
 fn sample(world: &World, device: DeviceIndex, pid: Option<u32>, back: u64) -> (u32, u32) {
     if back >= REMEMBERED {
         return (0, 0);
@@ -37,16 +38,14 @@ fn sample(world: &World, device: DeviceIndex, pid: Option<u32>, back: u64) -> (u
 }
 
 fn span(world: &World, device: DeviceIndex, pid: Option<u32>, from: u64, to: u64) -> (u32, u32) {
-    let busy = |engine| match pid {
-        Some(pid) => world.busy_by(device, pid, engine, Nanos(from), Nanos(to)),
-        None => world.busy(device, engine, Nanos(from), Nanos(to)),
-    };
     let length = (to - from).max(1);
-    let copies = busy(Engine::Copy).max(busy(Engine::CopyOut));
-    (
-        percent(busy(Engine::Compute), length),
-        percent(copies, length),
-    )
+    let (from, to) = (Nanos(from), Nanos(to));
+    let compute = match pid {
+        Some(pid) => world.busy_by(device, pid, Engine::Compute, from, to),
+        None => world.busy(device, Engine::Compute, from, to),
+    };
+    let memory = traffic::memory_busy(world, device, pid, Span { from, to });
+    (percent(compute, length), percent(memory, length))
 }
 
 /// Of the last sample that is over.
@@ -227,12 +226,18 @@ fn figure(world: &'static World, device: DeviceIndex, entry: &str) -> i64 {
     }
 }
 
-/// Milliwatts: the idle figure of the table, and of the rest up to the limit two thirds at full load.
-pub fn usage(world: &'static World, device: DeviceIndex) -> u32 {
+/// Milliwatts of the table: what an idle device takes, and what full load adds, two thirds of the rest up to the limit.
+fn wattage(world: &'static World, device: DeviceIndex) -> (u64, u64) {
     let idle = figure(world, device, "nvmlDeviceGetPowerUsage").max(0) as u64;
     let limit = figure(world, device, "nvmlDeviceGetEnforcedPowerLimit").max(0) as u64;
+    (idle, limit.saturating_sub(idle) * 2 / 3)
+}
+
+/// Milliwatts, as busy as the device was in the last sample.
+pub fn usage(world: &'static World, device: DeviceIndex) -> u32 {
+    let (idle, load) = wattage(world, device);
     let (busy, _) = now(world, device);
-    (idle + limit.saturating_sub(idle) * 2 / 3 * u64::from(busy) / 100) as u32
+    (idle + load * u64::from(busy) / 100) as u32
 }
 
 pub fn power(device: nvmlDevice_t, power: Out<c_uint>) -> Answer {
@@ -252,10 +257,13 @@ pub fn power(device: nvmlDevice_t, power: Out<c_uint>) -> Answer {
     }
 }
 
-/// Millijoules since the machine started, at the idle rate.
+/// Millijoules: the power integrated, idle since the machine started, and its load since the world did.
 pub fn joules(world: &'static World, device: DeviceIndex) -> u64 {
-    let idle = figure(world, device, "nvmlDeviceGetPowerUsage").max(0) as u64;
-    world.now().0 / 1_000_000 * idle / 1000
+    let (idle, load) = wattage(world, device);
+    let of = |milliwatts: u64, time: Nanos| {
+        (u128::from(milliwatts) * u128::from(time.0) / 1_000_000_000) as u64
+    };
+    of(idle, world.now()) + of(load, world.worked(device))
 }
 
 pub fn energy(device: nvmlDevice_t, energy: Out<c_ulonglong>) -> Answer {

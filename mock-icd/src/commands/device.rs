@@ -4,7 +4,9 @@ use ash::vk;
 
 use crate::boundary::{Allocator, In, List, New, Out, OutList, Raw};
 use crate::commands::commands;
-use crate::{buffer, command, descriptor, device, image, memory, object, query, queue, sync};
+use crate::{
+    buffer, command, descriptor, device, image, memory, object, query, queue, shader, sync,
+};
 
 commands! {
     Device V1_0 vkDestroyDevice(device: vk::Device, allocator: Allocator) -> ()
@@ -137,11 +139,11 @@ commands! {
     Device V1_0 vkCreateGraphicsPipelines(device: vk::Device, pipeline_cache: vk::PipelineCache, create_info_count:
         u32, create_infos: List<vk::GraphicsPipelineCreateInfo<'_>>, allocator: Allocator, pipelines:
         OutList<vk::Pipeline>) -> vk::Result
-        = object::create_all(device, create_info_count, pipelines);
+        = shader::graphics_pipelines(device, create_info_count, create_infos, pipelines);
     Device V1_0 vkCreateComputePipelines(device: vk::Device, pipeline_cache: vk::PipelineCache, create_info_count:
         u32, create_infos: List<vk::ComputePipelineCreateInfo<'_>>, allocator: Allocator, pipelines:
         OutList<vk::Pipeline>) -> vk::Result
-        = object::create_all(device, create_info_count, pipelines);
+        = shader::compute_pipelines(device, create_info_count, create_infos, pipelines);
     Device V1_0 vkDestroyPipeline(device: vk::Device, pipeline: vk::Pipeline, allocator: Allocator) -> ()
         = object::destroy(pipeline);
     Device V1_0 vkCreatePipelineLayout(device: vk::Device, create_info: In<vk::PipelineLayoutCreateInfo<'_>>,

@@ -70,7 +70,7 @@ commands! {
     Device "VK_EXT_transform_feedback" vkCmdDrawIndirectByteCountEXT(command_buffer: vk::CommandBuffer,
         instance_count: u32, first_instance: u32, counter_buffer: vk::Buffer, counter_buffer_offset: u64,
         counter_offset: u32, vertex_stride: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, instance_count);
     Device "VK_EXT_conditional_rendering" vkCmdBeginConditionalRenderingEXT(command_buffer: vk::CommandBuffer,
         conditional_rendering_begin: In<vk::ConditionalRenderingBeginInfoEXT<'_>>) -> ()
         = command::accept(command_buffer);
@@ -90,14 +90,14 @@ commands! {
         = command::accept(command_buffer);
     Device "VK_EXT_mesh_shader" vkCmdDrawMeshTasksEXT(command_buffer: vk::CommandBuffer, group_count_x: u32,
         group_count_y: u32, group_count_z: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_groups(command_buffer, [group_count_x, group_count_y, group_count_z]);
     Device "VK_EXT_mesh_shader" vkCmdDrawMeshTasksIndirectEXT(command_buffer: vk::CommandBuffer, buffer: vk::Buffer,
         offset: u64, draw_count: u32, stride: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, draw_count);
     Device "VK_EXT_mesh_shader" vkCmdDrawMeshTasksIndirectCountEXT(command_buffer: vk::CommandBuffer, buffer:
         vk::Buffer, offset: u64, count_buffer: vk::Buffer, count_buffer_offset: u64, max_draw_count: u32, stride:
         u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, max_draw_count);
     Device "VK_EXT_vertex_input_dynamic_state" vkCmdSetVertexInputEXT(command_buffer: vk::CommandBuffer,
         vertex_binding_description_count: u32, vertex_binding_descriptions:
         List<vk::VertexInputBindingDescription2EXT<'_>>, vertex_attribute_description_count: u32,
@@ -114,11 +114,11 @@ commands! {
         = command::accept(command_buffer);
     Device "VK_EXT_multi_draw" vkCmdDrawMultiEXT(command_buffer: vk::CommandBuffer, draw_count: u32, vertex_info:
         List<vk::MultiDrawInfoEXT>, instance_count: u32, first_instance: u32, stride: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, draw_count.saturating_mul(instance_count));
     Device "VK_EXT_multi_draw" vkCmdDrawMultiIndexedEXT(command_buffer: vk::CommandBuffer, draw_count: u32,
         index_info: List<vk::MultiDrawIndexedInfoEXT>, instance_count: u32, first_instance: u32, stride: u32,
         vertex_offset: In<i32>) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, draw_count.saturating_mul(instance_count));
     Device "VK_EXT_extended_dynamic_state3" vkCmdSetDepthClampEnableEXT(command_buffer: vk::CommandBuffer,
         depth_clamp_enable: u32) -> ()
         = command::accept(command_buffer);

@@ -9,7 +9,7 @@ use crate::{command, effect, raster, transfer};
 commands! {
     Device V1_0 vkCmdBindPipeline(command_buffer: vk::CommandBuffer, pipeline_bind_point: vk::PipelineBindPoint,
         pipeline: vk::Pipeline) -> ()
-        = command::accept(command_buffer);
+        = command::bind(command_buffer, pipeline_bind_point, pipeline);
     Device V1_0 vkCmdSetViewport(command_buffer: vk::CommandBuffer, first_viewport: u32, viewport_count: u32,
         viewports: List<vk::Viewport>) -> ()
         = command::accept(command_buffer);
@@ -47,21 +47,21 @@ commands! {
         = command::accept(command_buffer);
     Device V1_0 vkCmdDraw(command_buffer: vk::CommandBuffer, vertex_count: u32, instance_count: u32, first_vertex:
         u32, first_instance: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw(command_buffer, vertex_count, instance_count);
     Device V1_0 vkCmdDrawIndexed(command_buffer: vk::CommandBuffer, index_count: u32, instance_count: u32,
         first_index: u32, vertex_offset: i32, first_instance: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw(command_buffer, index_count, instance_count);
     Device V1_0 vkCmdDrawIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64, draw_count:
         u32, stride: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, draw_count);
     Device V1_0 vkCmdDrawIndexedIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         draw_count: u32, stride: u32) -> ()
-        = command::draw(command_buffer);
+        = command::draw_unknown(command_buffer, draw_count);
     Device V1_0 vkCmdDispatch(command_buffer: vk::CommandBuffer, group_count_x: u32, group_count_y: u32,
         group_count_z: u32) -> ()
         = command::dispatch(command_buffer, [group_count_x, group_count_y, group_count_z]);
     Device V1_0 vkCmdDispatchIndirect(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64) -> ()
-        = command::draw(command_buffer);
+        = command::dispatch(command_buffer, [1; 3]);
     Device V1_0 vkCmdCopyBuffer(command_buffer: vk::CommandBuffer, src_buffer: vk::Buffer, dst_buffer: vk::Buffer,
         region_count: u32, regions: List<vk::BufferCopy>) -> ()
         = effect::copy(command_buffer, src_buffer, dst_buffer, region_count, regions);
@@ -155,11 +155,11 @@ commands! {
         vkCmdDispatchBaseKHR in "VK_KHR_device_group";
     Device V1_2 vkCmdDrawIndirectCount(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         count_buffer: vk::Buffer, count_buffer_offset: u64, max_draw_count: u32, stride: u32) -> ()
-        = command::draw(command_buffer),
+        = command::draw_unknown(command_buffer, max_draw_count),
         vkCmdDrawIndirectCountKHR in "VK_KHR_draw_indirect_count";
     Device V1_2 vkCmdDrawIndexedIndirectCount(command_buffer: vk::CommandBuffer, buffer: vk::Buffer, offset: u64,
         count_buffer: vk::Buffer, count_buffer_offset: u64, max_draw_count: u32, stride: u32) -> ()
-        = command::draw(command_buffer),
+        = command::draw_unknown(command_buffer, max_draw_count),
         vkCmdDrawIndexedIndirectCountKHR in "VK_KHR_draw_indirect_count";
     Device V1_2 vkCmdBeginRenderPass2(command_buffer: vk::CommandBuffer, render_pass_begin:
         In<vk::RenderPassBeginInfo<'_>>, subpass_begin_info: In<vk::SubpassBeginInfo<'_>>) -> ()

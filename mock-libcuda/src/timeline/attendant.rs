@@ -1,4 +1,4 @@
-//! The thread that calls host functions and lets deferred work go on.
+//! The thread that calls host functions, lets deferred work go on, and moves bytes that nobody asked for.
 
 use super::*;
 
@@ -59,8 +59,19 @@ fn attend(driver: &Driver) {
     let mut process = driver.lock();
     loop {
         let now = driver.world.now();
-        match process.timeline.duty(now) {
+        let move_at = process.movements.attend_at();
+        if move_at.is_some_and(|at| at <= now) {
+            process.move_waiting(driver);
+            continue;
+        }
+        let duty = match (process.timeline.duty(now), move_at) {
+            (Duty::None, Some(at)) => Duty::At(at),
+            (Duty::At(time), Some(at)) => Duty::At(time.min(at)),
+            (duty, _) => duty,
+        };
+        match duty {
             Duty::Call(line) => {
+                process.move_waiting(driver);
                 let Some(call) = process.call_of(line) else {
                     continue;
                 };

@@ -14,6 +14,7 @@ mod memory;
 #[path = "../../../suites/missing.rs"]
 mod missing;
 mod modules;
+mod movement;
 mod nulls;
 mod play;
 mod play_boundary;

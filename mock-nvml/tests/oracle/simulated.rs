@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use abi::nvml::*;
-use mock_device::{Bytes, DeviceIndex, Engine, Kind, Nanos, World, WorldSpec, profile};
+use mock_device::{Bytes, DeviceIndex, Direction, Engine, Kind, Nanos, World, WorldSpec, profile};
 
 use crate::boundary::{Ended, in_child, set_environment};
 use crate::{NVML, must, out, start};
@@ -183,6 +183,83 @@ fn utilisation_is_the_worlds_busy_time() {
         let ordered = samples[..71].is_sorted_by_key(|sample| sample.timeStamp);
         assert!(ordered, "oldest first");
         world.give_back(DeviceIndex(0), Kind::Memory, Bytes::mib(2));
+    });
+}
+
+#[test]
+fn memory_bus_and_energy_follow_copies_and_memsets() {
+    on("h200", |device, world| {
+        let dev = DeviceIndex(0);
+        let cost = world.devices()[0].cost;
+        let memory = || {
+            let mut rates = nvmlUtilization_t::default();
+            must("nvmlDeviceGetUtilizationRates", &[device, out(&mut rates)]);
+            rates.memory
+        };
+        let bus = |way: u64| {
+            let mut rate = 0u32;
+            let entry = "nvmlDeviceGetPcieThroughput";
+            must(entry, &[device, way, out(&mut rate)]);
+            rate
+        };
+        let energy = || {
+            let mut joules = 0u64;
+            let entry = "nvmlDeviceGetTotalEnergyConsumption";
+            must(entry, &[device, out(&mut joules)]);
+            joules
+        };
+        const TX: u64 = 0;
+        const RX: u64 = 1;
+        let idle = (bus(TX), bus(RX));
+        assert_eq!((memory(), idle), (0, (825, 393)), "the idle card's own");
+        let (began, before) = (world.now(), energy());
+        // Memsets and copies to the device, each for ten minutes that the test does not wait for.
+        let long = |per_second: u64| Bytes(per_second * 600);
+        let fill = world.carry(dev, world.now(), &cost.filling(long(cost.memset)));
+        let to_device = cost.copying(Direction::HostToDevice, false, long(cost.h2d));
+        world.carry(dev, world.now(), &to_device);
+        let mut gpm = [0u64; 2];
+        must("nvmlGpmSampleAlloc", &[out(&mut gpm[0])]);
+        must("nvmlGpmSampleAlloc", &[out(&mut gpm[1])]);
+        must("nvmlGpmSampleGet", &[device, gpm[0]]);
+        std::thread::sleep(Duration::from_millis(650));
+        must("nvmlGpmSampleGet", &[device, gpm[1]]);
+        assert!(memory() >= 95, "{}", memory());
+        let wanted = cost.h2d / 1000;
+        let (tx, rx) = (u64::from(bus(TX)), u64::from(bus(RX)));
+        assert!(rx.abs_diff(wanted) < wanted / 50, "{rx}, {wanted} KB/s");
+        assert_eq!(tx, 825, "nothing comes from the device");
+        // Half a second at least, at what a busy card takes, less the rounding of two answers.
+        let spent = energy() - before;
+        let (now, mut power) = (world.now(), 0u32);
+        must("nvmlDeviceGetPowerUsage", &[device, out(&mut power)]);
+        assert!(fill.end > now, "the machine stood still for ten minutes");
+        let seconds = now.saturating_sub(began).0 as f64 / 1e9;
+        let most = f64::from(power) * seconds;
+        assert!(power > 300_000, "{power} mW at full load");
+        assert!(
+            spent as f64 <= most + 2.0 && spent as f64 >= most * 0.9 * 0.65 / seconds,
+            "{spent} mJ in {seconds} s at {power} mW"
+        );
+
+        let mut asked = nvmlGpmMetricsGet_t::zeroed();
+        asked.version = 1;
+        asked.numMetrics = 3;
+        asked.sample1 = nvmlGpmSample_t(gpm[0] as *mut _);
+        asked.sample2 = nvmlGpmSample_t(gpm[1] as *mut _);
+        for (metric, id) in asked.metrics.iter_mut().zip([10, 20, 21]) {
+            metric.metricId = id;
+        }
+        must("nvmlGpmMetricsGet", &[out(&mut asked)]);
+        let [dram, tx, rx] = [0, 1, 2].map(|at| asked.metrics[at].value);
+        let most = world.devices()[0].dram_bandwidth().expect("its clock") as f64;
+        let wanted = (cost.memset + cost.h2d) as f64 / most * 100.0;
+        assert!((dram - wanted).abs() < 2.0, "{dram} %, {wanted}");
+        let wanted = cost.h2d as f64 / 1_048_576.0;
+        assert!(
+            (rx - wanted).abs() < wanted / 50.0 && tx == 0.0,
+            "{rx} {tx}"
+        );
     });
 }
 
