@@ -9,6 +9,7 @@ use crate::boundary::{Answer, In, Out};
 use crate::driver::{self, Driver, Ordinal};
 use crate::handle;
 use crate::memory;
+use crate::narrow;
 use crate::process::{ContextId, Process};
 use crate::shape::{DEFERRED, SPARSE, Shape};
 
@@ -259,6 +260,33 @@ pub fn create(array: Out<CUarray>, descriptor: In<CUDA_ARRAY_DESCRIPTOR>) -> Ans
 
 pub fn create_3d(array: Out<CUarray>, descriptor: In<CUDA_ARRAY3D_DESCRIPTOR>) -> Answer {
     make(array, descriptor.required().map(|it| Shape::of_3d(&it)))
+}
+
+/// The 32-bit versions work in 32-bit contexts alone. Nobody asked a card for more than that they refuse others.
+pub fn create_32(array: Out<CUarray>, descriptor: In<CUDA_ARRAY_DESCRIPTOR_v1>) -> Answer {
+    narrow::current()?;
+    let shape = descriptor.required().map(|it| Shape {
+        width: it.Width.into(),
+        height: it.Height.into(),
+        depth: 0,
+        format: it.Format,
+        channels: it.NumChannels,
+        flags: 0,
+    });
+    make(array, shape)
+}
+
+pub fn create_3d_32(array: Out<CUarray>, descriptor: In<CUDA_ARRAY3D_DESCRIPTOR_v1>) -> Answer {
+    narrow::current()?;
+    let shape = descriptor.required().map(|it| Shape {
+        width: it.Width.into(),
+        height: it.Height.into(),
+        depth: it.Depth.into(),
+        format: it.Format,
+        channels: it.NumChannels,
+        flags: it.Flags,
+    });
+    make(array, shape)
 }
 
 pub fn destroy(array: CUarray) -> Answer {

@@ -78,7 +78,7 @@ pub fn refuses(entry: Entry) -> bool {
 }
 
 /// The calling thread's 32-bit context; INVALID_CONTEXT for every other.
-fn current() -> Result<ContextId, CUresult> {
+pub fn current() -> Result<ContextId, CUresult> {
     let process = driver::get()?.lock();
     let context = process.current()?;
     match process.context(context).legacy {

@@ -516,6 +516,8 @@ entry_points! {
     }
     arrays {
         cuArray3DCreate_v2 => array::create_3d;
+        cuArrayCreate => array::create_32;
+        cuArray3DCreate => array::create_3d_32;
         cuArrayGetDescriptor => array::descriptor_32;
         cuArray3DGetDescriptor => array::descriptor_3d_32;
         cuArrayGetDescriptor_v2 => array::descriptor;

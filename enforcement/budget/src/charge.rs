@@ -21,12 +21,45 @@ pub const fn blocks(size: Bytes) -> Option<Bytes> {
     size.round_up(BLOCK)
 }
 
+/// No row of cuMemAllocPitch is padded beyond a multiple of this; `None` where that does not fit 64 bits.
+#[must_use]
+pub const fn pitch(width: Bytes) -> Option<Bytes> {
+    width.round_up(SUBALLOCATION)
+}
+
 /// What a device says of itself, as far as it decides what a context takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub total: Bytes,
     pub multiprocessors: u32,
     pub threads_per_multiprocessor: u32,
+}
+
+impl Shape {
+    /// That can be resident at a time; a device that does not tell is taken for a large one.
+    #[must_use]
+    pub fn threads(self) -> u64 {
+        const LARGE: u64 = 320 << 10;
+        match u64::from(self.multiprocessors) * u64::from(self.threads_per_multiprocessor) {
+            0 => LARGE,
+            threads => threads,
+        }
+    }
+}
+
+/// What every thread that can be resident has of stack from the beginning; a context's own charge includes it.
+pub const FRESH_STACK: u64 = 1024;
+
+/// What raising stack and local memory, which are one, to `bytes` for each of `threads` takes beside a context's own
+/// (exact on an H200 but for less than a block, which finds room beside other memory of the context).
+#[must_use]
+pub fn stacks(threads: u64, bytes: u64) -> Bytes {
+    let each = bytes
+        .checked_next_multiple_of(16)
+        .unwrap_or(u64::MAX)
+        .saturating_sub(FRESH_STACK);
+    let all = Bytes(threads.saturating_mul(each));
+    all.round_up(BLOCK).unwrap_or(Bytes::MAX)
 }
 
 /// More than any context takes when it is created: a base for the driver's own code and queues, and one
@@ -37,14 +70,8 @@ pub struct Shape {
 #[must_use]
 pub fn context_bound(shape: Shape) -> Bytes {
     const BASE: Bytes = Bytes::mib(352);
-    const LARGE: Bytes = Bytes::mib(320);
-    let threads = u64::from(shape.multiprocessors)
-        .saturating_mul(u64::from(shape.threads_per_multiprocessor));
-    let stacks = match threads {
-        0 => LARGE,
-        threads => Bytes(threads.saturating_mul(Bytes::KIB.0)),
-    };
-    let bound = BASE.saturating_add(stacks);
+    let stacks = shape.threads().saturating_mul(FRESH_STACK);
+    let bound = BASE.saturating_add(Bytes(stacks));
     let bound = match shape.total {
         Bytes::ZERO => bound,
         total => bound.min(Bytes(total.0 / 8)),

@@ -4,6 +4,7 @@
 //! the same question differently.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod charge;
 pub mod heap;
 pub mod identity;

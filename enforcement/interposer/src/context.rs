@@ -69,18 +69,16 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
 
 pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) -> Outcome<CUresult> {
     let call = || next::cuDevicePrimaryCtxRetain(context, ordinal);
-    let Some(device) = tenant
-        .devices()
-        .and_then(|devices| devices.get(ordinal))
-        .filter(|_| !context.is_null())
-    else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let undo = |_| next::cuDevicePrimaryCtxRelease_v2(ordinal);
+    let device = match target(tenant, context, ordinal) {
+        Target::Known(device) => device,
+        Target::Unknown => return judged(call(), context, Refused::UnknownDevice, &undo),
+        Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let _held = tenant.memory.changing.hold();
     if tenant.memory.contexts.has_primary(device.ordinal) || is_active(ordinal) {
         return Outcome::Done(call());
     }
-    let undo = |_| next::cuDevicePrimaryCtxRelease_v2(ordinal);
     create(tenant, device, true, context, true, &call, &undo)
 }
 
@@ -107,12 +105,11 @@ fn create_on(
     ordinal: CUdevice,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
-    let Some(device) = tenant
-        .devices()
-        .and_then(|devices| devices.get(ordinal))
-        .filter(|_| !context.is_null())
-    else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let undo = |context| next::cuCtxDestroy_v2(context);
+    let device = match target(tenant, context, ordinal) {
+        Target::Known(device) => device,
+        Target::Unknown => return judged(call(), context, Refused::UnknownDevice, &undo),
+        Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let _held = tenant.memory.changing.hold();
     create(
@@ -122,8 +119,24 @@ fn create_on(
         context,
         arguments == Arguments::Sound,
         call,
-        &|context| next::cuCtxDestroy_v2(context),
+        &undo,
     )
+}
+
+/// On what a context is asked for.
+enum Target {
+    Known(&'static Device),
+    /// No device that we know of; should the driver make a context there, it cannot be charged.
+    Unknown,
+    /// There are no devices yet, or no place for the answer.
+    None,
+}
+
+fn target(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) -> Target {
+    match tenant.devices().filter(|_| !context.is_null()) {
+        Some(devices) => devices.get(ordinal).map_or(Target::Unknown, Target::Known),
+        None => Target::None,
+    }
 }
 
 pub fn create_v1(
@@ -313,8 +326,9 @@ fn bury(tenant: Tenant, device: &Device, context: Context) {
     tenant.memory.records.take_owned(context.handle, |record| {
         memory::freed(tenant, record, memory::When::Now)
     });
+    tenant.end_arrays(context.handle);
     if !tenant.memory.contexts.has_any(device.ordinal) {
-        tenant.forget_pool(device);
+        tenant.forget_pools(device);
     }
     tenant.release(device.indices, context.bytes);
     tenant.memory.activity.fetch_add(1, Ordering::Relaxed);

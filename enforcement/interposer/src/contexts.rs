@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use budget::Bytes;
 
+use crate::limits::Limits;
+
 const ROOM: usize = 4096;
 
 /// All zeros is an empty table.
@@ -18,6 +20,7 @@ pub struct Contexts {
 struct Slot {
     handle: AtomicU64,
     bytes: AtomicU64,
+    limits: Limits,
     /// Freed in the order of one of its streams, and not known to be gone.
     lingering: AtomicU64,
     ordinal: AtomicU32,
@@ -46,6 +49,7 @@ impl Contexts {
         };
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.lingering.store(0, Ordering::Relaxed);
+        slot.limits.forget();
         slot.ordinal.store(context.ordinal, Ordering::Relaxed);
         slot.primary
             .store(u32::from(context.primary), Ordering::Relaxed);
@@ -80,6 +84,13 @@ impl Contexts {
             .map(|(_, context)| context.ordinal)
     }
 
+    /// The limits of a context.
+    pub fn limits(&self, handle: u64) -> Option<&Limits> {
+        self.iter()
+            .find(|(_, context)| context.handle == handle)
+            .map(|(slot, _)| &slot.limits)
+    }
+
     /// Memory of its device that a context's streams will let go of. False if no such context is known.
     #[must_use]
     pub fn linger(&self, handle: u64, ordinal: u32, bytes: Bytes) -> bool {
@@ -110,10 +121,13 @@ impl Contexts {
         Bytes(bytes)
     }
 
-    /// With it goes what lingers in it.
+    /// With it goes what lingers in it, and what its limits were charged.
     fn take_where(&self, matches: impl Fn(&Context) -> bool) -> Option<Context> {
         let (slot, context) = self.iter().find(|(_, context)| matches(context))?;
-        let bytes = context.bytes.saturating_add(self.emptied(slot));
+        let bytes = context
+            .bytes
+            .saturating_add(self.emptied(slot))
+            .saturating_add(slot.limits.charged());
         slot.handle.store(0, Ordering::Release);
         Some(Context { bytes, ..context })
     }

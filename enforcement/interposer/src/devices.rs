@@ -26,6 +26,7 @@ pub struct Device {
     /// Whose budgets it draws on.
     pub indices: DeviceSet,
     pub context_bound: Bytes,
+    pub shape: Shape,
 }
 
 impl Devices {
@@ -64,17 +65,29 @@ impl Tenant {
         if next::cuDeviceGetCount(Out::to(&mut count)) != CUresult::SUCCESS {
             return None;
         }
-        let asked: Vec<Asked> = (0..count.min(ORDINALS as c_int)).map(ask).collect();
+        // A driver that counts short knows the others all the same.
+        let counted = count.clamp(0, ORDINALS as c_int);
+        let more = (counted..ORDINALS as c_int).take_while(|ordinal| is_known(*ordinal));
+        let asked: Vec<Asked> = (0..counted).chain(more).map(ask).collect();
         let candidates = container_devices().unwrap_or_else(|| by_pci(&asked));
         let resolved = resolve_all(&asked, &candidates);
-        let devices = (0..).zip(resolved).map(|(ordinal, resolution)| Device {
-            ordinal,
-            indices: resolution.devices(),
-            context_bound: context_bound(ordinal as c_int),
+        let devices = (0..).zip(resolved).map(|(ordinal, resolution)| {
+            let shape = shape(ordinal as c_int);
+            Device {
+                ordinal,
+                indices: resolution.devices(),
+                context_bound: charge::context_bound(shape),
+                shape,
+            }
         });
         Some(self.memory.devices.set(Devices {
             devices: devices.collect(),
         }))
+    }
+
+    /// The device of an ordinal that was charged before.
+    pub fn device(self, ordinal: u32) -> Option<&'static Device> {
+        self.devices()?.get(c_int::try_from(ordinal).ok()?)
     }
 
     /// The current context's device; `None` with the driver's answer where there is none.
@@ -102,6 +115,11 @@ pub fn container_devices() -> Option<Vec<Candidate>> {
     Session::open()
         .and_then(|nvml| nvml.candidates())
         .or_else(kernel_devices)
+}
+
+fn is_known(ordinal: c_int) -> bool {
+    let mut uuid = CUuuid::default();
+    next::cuDeviceGetUuid(Out::to(&mut uuid), ordinal) == CUresult::SUCCESS
 }
 
 fn ask(ordinal: c_int) -> Asked {
@@ -181,7 +199,7 @@ fn by_pci(asked: &[Asked]) -> Vec<Candidate> {
         .collect()
 }
 
-fn context_bound(ordinal: c_int) -> Bytes {
+fn shape(ordinal: c_int) -> Shape {
     const MULTIPROCESSORS: c_int = 16;
     const THREADS_PER_MULTIPROCESSOR: c_int = 39;
     let attribute = |attribute| {
@@ -195,11 +213,11 @@ fn context_bound(ordinal: c_int) -> Bytes {
     };
     let mut total = 0;
     let known = next::cuDeviceTotalMem_v2(Out::to(&mut total), ordinal) == CUresult::SUCCESS;
-    charge::context_bound(Shape {
+    Shape {
         total: Bytes(if known { total as u64 } else { 0 }),
         multiprocessors: attribute(MULTIPROCESSORS),
         threads_per_multiprocessor: attribute(THREADS_PER_MULTIPROCESSOR),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -12,14 +12,46 @@ macro_rules! table {
 
                 cuDeviceTotalMem_v2 => tenant crate::info::device_total;
                 cuMemGetInfo_v2 => tenant crate::info::memory;
+                cuDeviceTotalMem => tenant crate::info::device_total_v1;
+                cuMemGetInfo => tenant crate::info::memory_v1;
 
                 cuMemAlloc_v2 => tenant crate::memory::alloc;
+                cuMemAlloc => tenant crate::memory::alloc_v1;
+                cuMemAllocPitch_v2 => tenant crate::memory::alloc_pitch;
+                cuMemAllocPitch => tenant crate::memory::alloc_pitch_v1;
+                cuMemAllocManaged => tenant crate::memory::alloc_managed;
                 cuMemFree_v2 => tenant crate::memory::free;
+                cuMemFree => tenant crate::memory::free_v1;
+
+                cuArrayCreate_v2 => tenant crate::array::create;
+                cuArrayCreate => tenant crate::array::create_v1;
+                cuArray3DCreate_v2 => tenant crate::array::create_3d;
+                cuArray3DCreate => tenant crate::array::create_3d_v1;
+                cuMipmappedArrayCreate => tenant crate::array::create_mipmapped;
+                cuArrayDestroy => tenant crate::array::destroy;
+                cuMipmappedArrayDestroy => tenant crate::array::destroy_mipmapped;
+
+                cuMemCreate => tenant crate::physical::create;
+                cuMemRelease => tenant crate::physical::release;
+                cuMemRetainAllocationHandle => tenant crate::physical::retain;
+                cuMemMap => tenant crate::physical::map;
+                cuMemUnmap => tenant crate::physical::unmap;
+                cuMemExportToShareableHandle => tenant crate::physical::export;
+                cuMemMapArrayAsync => tenant crate::physical::map_array;
+                cuMemMapArrayAsync_ptsz => tenant crate::physical::map_array_ptsz;
+
+                cuCtxSetLimit => tenant crate::limits::set;
 
                 cuMemAllocAsync => tenant crate::pool::alloc;
                 cuMemAllocAsync_ptsz => tenant crate::pool::alloc_ptsz;
                 cuMemFreeAsync => tenant crate::pool::free;
                 cuMemFreeAsync_ptsz => tenant crate::pool::free_ptsz;
+                cuMemAllocFromPoolAsync => tenant crate::pool::alloc_from;
+                cuMemAllocFromPoolAsync_ptsz => tenant crate::pool::alloc_from_ptsz;
+                cuMemPoolCreate => tenant crate::pool::create;
+                cuMemPoolDestroy => tenant crate::pool::destroy;
+                cuDeviceSetMemPool => tenant crate::pool::set_current;
+                cuMemSetMemPool => tenant crate::pool::set_current_at;
                 cuMemPoolTrimTo => tenant crate::pool::trim_to;
                 cuMemPoolSetAttribute => tenant crate::pool::set_attribute;
                 cuCtxSynchronize => tenant crate::pool::synchronize;
@@ -46,8 +78,8 @@ macro_rules! table {
             }
             called cuda {
                 cuDeviceGetCount; cuDeviceGetUuid; cuDeviceGetUuid_v2; cuDeviceGetPCIBusId;
-                cuDeviceGetAttribute; cuDeviceGetMemPool; cuDeviceGetDefaultMemPool;
-                cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetCurrent; cuStreamGetCtx;
+                cuDeviceGetAttribute; cuDeviceGetDefaultMemPool;
+                cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
                 cuMemPoolGetAttribute;
             }
             called nvml {

@@ -1,8 +1,10 @@
 //! What a tenant is told of a device's memory: CUDA and NVML tell one story (T4 of DEFECTS). The driver judges the arguments first.
 
+use core::ffi::c_uint;
+
 use abi::cuda::{CUdevice, CUresult};
 use abi::nvml::{nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlReturn_t};
-use budget::{DeviceIndex, DeviceSet};
+use budget::{Bytes, DeviceIndex, DeviceSet};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::{next, next_nvml};
@@ -20,6 +22,47 @@ pub fn device_total(tenant: Tenant, total: Out<'_, usize>, ordinal: CUdevice) ->
         total.write(whole.min(share.budget.0 as usize));
     }
     Outcome::Done(code)
+}
+
+/// The answers of 32-bit days: what is beyond 4 GiB is not told.
+pub fn device_total_v1(
+    tenant: Tenant,
+    total: Out<'_, c_uint>,
+    ordinal: CUdevice,
+) -> Outcome<CUresult> {
+    let code = next::cuDeviceTotalMem(total, ordinal);
+    if code == CUresult::SUCCESS
+        && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))
+        && let Some(share) = tenant.share(device.indices)
+        && let Some(whole) = total.read()
+    {
+        total.write(at_most(whole, share.budget));
+    }
+    Outcome::Done(code)
+}
+
+pub fn memory_v1(
+    tenant: Tenant,
+    free: Out<'_, c_uint>,
+    total: Out<'_, c_uint>,
+) -> Outcome<CUresult> {
+    let code = next::cuMemGetInfo(free, total);
+    if code == CUresult::SUCCESS
+        && let Ok(device) = tenant.current_device()
+        && let Some(share) = tenant.share(device.indices)
+    {
+        if let Some(driver) = free.read() {
+            free.write(at_most(driver, share.budget.saturating_sub(share.usage)));
+        }
+        if let Some(driver) = total.read() {
+            total.write(at_most(driver, share.budget));
+        }
+    }
+    Outcome::Done(code)
+}
+
+fn at_most(driver: c_uint, most: Bytes) -> c_uint {
+    c_uint::try_from(most.0).map_or(driver, |most| driver.min(most))
 }
 
 pub fn memory(tenant: Tenant, free: Out<'_, usize>, total: Out<'_, usize>) -> Outcome<CUresult> {

@@ -10,6 +10,7 @@
     )
 )]
 
+mod array;
 mod boundary;
 mod context;
 mod contexts;
@@ -17,12 +18,16 @@ mod devices;
 mod grant;
 mod hooks;
 mod info;
+mod limits;
 mod memory;
 mod nvml;
 mod outcome;
+mod physical;
 mod pool;
+mod pools;
 mod proc_address;
 mod process;
 mod records;
 mod report;
 mod scope;
+mod texels;

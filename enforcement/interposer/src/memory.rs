@@ -1,8 +1,9 @@
-//! cuMemAlloc and the freeing of anything that was allocated.
+//! Memory with an address of its own, by any of the plain entry points, and the freeing of anything that was allocated.
 
+use core::ffi::c_uint;
 use core::sync::atomic::Ordering;
 
-use abi::cuda::{CUdeviceptr, CUresult, CUstream};
+use abi::cuda::{CUdeviceptr, CUdeviceptr_v1, CUresult, CUstream};
 use budget::charge::{self, Blocks, Span};
 use budget::{Bytes, DeviceSet};
 
@@ -22,34 +23,168 @@ pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcom
     if place.is_null() || size == 0 {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let Ok(device) = tenant.current_device() else {
-        return uncharged(next::cuMemAlloc_v2(place, size), place, &|address| {
-            next::cuMemFree_v2(address)
-        });
+    let bytes = Some(Bytes(size as u64));
+    let request = Request {
+        place,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAlloc_v2(place, size),
+        impossible: || next::cuMemAlloc_v2(place, IMPOSSIBLE),
+        undo: next::cuMemFree_v2,
     };
-    let refuse = |refused| verdict(next::cuMemAlloc_v2(place, IMPOSSIBLE), refused);
-    let bytes = Bytes(size as u64);
-    // What no address space holds no budget does: the driver says so itself.
-    let Some(bound) = charge::blocks(bytes).filter(|bound| bound.0 < IMPOSSIBLE as u64) else {
-        return uncharged(next::cuMemAlloc_v2(place, size), place, &|address| {
-            next::cuMemFree_v2(address)
-        });
-    };
-    let grant = match tenant.reserve_or_trim(device.indices, bound) {
-        Ok(grant) => grant,
-        Err(refused) => return refuse(refused),
-    };
-    tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
-    let code = next::cuMemAlloc_v2(place, size);
-    if code != CUresult::SUCCESS {
-        return Outcome::Done(code);
+    request.decide(tenant)
+}
+
+/// The call of 32-bit days: its sizes and addresses end at 4 GiB.
+pub fn alloc_v1(tenant: Tenant, place: Out<'_, CUdeviceptr_v1>, size: c_uint) -> Outcome<CUresult> {
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let Some(address) = place.read().filter(|address| *address != 0) else {
-        return Outcome::Done(code);
+    let bytes = Some(Bytes(u64::from(size)));
+    let request = Request {
+        place,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAlloc(place, size),
+        impossible: || next::cuMemAlloc(place, c_uint::MAX),
+        undo: free_narrow,
     };
-    match settle(tenant, device, address, bytes, bound, grant) {
-        Ok(()) => Outcome::Done(code),
-        Err(refused) => refuse(refused),
+    request.decide(tenant)
+}
+
+/// Rows are padded to the driver's pitch, which it tells afterwards.
+pub fn alloc_pitch(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    pitch: Out<'_, usize>,
+    width: usize,
+    height: usize,
+    element: c_uint,
+) -> Outcome<CUresult> {
+    if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let rows = |pitch: u64| pitch.checked_mul(height as u64).map(Bytes);
+    let call = |height| next::cuMemAllocPitch_v2(place, pitch, width, height, element);
+    let request = Request {
+        place,
+        bound: charge::pitch(Bytes(width as u64)).and_then(|pitch| rows(pitch.0)),
+        taken: || rows(pitch.read()? as u64),
+        call: || call(height),
+        impossible: || call(height.max(IMPOSSIBLE / width + 1)),
+        undo: next::cuMemFree_v2,
+    };
+    request.decide(tenant)
+}
+
+pub fn alloc_pitch_v1(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr_v1>,
+    pitch: Out<'_, c_uint>,
+    width: c_uint,
+    height: c_uint,
+    element: c_uint,
+) -> Outcome<CUresult> {
+    if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let rows = |pitch: u64| pitch.checked_mul(u64::from(height)).map(Bytes);
+    let call = |height| next::cuMemAllocPitch(place, pitch, width, height, element);
+    let request = Request {
+        place,
+        bound: charge::pitch(Bytes(u64::from(width))).and_then(|pitch| rows(pitch.0)),
+        taken: || rows(u64::from(pitch.read()?)),
+        call: || call(height),
+        impossible: || call(height.max(c_uint::MAX / width)),
+        undo: free_narrow,
+    };
+    request.decide(tenant)
+}
+
+/// Managed memory is charged in full when it is created, to the current device, wherever its pages are: a tenant that may
+/// have all of them there must be able to (FINDINGS 10).
+pub fn alloc_managed(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    size: usize,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let bytes = Some(Bytes(size as u64));
+    let request = Request {
+        place,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAllocManaged(place, size, flags),
+        impossible: || next::cuMemAllocManaged(place, IMPOSSIBLE, flags),
+        undo: next::cuMemFree_v2,
+    };
+    request.decide(tenant)
+}
+
+/// One request for memory that has an address, by any of the entry points.
+struct Request<'a, T, Taken, Call, Impossible> {
+    place: Out<'a, T>,
+    /// At most so much; `None` for what no 64 bits hold.
+    bound: Option<Bytes>,
+    /// What it was, once the driver has granted it.
+    taken: Taken,
+    call: Call,
+    /// The same call for more than there is.
+    impossible: Impossible,
+    undo: fn(CUdeviceptr) -> CUresult,
+}
+
+impl<T, Taken, Call, Impossible> Request<'_, T, Taken, Call, Impossible>
+where
+    T: Copy + Into<u64>,
+    Taken: Fn() -> Option<Bytes>,
+    Call: Fn() -> CUresult,
+    Impossible: Fn() -> CUresult,
+{
+    #[inline]
+    fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
+        let Ok(device) = tenant.current_device() else {
+            return self.uncharged();
+        };
+        // What no address space holds no budget does: the driver says so itself.
+        let bound = self
+            .bound
+            .and_then(charge::blocks)
+            .filter(|bound| bound.0 < IMPOSSIBLE as u64);
+        let Some(bound) = bound else {
+            return self.uncharged();
+        };
+        let grant = match tenant.reserve_or_trim(device.indices, bound) {
+            Ok(grant) => grant,
+            Err(refused) => return verdict((self.impossible)(), refused),
+        };
+        tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+        let code = (self.call)();
+        if code != CUresult::SUCCESS {
+            return Outcome::Done(code);
+        }
+        let Some(address) = self.address() else {
+            return Outcome::Done(code);
+        };
+        let taken = (self.taken)().unwrap_or(bound);
+        match settle(tenant, device, address, taken, bound, grant, self.undo) {
+            Ok(()) => Outcome::Done(code),
+            Err(refused) => verdict((self.impossible)(), refused),
+        }
+    }
+
+    fn address(&self) -> Option<u64> {
+        self.place
+            .read()
+            .map(Into::into)
+            .filter(|address| *address != 0)
+    }
+
+    fn uncharged(&self) -> Outcome<CUresult> {
+        refused_unless_undone((self.call)(), || self.address(), &self.undo)
     }
 }
 
@@ -57,6 +192,17 @@ pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
     Outcome::Done(free_by(tenant, address, When::Now, || {
         next::cuMemFree_v2(address)
     }))
+}
+
+pub fn free_v1(tenant: Tenant, address: CUdeviceptr_v1) -> Outcome<CUresult> {
+    Outcome::Done(free_by(tenant, u64::from(address), When::Now, || {
+        next::cuMemFree(address)
+    }))
+}
+
+/// A 32-bit context refuses the other call.
+fn free_narrow(address: CUdeviceptr) -> CUresult {
+    next::cuMemFree(address as CUdeviceptr_v1)
 }
 
 /// When the driver lets go of what is freed.
@@ -105,25 +251,24 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
     }
 }
 
-/// A call that we expect the driver to refuse. Should it not, the memory goes back: nothing is held uncharged.
-pub fn uncharged(
+/// A call that we expect the driver to refuse. Should it not, what it made goes again: nothing is held uncharged.
+pub fn refused_unless_undone(
     code: CUresult,
-    place: Out<'_, CUdeviceptr>,
-    undo: &dyn Fn(CUdeviceptr) -> CUresult,
+    made: impl Fn() -> Option<u64>,
+    undo: &dyn Fn(u64) -> CUresult,
 ) -> Outcome<CUresult> {
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
     }
-    if let Some(address) = place.read() {
-        let _ = undo(address);
+    if let Some(made) = made() {
+        let _ = undo(made);
     }
     Outcome::Refused(Refused::UnknownDevice)
 }
 
 pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
     tenant
-        .devices()
-        .and_then(|devices| devices.get(ordinal as i32))
+        .device(ordinal)
         .map_or(DeviceSet::EMPTY, |device| device.indices)
 }
 
@@ -136,11 +281,12 @@ fn settle(
     size: Bytes,
     bound: Bytes,
     grant: Grant,
+    undo: fn(CUdeviceptr) -> CUresult,
 ) -> Result<(), Refused> {
     let blocks = Blocks::new(&tenant.memory.pages);
     let span = Span::of(address, size);
     let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {
-        let _ = next::cuMemFree_v2(address);
+        let _ = undo(address);
         return Err(Refused::TableFull);
     };
     let record = Record {
@@ -159,7 +305,7 @@ fn settle(
             Ok(())
         }
         refused => {
-            let _ = next::cuMemFree_v2(address);
+            let _ = undo(address);
             // Blocks that others came to share meanwhile are theirs, at this charge.
             let kept = fresh.saturating_sub(blocks.give(span));
             grant.commit_as(kept.min(bound));

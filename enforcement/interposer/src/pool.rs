@@ -1,4 +1,4 @@
-//! Stream-ordered allocation: what a device's pool reserves is charged, not what is in use of it (FINDINGS 13).
+//! Stream-ordered allocation: what a pool reserves is charged, not what is in use of it (FINDINGS 13).
 //!
 //! A mirror of the pool's use decides without asking the driver. Only a request that would pass the known reservation reserves, in steps, and reads the pool; a pool
 //! that was freed from is read again at the next synchronisation, and trimmed before a refusal.
@@ -6,20 +6,22 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use abi::cuda::enumerations::CUmemAllocationType;
 use abi::cuda::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPool_attribute, CUmemoryPool, CUresult,
-    CUstream, pool_attribute,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemLocation, CUmemPool_attribute, CUmemPoolProps,
+    CUmemoryPool, CUresult, CUstream,
 };
 use budget::Bytes;
 use budget::charge::{POOL_STEP, SUBALLOCATION};
 
 use crate::boundary::arena::Lock;
-use crate::boundary::cross::Out;
+use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Device, current_context};
 use crate::grant::Grant;
-use crate::memory::{IMPOSSIBLE, When, devices_of, free_by, uncharged};
+use crate::memory::{IMPOSSIBLE, When, devices_of, free_by, refused_unless_undone};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::{Kind, Record};
 
@@ -29,7 +31,10 @@ const READ_EVERY: u64 = 16 << 20;
 /// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
 const LARGE: u64 = 2 << 20;
 
-/// One device's pool. All zeros is an unused one.
+/// CU_MEM_LOCATION_TYPE_DEVICE.
+const ON_DEVICE: i32 = 1;
+
+/// One pool. All zeros is an unused one.
 #[repr(C, align(64))]
 pub struct Pool {
     used: AtomicU64,
@@ -38,11 +43,10 @@ pub struct Pool {
     unread: AtomicU64,
     /// Requests that may make it grow and are not settled.
     growing: AtomicU32,
+    /// It may hold less than it is charged for.
+    slack: AtomicU32,
     lock: Lock,
 }
-
-type Alloc = fn(Out<'_, CUdeviceptr>, usize, CUstream) -> CUresult;
-type Free = fn(CUdeviceptr, CUstream) -> CUresult;
 
 pub fn alloc(
     tenant: Tenant,
@@ -50,14 +54,14 @@ pub fn alloc(
     size: usize,
     stream: CUstream,
 ) -> Outcome<CUresult> {
-    alloc_by(
-        tenant,
+    let calls = Calls {
+        alloc: |size| next::cuMemAllocAsync(place, size, stream),
+        free: |address| next::cuMemFreeAsync(address, stream),
         place,
         size,
         stream,
-        next::cuMemAllocAsync,
-        next::cuMemFreeAsync,
-    )
+    };
+    calls.decide(tenant, || tenant.pool_of(stream))
 }
 
 pub fn alloc_ptsz(
@@ -66,14 +70,142 @@ pub fn alloc_ptsz(
     size: usize,
     stream: CUstream,
 ) -> Outcome<CUresult> {
-    alloc_by(
-        tenant,
+    let calls = Calls {
+        alloc: |size| next::cuMemAllocAsync_ptsz(place, size, stream),
+        free: |address| next::cuMemFreeAsync_ptsz(address, stream),
         place,
         size,
         stream,
-        next::cuMemAllocAsync_ptsz,
-        next::cuMemFreeAsync_ptsz,
-    )
+    };
+    calls.decide(tenant, || tenant.pool_of(stream))
+}
+
+pub fn alloc_from(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    size: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Outcome<CUresult> {
+    let Some(known) = tenant.pool_of_handle(pool) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let calls = Calls {
+        alloc: |size| next::cuMemAllocFromPoolAsync(place, size, pool, stream),
+        free: |address| next::cuMemFreeAsync(address, stream),
+        place,
+        size,
+        stream,
+    };
+    calls.decide(tenant, || Some(known))
+}
+
+pub fn alloc_from_ptsz(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    size: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> Outcome<CUresult> {
+    let Some(known) = tenant.pool_of_handle(pool) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let calls = Calls {
+        alloc: |size| next::cuMemAllocFromPoolAsync_ptsz(place, size, pool, stream),
+        free: |address| next::cuMemFreeAsync_ptsz(address, stream),
+        place,
+        size,
+        stream,
+    };
+    calls.decide(tenant, || Some(known))
+}
+
+/// A pool of the program's own; one that is the host's takes no device memory.
+pub fn create(
+    tenant: Tenant,
+    pool: Out<'_, CUmemoryPool>,
+    props: In<'_, CUmemPoolProps>,
+) -> Outcome<CUresult> {
+    let before = pool.read();
+    let code = next::cuMemPoolCreate(pool, props);
+    let location = props.read().map(|props| props.location);
+    let (CUresult::SUCCESS, Some(location), Some(made)) = (code, location, pool.read()) else {
+        return Outcome::Done(code);
+    };
+    if location.type_ != ON_DEVICE {
+        return Outcome::Done(code);
+    }
+    let device = tenant
+        .devices()
+        .and_then(|devices| devices.get(location.id));
+    let refused = match device {
+        Some(device) if tenant.seat_pool(made, device.ordinal) => return Outcome::Done(code),
+        Some(_) => Refused::TableFull,
+        None => Refused::UnknownDevice,
+    };
+    let _ = next::cuMemPoolDestroy(made);
+    if let Some(before) = before {
+        pool.write(before);
+    }
+    Outcome::Refused(refused)
+}
+
+/// Its allocations live on. What they hold stays charged until the last of them is freed and its device's contexts were waited
+/// for, since nobody can be asked any longer; what nothing is in use of goes before.
+pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
+    let Some(known) = tenant.own_pool(pool) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    tenant.trim_pool(known);
+    let held = known.pool.lock.hold();
+    tenant.doom_pool(known);
+    drop(held);
+    let code = next::cuMemPoolDestroy(pool);
+    if code != CUresult::SUCCESS {
+        tenant.revive_pool(known, pool);
+        return Outcome::Done(code);
+    }
+    tenant.succeed_pool(known);
+    if known.pool.charged.load(Ordering::SeqCst) == 0 {
+        tenant.bury_pool(known);
+    }
+    Outcome::Done(code)
+}
+
+pub fn set_current(tenant: Tenant, ordinal: CUdevice, pool: CUmemoryPool) -> Outcome<CUresult> {
+    let code = next::cuDeviceSetMemPool(ordinal, pool);
+    became_current(tenant, ordinal, pool, code)
+}
+
+/// The same by a location. A device has a current pool of managed memory beside that of its own.
+pub fn set_current_at(
+    tenant: Tenant,
+    location: Out<'_, CUmemLocation>,
+    kind: CUmemAllocationType,
+    pool: CUmemoryPool,
+) -> Outcome<CUresult> {
+    const PINNED: CUmemAllocationType = 1;
+    let code = next::cuMemSetMemPool(location, kind, pool);
+    match location.read() {
+        Some(location) if location.type_ == ON_DEVICE && kind == PINNED => {
+            became_current(tenant, location.id, pool, code)
+        }
+        _ => Outcome::Done(code),
+    }
+}
+
+fn became_current(
+    tenant: Tenant,
+    ordinal: CUdevice,
+    pool: CUmemoryPool,
+    code: CUresult,
+) -> Outcome<CUresult> {
+    if code == CUresult::SUCCESS
+        && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))
+    {
+        tenant.set_current_pool(device, tenant.pool_of_handle(pool));
+    }
+    Outcome::Done(code)
 }
 
 pub fn free(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outcome<CUresult> {
@@ -131,12 +263,16 @@ fn waited(
         0 => current_context(),
         handle => handle,
     };
-    if !contexts.linger_at_all() {
+    if !contexts.linger_at_all() && !tenant.any_doomed() {
         return Outcome::Done(tenant.after_synchronisation(call()));
     }
     let context = context();
     let gone = contexts.take_lingering(context);
+    let unused = tenant.unused_doomed(contexts.ordinal_of(context));
     let code = call();
+    if code == CUresult::SUCCESS {
+        unused.into_iter().for_each(|known| tenant.bury_pool(known));
+    }
     if let Some((ordinal, bytes)) = gone {
         if code == CUresult::SUCCESS {
             tenant.release(devices_of(tenant, ordinal), bytes);
@@ -159,56 +295,8 @@ pub fn synchronize_event(tenant: Tenant, event: CUevent) -> Outcome<CUresult> {
     Outcome::Done(tenant.after_synchronisation(next::cuEventSynchronize(event)))
 }
 
-#[inline]
-fn alloc_by(
-    tenant: Tenant,
-    place: Out<'_, CUdeviceptr>,
-    size: usize,
-    stream: CUstream,
-    alloc: Alloc,
-    free: Free,
-) -> Outcome<CUresult> {
-    if place.is_null() || size == 0 {
-        return Outcome::PassThrough(Reason::TakesNothing);
-    }
-    let rounded = size
-        .checked_next_multiple_of(SUBALLOCATION.0 as usize)
-        .filter(|rounded| *rounded < IMPOSSIBLE);
-    let (Some(rounded), Some((device, pool))) = (rounded, tenant.pool_of(stream)) else {
-        return uncharged(alloc(place, size, stream), place, &|address| {
-            free(address, stream)
-        });
-    };
-    let rounded = rounded as u64;
-    // In use first, then the look at what is charged: whoever lowers the charge looks in the other order, and one of the two sees the other.
-    let used = pool.used.fetch_add(rounded, Ordering::SeqCst) + rounded;
-    let calls = Calls {
-        alloc,
-        free,
-        place,
-        size,
-        stream,
-    };
-    let unread = pool.unread.load(Ordering::Relaxed);
-    if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) || unread >= READ_EVERY {
-        return grown(tenant, device, pool, rounded, &calls);
-    }
-    let code = alloc(place, size, stream);
-    let recorded = tenant.record(device, place, code, rounded);
-    if recorded == Some(true) {
-        // Not one atomic step: a lost count only puts the next reading off.
-        let unread = pool.unread.load(Ordering::Relaxed) + rounded;
-        pool.unread.store(unread, Ordering::Relaxed);
-        if unread < READ_EVERY {
-            return Outcome::Done(code);
-        }
-    }
-    let settled = tenant.read_pool(device, pool);
-    finished(tenant, device, code, recorded, settled, rounded, &calls)
-}
-
 /// One request, as it came.
-struct Calls<'a> {
+struct Calls<'a, Alloc, Free> {
     alloc: Alloc,
     free: Free,
     place: Out<'a, CUdeviceptr>,
@@ -216,61 +304,93 @@ struct Calls<'a> {
     stream: CUstream,
 }
 
-impl Calls<'_> {
+impl<Alloc, Free> Calls<'_, Alloc, Free>
+where
+    Alloc: Fn(usize) -> CUresult,
+    Free: Fn(CUdeviceptr) -> CUresult,
+{
+    #[inline]
+    fn decide(&self, tenant: Tenant, pool: impl FnOnce() -> Option<Known>) -> Outcome<CUresult> {
+        if self.place.is_null() || self.size == 0 {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        let rounded = self
+            .size
+            .checked_next_multiple_of(SUBALLOCATION.0 as usize)
+            .filter(|rounded| *rounded < IMPOSSIBLE);
+        let (Some(rounded), Some(known)) = (rounded, pool()) else {
+            let code = (self.alloc)(self.size);
+            return refused_unless_undone(code, || self.place.read(), &self.free);
+        };
+        let (rounded, pool) = (rounded as u64, known.pool);
+        // In use first, then the look at what is charged: whoever lowers the charge looks in the other order, and one of the two sees the other.
+        let used = pool.used.fetch_add(rounded, Ordering::SeqCst) + rounded;
+        let unread = pool.unread.load(Ordering::Relaxed);
+        if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) || unread >= READ_EVERY {
+            return self.grown(tenant, known, rounded);
+        }
+        let code = (self.alloc)(self.size);
+        let recorded = tenant.record(known, self.place, code, rounded);
+        if recorded == Some(true) {
+            // Not one atomic step: a lost count only puts the next reading off.
+            let unread = pool.unread.load(Ordering::Relaxed) + rounded;
+            pool.unread.store(unread, Ordering::Relaxed);
+            if unread < READ_EVERY {
+                return Outcome::Done(code);
+            }
+        }
+        let settled = tenant.read_pool(known);
+        self.finished(tenant, known, code, recorded, settled, rounded)
+    }
+
     /// What the driver has against the request beside its size; else that it does not fit.
     fn verdict(&self, refused: Refused) -> Outcome<CUresult> {
-        verdict((self.alloc)(self.place, IMPOSSIBLE, self.stream), refused)
+        verdict((self.alloc)(IMPOSSIBLE), refused)
     }
-}
 
-/// A request beyond what the pool is known to reserve. It is in `used` already.
-#[cold]
-fn grown(
-    tenant: Tenant,
-    device: &Device,
-    pool: &Pool,
-    rounded: u64,
-    calls: &Calls<'_>,
-) -> Outcome<CUresult> {
-    let growth = match tenant.grow(device, pool, Bytes(rounded)) {
-        Ok(growth) => growth,
-        Err(refused) => {
-            pool.used.fetch_sub(rounded, Ordering::SeqCst);
-            return calls.verdict(refused);
+    /// A request beyond what the pool is known to reserve. It is in `used` already.
+    #[cold]
+    fn grown(&self, tenant: Tenant, known: Known, rounded: u64) -> Outcome<CUresult> {
+        let growth = match tenant.grow(known, Bytes(rounded)) {
+            Ok(growth) => growth,
+            Err(refused) => {
+                known.pool.used.fetch_sub(rounded, Ordering::SeqCst);
+                return self.verdict(refused);
+            }
+        };
+        let code = (self.alloc)(self.size);
+        let recorded = tenant.record(known, self.place, code, rounded);
+        let settled = tenant.settle(known, growth);
+        self.finished(tenant, known, code, recorded, settled, rounded)
+    }
+
+    /// The end of a request that was not plainly granted: what cannot be accounted for is not kept.
+    #[cold]
+    fn finished(
+        &self,
+        tenant: Tenant,
+        known: Known,
+        code: CUresult,
+        recorded: Option<bool>,
+        settled: Result<(), Refused>,
+        rounded: u64,
+    ) -> Outcome<CUresult> {
+        if recorded != Some(true) {
+            tenant.leave_pool(known.place, Bytes(rounded));
         }
-    };
-    let code = (calls.alloc)(calls.place, calls.size, calls.stream);
-    let recorded = tenant.record(device, calls.place, code, rounded);
-    let settled = tenant.settle(device, pool, growth);
-    finished(tenant, device, code, recorded, settled, rounded, calls)
-}
-
-/// The end of a request that was not plainly granted: what cannot be accounted for is not kept.
-#[cold]
-fn finished(
-    tenant: Tenant,
-    device: &Device,
-    code: CUresult,
-    recorded: Option<bool>,
-    settled: Result<(), Refused>,
-    rounded: u64,
-    calls: &Calls<'_>,
-) -> Outcome<CUresult> {
-    if recorded != Some(true) {
-        tenant.leave_pool(device.ordinal, Bytes(rounded));
+        let (Some(recorded), Some(address)) = (recorded, self.place.read()) else {
+            return Outcome::Done(code);
+        };
+        let refused = match settled {
+            Ok(()) if recorded => return Outcome::Done(code),
+            Ok(()) => Refused::TableFull,
+            Err(refused) => refused,
+        };
+        let _ = free_by(tenant, address, When::InStreamOrder(self.stream), || {
+            (self.free)(address)
+        });
+        self.verdict(refused)
     }
-    let (Some(recorded), Some(address)) = (recorded, calls.place.read()) else {
-        return Outcome::Done(code);
-    };
-    let refused = match settled {
-        Ok(()) if recorded => return Outcome::Done(code),
-        Ok(()) => Refused::TableFull,
-        Err(refused) => refused,
-    };
-    let _ = free_by(tenant, address, When::InStreamOrder(calls.stream), || {
-        (calls.free)(address, calls.stream)
-    });
-    calls.verdict(refused)
 }
 
 /// The context of a stream that is not one of the current context's own.
@@ -283,8 +403,8 @@ fn context_of(stream: CUstream) -> Option<u64> {
 }
 
 /// Records of a pool die with it; no context has so small a handle.
-fn owner_of(ordinal: u32) -> u64 {
-    u64::from(ordinal) + 1
+fn owner_of(place: u32) -> u64 {
+    u64::from(place) + 1
 }
 
 /// A reservation for a pool's growth, and its size.
@@ -298,7 +418,7 @@ impl Tenant {
     #[inline]
     fn record(
         self,
-        device: &Device,
+        known: Known,
         place: Out<'_, CUdeviceptr>,
         code: CUresult,
         rounded: u64,
@@ -310,17 +430,17 @@ impl Tenant {
             address,
             size: Bytes(rounded),
             kind: Kind::Pool,
-            ordinal: device.ordinal,
-            owner: owner_of(device.ordinal),
+            ordinal: known.place,
+            owner: owner_of(known.place),
         }))
     }
 
-    /// The device and pool that a stream allocates from.
+    /// The pool that a stream allocates from.
     #[inline]
-    fn pool_of(self, stream: CUstream) -> Option<(&'static Device, &'static Pool)> {
+    fn pool_of(self, stream: CUstream) -> Option<Known> {
         let devices = self.devices()?;
         let device = devices.only().or_else(|| self.device_of(stream))?;
-        Some((device, self.memory.pools.get(device.ordinal as usize)?))
+        self.current_pool(device)
     }
 
     fn device_of(self, stream: CUstream) -> Option<&'static Device> {
@@ -333,22 +453,23 @@ impl Tenant {
     }
 
     #[cold]
-    fn grow(self, device: &Device, pool: &Pool, size: Bytes) -> Result<Growth, Refused> {
+    fn grow(self, known: Known, size: Bytes) -> Result<Growth, Refused> {
         // The request may fit nowhere in what is reserved: the pool then grows by all of it.
         let bound = size.round_up(POOL_STEP).ok_or(Refused::TableFull)?;
-        let grant = self.reserve_or_trim(device.indices, bound)?;
-        pool.growing.fetch_add(1, Ordering::AcqRel);
+        let grant = self.reserve_or_trim(known.device.indices, bound)?;
+        known.pool.growing.fetch_add(1, Ordering::AcqRel);
         Ok(Growth { grant, bound })
     }
 
     /// The driver has answered: what the pool really grew by is charged.
     #[cold]
-    fn settle(self, device: &Device, pool: &Pool, growth: Growth) -> Result<(), Refused> {
+    fn settle(self, known: Known, growth: Growth) -> Result<(), Refused> {
         self.memory.activity.fetch_add(1, Ordering::Relaxed);
+        let pool = known.pool;
         let _held = pool.lock.hold();
         let alone = pool.growing.fetch_sub(1, Ordering::AcqRel) == 1;
         let charged = Bytes(pool.charged.load(Ordering::SeqCst));
-        let reserved = reserved(device.ordinal).filter(|_| alone);
+        let reserved = self.reserved(known).filter(|_| alone);
         let taken = reserved.map_or(growth.bound, |reserved| {
             reserved.saturating_sub(charged).min(growth.bound)
         });
@@ -356,9 +477,9 @@ impl Tenant {
         pool.charged
             .store(charged.saturating_add(taken).0, Ordering::SeqCst);
         match reserved {
-            Some(reserved) => self.adjust(device, pool, reserved),
+            Some(reserved) => self.adjust(known, reserved),
             None => {
-                self.mark_pool(device.ordinal);
+                self.mark_pool(pool);
                 Ok(())
             }
         }
@@ -366,20 +487,44 @@ impl Tenant {
 
     /// Reads a pool and charges what it reserves.
     #[cold]
-    fn read_pool(self, device: &Device, pool: &Pool) -> Result<(), Refused> {
+    fn read_pool(self, known: Known) -> Result<(), Refused> {
+        let pool = known.pool;
         let _held = pool.lock.hold();
         if pool.growing.load(Ordering::Acquire) != 0 {
-            self.mark_pool(device.ordinal);
+            self.mark_pool(pool);
             return Ok(());
         }
-        match reserved(device.ordinal) {
-            Some(reserved) => self.adjust(device, pool, reserved),
+        match self.reserved(known) {
+            Some(reserved) => self.adjust(known, reserved),
             None => Ok(()),
         }
     }
 
+    /// A destroyed pool of which nothing is left.
+    #[cold]
+    fn bury_pool(self, known: Known) {
+        let _held = known.pool.lock.hold();
+        if known.pool.used.load(Ordering::SeqCst) == 0 && self.is_doomed(known) {
+            let _ = self.adjust(known, Bytes::ZERO);
+            self.unseat_pool(known);
+        }
+    }
+
+    /// A device's destroyed pools that are out of use: what they owe to streams is done once its context was waited for.
+    #[cold]
+    fn unused_doomed(self, ordinal: Option<u32>) -> Vec<Known> {
+        self.pools()
+            .filter(|known| {
+                Some(known.device.ordinal) == ordinal
+                    && known.pool.used.load(Ordering::SeqCst) == 0
+                    && self.is_doomed(*known)
+            })
+            .collect()
+    }
+
     /// Brings the charge to what the driver says. The pool's lock is held.
-    fn adjust(self, device: &Device, pool: &Pool, reserved: Bytes) -> Result<(), Refused> {
+    fn adjust(self, known: Known, reserved: Bytes) -> Result<(), Refused> {
+        let Known { pool, device, .. } = known;
         pool.unread.store(0, Ordering::Relaxed);
         let charged = Bytes(pool.charged.load(Ordering::SeqCst));
         if reserved > charged {
@@ -404,10 +549,10 @@ impl Tenant {
 
     /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
     #[inline]
-    pub fn leave_pool(self, ordinal: u32, size: Bytes) {
-        if let Some(pool) = self.memory.pools.get(ordinal as usize) {
+    pub fn leave_pool(self, place: u32, size: Bytes) {
+        if let Some(pool) = self.mirror(place) {
             pool.used.fetch_sub(size.0, Ordering::SeqCst);
-            self.mark_pool(ordinal);
+            self.mark_pool(pool);
         }
     }
 
@@ -422,18 +567,18 @@ impl Tenant {
     }
 
     #[inline]
-    fn mark_pool(self, ordinal: u32) {
-        let mark = 1 << ordinal;
-        if self.memory.slack.load(Ordering::Relaxed) & mark == 0 {
-            self.memory.slack.fetch_or(mark, Ordering::AcqRel);
+    fn mark_pool(self, pool: &Pool) {
+        if pool.slack.load(Ordering::Relaxed) == 0 {
+            pool.slack.store(1, Ordering::Release);
+            self.memory.slack.store(1, Ordering::Release);
         }
     }
 
     /// Marks every pool that is charged for anything.
     fn mark_pools(self) {
-        for (ordinal, pool) in (0..).zip(&self.memory.pools) {
-            if pool.charged.load(Ordering::Relaxed) != 0 {
-                self.mark_pool(ordinal);
+        for known in self.pools() {
+            if known.pool.charged.load(Ordering::Relaxed) != 0 {
+                self.mark_pool(known.pool);
             }
         }
     }
@@ -449,15 +594,11 @@ impl Tenant {
 
     #[cold]
     fn read_marked(self) {
-        let marked = self.memory.slack.swap(0, Ordering::AcqRel);
-        for device in self
-            .devices()
-            .into_iter()
-            .flat_map(|devices| devices.iter())
-        {
-            if marked & (1 << device.ordinal) != 0 {
+        self.memory.slack.store(0, Ordering::SeqCst);
+        for known in self.pools() {
+            if known.pool.slack.swap(0, Ordering::AcqRel) != 0 {
                 // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
-                let _ = self.read_pool(device, &self.memory.pools[device.ordinal as usize]);
+                let _ = self.read_pool(known);
             }
         }
     }
@@ -465,67 +606,50 @@ impl Tenant {
     /// Gives back what our pools hold without need. Answers whether anything came back.
     pub fn trim_pools(self) -> bool {
         let mut freed = false;
-        for device in self
-            .devices()
-            .into_iter()
-            .flat_map(|devices| devices.iter())
-        {
-            let pool = &self.memory.pools[device.ordinal as usize];
-            let charged = pool.charged.load(Ordering::SeqCst);
+        for known in self.pools() {
+            let charged = known.pool.charged.load(Ordering::SeqCst);
             if charged == 0 {
                 continue;
             }
-            for handle in pools_of(device.ordinal).into_iter().flatten() {
-                let _ = next::cuMemPoolTrimTo(handle, 0);
-            }
-            let _ = self.read_pool(device, pool);
-            freed |= pool.charged.load(Ordering::SeqCst) < charged;
+            self.trim_pool(known);
+            freed |= known.pool.charged.load(Ordering::SeqCst) < charged;
         }
         freed
     }
 
-    /// A device's last context is gone. If the pool is empty then, so are its records.
-    pub fn forget_pool(self, device: &Device) {
-        let pool = &self.memory.pools[device.ordinal as usize];
-        if pool.charged.load(Ordering::SeqCst) == 0 {
-            return;
+    /// The driver is asked under the pool's lock: a pool that another thread destroys may not be named to it.
+    fn trim_pool(self, known: Known) {
+        let held = known.pool.lock.hold();
+        if let Some(handle) = self.handle_of_pool(known) {
+            let _ = next::cuMemPoolTrimTo(handle, 0);
         }
-        if reserved(device.ordinal).is_none_or(|reserved| reserved == Bytes::ZERO) {
+        drop(held);
+        // What cannot be charged stays marked; nobody is asking for anything here.
+        let _ = self.read_pool(known);
+    }
+
+    /// A device's last context is gone. Pools that are empty then have no records.
+    pub fn forget_pools(self, device: &Device) {
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal);
+        for known in of_device {
+            let pool = known.pool;
+            if self.is_doomed(known) {
+                self.bury_pool(known);
+                continue;
+            }
             let _held = pool.lock.hold();
+            if pool.charged.load(Ordering::SeqCst) == 0
+                || self.reserved(known).is_some_and(|held| held != Bytes::ZERO)
+            {
+                continue;
+            }
             self.memory
                 .records
-                .take_owned(owner_of(device.ordinal), |_| {});
+                .take_owned(owner_of(known.place), |_| {});
             pool.used.store(0, Ordering::SeqCst);
-            let _ = self.adjust(device, pool, Bytes::ZERO);
+            let _ = self.adjust(known, Bytes::ZERO);
         }
     }
-}
-
-/// The device's pools that the plain entry points allocate from: the current one, and the default one if that is another.
-fn pools_of(ordinal: u32) -> [Option<CUmemoryPool>; 2] {
-    let (mut current, mut default) = (CUmemoryPool::NULL, CUmemoryPool::NULL);
-    let ordinal = ordinal as CUdevice;
-    let current = (next::cuDeviceGetMemPool(Out::to(&mut current), ordinal) == CUresult::SUCCESS)
-        .then_some(current);
-    let default = (next::cuDeviceGetDefaultMemPool(Out::to(&mut default), ordinal)
-        == CUresult::SUCCESS)
-        .then_some(default);
-    [current, default.filter(|_| default != current)]
-}
-
-/// What the device's pools hold, by the driver.
-fn reserved(ordinal: u32) -> Option<Bytes> {
-    let mut sum = None;
-    for pool in pools_of(ordinal).into_iter().flatten() {
-        let mut value = 0;
-        if next::cuMemPoolGetAttribute(
-            pool,
-            pool_attribute::RESERVED_MEM_CURRENT,
-            Out::word(&mut value),
-        ) == CUresult::SUCCESS
-        {
-            sum = Some(sum.unwrap_or(Bytes::ZERO).saturating_add(Bytes(value)));
-        }
-    }
-    sum
 }

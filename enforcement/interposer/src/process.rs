@@ -9,9 +9,11 @@ use crate::boundary::arena::{self, Errno, Forever, Lock};
 use crate::contexts::Contexts;
 use crate::devices::Devices;
 use crate::outcome::Reason;
-use crate::pool::Pool;
+use crate::physical::Physical;
+use crate::pools::Pools;
 use crate::records::Records;
 use crate::report::{self, Once};
+use crate::texels::Arrays;
 
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
@@ -30,14 +32,18 @@ pub struct Memory {
     pub changing: Lock,
     /// Counts what else is charged meanwhile.
     pub activity: AtomicU64,
-    /// Pools, by ordinal, that may hold less than they are charged for.
+    /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
+    /// Held while what a limit costs is charged.
+    pub limiting: Lock,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,
     pub devices: Forever<Devices>,
     pub contexts: Contexts,
-    pub pools: [Pool; ORDINALS],
+    pub arrays: Forever<Arrays>,
+    pub physical: Forever<Physical>,
+    pub pools: Pools,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
 }

@@ -1,12 +1,14 @@
 //! The promise by CUDA.
 
 pub mod answers;
+pub mod arrays;
 pub mod budget;
 pub mod contexts;
 pub mod devices;
 pub mod faults;
 pub mod free;
 pub mod info;
+pub mod physical;
 pub mod pools;
 pub mod routes;
 pub mod threads;

@@ -33,6 +33,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::threads::CASES,
         cuda::devices::CASES,
         cuda::routes::CASES,
+        cuda::arrays::CASES,
+        cuda::physical::CASES,
         nvml::CASES,
         faults::CASES,
         views::CASES,

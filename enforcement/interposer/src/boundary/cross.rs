@@ -2,7 +2,11 @@
 
 use core::marker::PhantomData;
 
-use abi::cuda::{CUcontext, CUevent, CUmemoryPool, CUresult, CUstream};
+use abi::cuda::{
+    CUarray, CUarrayMapInfo, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+    CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule,
+    CUresult, CUstream,
+};
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
 
 use crate::outcome::Refused;
@@ -10,9 +14,16 @@ use crate::outcome::Refused;
 /// A place for an answer, which a caller gave or we provide. It may be null.
 pub struct Out<'a, T>(*mut T, PhantomData<&'a mut T>);
 
-/// Something to read, which a caller gave. It may be null, and is only ever passed on.
-#[derive(Clone, Copy)]
+/// Something to read, which a caller gave. It may be null.
 pub struct In<'a, T>(*const T, PhantomData<&'a T>);
+
+impl<T> Clone for In<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<'_, T> {}
 
 impl<T> Clone for Out<'_, T> {
     fn clone(&self) -> Self {
@@ -38,10 +49,40 @@ impl<'a, T> Out<'a, T> {
     }
 }
 
+impl<'a, T> In<'a, T> {
+    /// A value of our own.
+    pub fn of(value: &'a T) -> In<'a, T> {
+        In(value, PhantomData)
+    }
+}
+
+impl<T: Copy> In<'_, T> {
+    /// What is there. The driver reads the same bytes.
+    pub fn read(self) -> Option<T> {
+        // SAFETY: by the C contract a non-null argument points to a value of its type; alignment is not relied on.
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+}
+
 impl<'a> Out<'a, core::ffi::c_void> {
+    /// The pointer as a number: an address of the device's.
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
     /// A place of our own for a value whose type an attribute decides: 64 bits.
     pub fn word(place: &'a mut u64) -> Out<'a, core::ffi::c_void> {
         Out((&raw mut *place).cast(), PhantomData)
+    }
+}
+
+impl Out<'_, CUarrayMapInfo> {
+    /// The memory that an entry of an array names, after the driver has accepted the array.
+    pub fn memory_at(self, index: usize) -> Option<CUmemGenericAllocationHandle> {
+        // SAFETY: the driver has read at least so many entries.
+        let info = (!self.is_null()).then(|| unsafe { self.0.add(index).read_unaligned() })?;
+        // SAFETY: the union has one member.
+        Some(unsafe { info.memHandle.memHandle })
     }
 }
 
@@ -102,7 +143,11 @@ macro_rules! plain {
         }
     )* };
 }
-plain! { i32 u32 u64 usize CUcontext CUstream CUevent CUmemoryPool nvmlDevice_t }
+plain! {
+    i32 u32 u64 usize
+    CUarray CUcontext CUevent CUfunction CUgraph CUgraphExec CUgraphNode CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
+    nvmlDevice_t
+}
 
 /// A result code: the one mapping from our outcomes to C.
 pub trait Answer {

@@ -106,6 +106,7 @@ macro_rules! entries {
         #[allow(non_snake_case, reason = "C names stay exact")]
         mod cuda {
             use super::*;
+            use abi::cuda::enumerations::*;
             use abi::cuda::*;
             $( abi::cuda_signature!($cuda => export!($cuda_when $cuda_body)); )*
         }
@@ -119,6 +120,7 @@ macro_rules! entries {
         /// The CUDA driver's own functions.
         pub mod next {
             use super::*;
+            use abi::cuda::enumerations::*;
             use abi::cuda::*;
             $( abi::cuda_signature!($cuda => call!()); )*
             $( abi::cuda_signature!($called_cuda => call!()); )*

@@ -3,8 +3,8 @@
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Stream, Wait};
+use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
+use crate::ffi::cuda::{Cuda, MISSING, Stream, Wait};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -52,5 +52,53 @@ cases! {
         ensure_eq!(cuda.trim_pool(pool.out, 0), OK, "cuMemPoolTrimTo");
         ensure_eq!(other.cuda(Bytes::gib(4))?, OK, "4 GiB of another process beside a trimmed pool");
         other.peer.finish()
+    }
+
+    /// Plain requests come from a pool that the program made current, by whichever call, and are charged as that pool's.
+    a_pool_made_current_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R1"], entry_points: ["cuDeviceSetMemPool", "cuMemSetMemPool", "cuMemAllocAsync"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let default = cuda.default_pool(0).out;
+        for set in [Cuda::set_pool, Cuda::set_pool_at] {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+            ensure_eq!(cuda.keep_in_pool(pool.out, u64::MAX), OK, "cuMemPoolSetAttribute");
+            match set(&cuda, 0, pool.out) {
+                MISSING => break,
+                code => ensure_eq!(code, OK, "the pool made current"),
+            }
+            let taken = fill_async(&cuda, Stream::Legacy);
+            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+            fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+            for pointer in taken.held {
+                ensure_eq!(cuda.free_async(Stream::Legacy, pointer), OK, "cuMemFreeAsync");
+            }
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            ensure_eq!(set(&cuda, 0, default), OK, "the default pool made current again");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Memory of a destroyed pool lives on until it is freed, and is charged as long.
+    a_destroyed_pool_is_charged_until_its_memory_is_freed {
+        kind: Budget, defects: ["R1", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxSynchronize"],
+    } (session) {
+        let cuda = cuda()?;
+        let most = Bytes::gib(3).0;
+        for _ in 0..3 {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+            let held = cuda.allocate_from_pool(Stream::Legacy, pool.out, most);
+            ensure_eq!(held.code, OK, "3 of 4 GiB from a pool");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            let refused = cuda.allocate(most).code;
+            ensure_eq!(refused, CUresult::ERROR_OUT_OF_MEMORY, "3 GiB beside 3 of a destroyed pool");
+            ensure_eq!(cuda.free_async(Stream::Legacy, held.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 }

@@ -1,18 +1,17 @@
-//! Every other way to device memory. Each promises 0 bytes over the budget; those that the enforcer does not close yet are
-//! expected failures of `ours`, so that the work is visible.
+//! Every other way to device memory. Each promises 0 bytes over the budget.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use crate::clients::{cuda, cuda_without_context};
 use crate::ffi::cuda::{Cuda, Stream};
-use crate::greed::{STEPS, budget, until_refused};
+use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
-const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+pub const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
 
 /// Takes by one route until refused: at most the budget, refused as a full card refuses.
-fn closed(
+pub fn closed(
     session: &Session,
     steps: &[Bytes],
     mut take: impl FnMut(u64) -> CUresult,
@@ -22,17 +21,28 @@ fn closed(
         refused => Err(refused),
     });
     let budget = budget(session, 0)?;
-    harness::ensure!(
+    ensure!(
         taken.bytes <= budget,
         "{} were granted under {budget}",
         taken.bytes
     );
     // A driver that lacks the route cannot be judged by it; its refusal must not pass for the enforcer's.
-    harness::ensure!(
+    ensure!(
         !taken.refusals.contains(&NOT_SUPPORTED),
         "the driver does not support this route"
     );
     taken.refused_with(OUT_OF_MEMORY)
+}
+
+/// A 32-bit context, in which alone the unsuffixed calls work.
+pub fn narrow() -> Result<Cuda, Failure> {
+    let cuda = cuda_without_context()?;
+    ensure_eq!(
+        cuda.create_context_v1(0).code,
+        CUresult::SUCCESS,
+        "cuCtxCreate"
+    );
+    Ok(cuda)
 }
 
 fn default_pool(cuda: &Cuda) -> Result<crate::ffi::cuda::Pool, Failure> {
@@ -70,23 +80,6 @@ cases! {
         closed(session, &STEPS, |bytes| cuda.allocate_from_pool(Stream::PerThread, pool, bytes).code)
     }
 
-    /// Arrays are device memory: they are charged.
-    arrays_are_no_way_past_the_budget {
-        kind: Budget, defects: ["R2"], entry_points: ["cuArrayCreate_v2"], budget: "0=4GiB",
-    } (session) {
-        let cuda = cuda()?;
-        // 32-bit texels, 16,384 a row: 64 MiB are 1,024 rows.
-        closed(session, &[Bytes::mib(64)], |bytes| cuda.create_array(16384, bytes / 4 / 16384))
-    }
-
-    /// Physical memory without an address (cuMemCreate) is charged from its creation.
-    created_memory_is_no_way_past_the_budget {
-        kind: Budget, defects: ["R5"], entry_points: ["cuMemCreate"], budget: "0=4GiB",
-    } (session) {
-        let cuda = cuda()?;
-        closed(session, &STEPS, |bytes| cuda.create_memory(0, bytes).code)
-    }
-
     /// The device runtime's malloc heap is device memory.
     the_malloc_heap_is_no_way_past_the_budget {
         kind: Budget, defects: ["R6"], entry_points: ["cuCtxSetLimit"], budget: "0=4GiB",
@@ -107,12 +100,73 @@ cases! {
         Ok(())
     }
 
+    /// Rows of 32-bit days too.
+    the_unsuffixed_pitch_call_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R7"], entry_points: ["cuCtxCreate", "cuMemAllocPitch"], budget: "0=2GiB",
+    } (session) {
+        let cuda = narrow()?;
+        closed(session, &STEPS, |bytes| cuda.allocate_pitch_v1(1 << 20, (bytes >> 20) as u32).code)
+    }
+
+    /// What an unsuffixed free gives back can be had again, and no more.
+    an_unsuffixed_free_gives_back_what_was_taken {
+        kind: Budget, defects: ["R7"], entry_points: ["cuMemAlloc", "cuMemFree"], budget: "0=2GiB",
+    } (session) {
+        let cuda = narrow()?;
+        let take = |bytes: Bytes| cuda.allocate_v1(bytes.0 as u32).granted();
+        let first = until_refused(&STEPS, take);
+        first.refused_with(OUT_OF_MEMORY)?;
+        for pointer in &first.held {
+            ensure_eq!(cuda.free_v1(*pointer), CUresult::SUCCESS, "cuMemFree");
+        }
+        let second = until_refused(&STEPS, take);
+        second.refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(second.bytes, first.bytes, "what was granted the second time");
+        fills(second.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// The unsuffixed answers tell the budget too.
+    the_unsuffixed_answers_tell_the_budget {
+        kind: Budget, defects: ["R7", "T4"], entry_points: ["cuDeviceTotalMem", "cuMemGetInfo"], budget: "0=2GiB",
+    } (session) {
+        let cuda = narrow()?;
+        let budget = budget(session, 0)?;
+        let total = cuda.total_memory_v1(0);
+        ensure_eq!((total.code, u64::from(total.out)), (CUresult::SUCCESS, budget.0), "cuDeviceTotalMem");
+        let info = cuda.memory_info_v1();
+        let (free, told) = info.out;
+        ensure_eq!((info.code, u64::from(told)), (CUresult::SUCCESS, budget.0), "cuMemGetInfo's total");
+        let mib = |bytes: u32| Bytes(u64::from(bytes));
+        ensure!(mib(free) + CONTEXT_ROOM >= budget && free < told, "{free} bytes free of {told}");
+        let block = cuda.allocate_v1(Bytes::mib(64).0 as u32);
+        ensure_eq!(block.code, CUresult::SUCCESS, "64 MiB");
+        ensure_eq!(mib(free - cuda.memory_info_v1().out.0), Bytes::mib(64), "what 64 MiB took of the free memory");
+        Ok(())
+    }
+
+    /// What a limit was raised to is charged until it is lowered, and the driver's own bounds are kept.
+    a_lowered_limit_is_charged_no_longer {
+        kind: Budget, defects: ["R6", "R14"], entry_points: ["cuCtxSetLimit", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        const MALLOC_HEAP_SIZE: i32 = 2;
+        let cuda = cuda()?;
+        for _ in 0..3 {
+            ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::gib(2).0), CUresult::SUCCESS, "a heap of 2 GiB under 4");
+            ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, OUT_OF_MEMORY, "2 GiB beside it");
+            ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::gib(6).0), OUT_OF_MEMORY, "a heap of 6 GiB");
+            ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::mib(8).0), CUresult::SUCCESS, "a heap of 8 MiB");
+            let plain = cuda.allocate(Bytes::gib(2).0);
+            ensure_eq!(plain.code, CUresult::SUCCESS, "2 GiB beside a small heap");
+            ensure_eq!(cuda.free(plain.out), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        fills(crate::clients::fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// The unsuffixed call of 32-bit days is charged too. Its addresses end at 4 GiB on any card, hence the smaller budget.
     the_unsuffixed_call_is_no_way_past_the_budget {
         kind: Budget, defects: ["R7"], entry_points: ["cuCtxCreate", "cuMemAlloc"], budget: "0=2GiB",
     } (session) {
-        let cuda = cuda_without_context()?;
-        ensure_eq!(cuda.create_context_v1(0).code, CUresult::SUCCESS, "cuCtxCreate");
+        let cuda = narrow()?;
         closed(session, &STEPS, |bytes| cuda.allocate_v1(bytes as u32).code)
     }
 

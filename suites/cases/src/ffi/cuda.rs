@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use abi::cuda::{CUcontext, CUdevice, CUmemoryPool, CUresult, fns};
+use abi::cuda::{CUarray, CUcontext, CUdevice, CUmemoryPool, CUmipmappedArray, CUresult, fns};
 
 use super::library::{Absent, Address, Library, Visibility};
 
@@ -28,8 +28,11 @@ table! {
     cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
     cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
-    cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate
-    cuMemCreate cuArrayCreate_v2
+    cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy cuDeviceSetMemPool cuMemSetMemPool
+    cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
+    cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
+    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
+    cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
@@ -49,11 +52,15 @@ macro_rules! call {
     };
 }
 
+mod array;
 mod context;
 mod lookup;
 mod memory;
+mod physical;
 mod pool;
 mod routes;
+
+pub use physical::Purpose;
 
 /// What an out-parameter holds before a call, so that a case sees whether it was written.
 pub const UNTOUCHED: u64 = 0xdead_beef_dead_beef;
@@ -114,6 +121,14 @@ impl Context {
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
+
+/// An array.
+#[derive(Clone, Copy, Debug)]
+pub struct Array(CUarray);
+
+/// A mipmapped array.
+#[derive(Clone, Copy, Debug)]
+pub struct Mipmap(CUmipmappedArray);
 
 /// A memory pool.
 #[derive(Clone, Copy)]

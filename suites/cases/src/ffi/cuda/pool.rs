@@ -86,6 +86,25 @@ impl Cuda {
         }
     }
 
+    pub fn destroy_pool(&self, pool: Pool) -> CUresult {
+        call!(self.cuMemPoolDestroy(pool.0))
+    }
+
+    /// Makes it the pool that plain requests on the device come from.
+    pub fn set_pool(&self, device: CUdevice, pool: Pool) -> CUresult {
+        call!(self.cuDeviceSetMemPool(device, pool.0))
+    }
+
+    /// The same by a location, which only drivers of CUDA 13 can: [`MISSING`] by older ones.
+    pub fn set_pool_at(&self, device: CUdevice, pool: Pool) -> CUresult {
+        const PINNED: i32 = 1;
+        let mut location = CUmemLocation {
+            type_: 1,
+            id: device,
+        };
+        call!(self.cuMemSetMemPool(&mut location, PINNED as _, pool.0))
+    }
+
     pub fn allocate_from_pool(
         &self,
         stream: Stream,

@@ -1,10 +1,6 @@
 //! Other ways to device memory.
 
-use std::ptr::null_mut;
-
-use abi::cuda::{
-    CUDA_ARRAY_DESCRIPTOR, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUresult,
-};
+use abi::cuda::{CUdevice, CUdeviceptr, CUresult};
 
 use super::{Answer, Cuda, MISSING, UNTOUCHED};
 
@@ -30,35 +26,29 @@ impl Cuda {
         Answer { code, out }
     }
 
-    /// cuMemCreate: physical memory without an address.
-    pub fn create_memory(&self, device: CUdevice, bytes: u64) -> Answer<u64> {
-        let prop = CUmemAllocationProp {
-            type_: 1,
-            requestedHandleTypes: 0,
-            location: CUmemLocation {
-                type_: 1,
-                id: device,
-            },
-            win32HandleMetaData: null_mut(),
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        };
-        let mut out = UNTOUCHED;
-        let code = call!(self.cuMemCreate(&mut out, bytes as usize, &prop, 0));
+    pub fn allocate_pitch_v1(&self, width: u32, height: u32) -> Answer<u32> {
+        let (mut out, mut pitch) = (0, 0);
+        let code = call!(self.cuMemAllocPitch(&mut out, &mut pitch, width, height, 4));
         Answer { code, out }
     }
 
-    /// A two-dimensional array of 32-bit words. Leaves it to the process's end.
-    pub fn create_array(&self, width: u64, height: u64) -> CUresult {
-        let descriptor = CUDA_ARRAY_DESCRIPTOR {
-            Width: width as usize,
-            Height: height as usize,
-            Format: 3,
-            NumChannels: 1,
-        };
-        let mut array = abi::cuda::CUarray::NULL;
-        call!(self.cuArrayCreate_v2(&mut array, &descriptor))
+    pub fn free_v1(&self, pointer: u32) -> CUresult {
+        call!(self.cuMemFree(pointer))
+    }
+
+    /// Free and total, by the unsuffixed call.
+    pub fn memory_info_v1(&self) -> Answer<(u32, u32)> {
+        let (mut free, mut total) = (0, 0);
+        let code = call!(self.cuMemGetInfo(&mut free, &mut total));
+        Answer {
+            code,
+            out: (free, total),
+        }
+    }
+
+    pub fn total_memory_v1(&self, device: CUdevice) -> Answer<u32> {
+        let mut out = 0;
+        let code = call!(self.cuDeviceTotalMem(&mut out, device));
+        Answer { code, out }
     }
 }

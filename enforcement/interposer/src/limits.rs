@@ -1,0 +1,175 @@
+//! What cuCtxSetLimit lets a context take: stacks, the malloc heap, printf's buffer (R6 and R14 of DEFECTS).
+//!
+//! A stack is taken at once, the others at a launch: all of it is charged when the limit is set, so that launches need no
+//! hook and nothing is left to be refused there. The driver brings what is asked for within its own bounds; what it made of
+//! it is what is charged.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::cuda::{CUlimit, CUresult};
+use budget::Bytes;
+use budget::charge::{self, BLOCK, Shape};
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::current_context;
+use crate::outcome::{Outcome, Reason, verdict};
+use crate::process::Tenant;
+
+/// CU_LIMIT_STACK_SIZE.
+const STACK: CUlimit = 0;
+/// CU_LIMIT_PRINTF_FIFO_SIZE.
+const PRINTF: CUlimit = 1;
+/// CU_LIMIT_MALLOC_HEAP_SIZE.
+const HEAP: CUlimit = 2;
+
+pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
+    let limits = tenant.memory.contexts.limits(current_context());
+    let (Some(limits), Ok(device)) = (limits, tenant.current_device()) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let Some(before) = told(limit).filter(|_| matches!(limit, STACK | PRINTF | HEAP)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let shape = device.shape;
+    let expected = within_bounds(shape, limit, value as u64);
+    let granted = limits
+        .cost_with(shape, limit, expected)
+        .saturating_sub(limits.charged());
+    let grant = match tenant.reserve_or_trim(device.indices, granted) {
+        Ok(grant) => grant,
+        // The same value again: what the driver has against the call itself comes first.
+        Err(refused) => return verdict(next::cuCtxSetLimit(limit, before), refused),
+    };
+    let code = next::cuCtxSetLimit(limit, value);
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    let held = tenant.memory.limiting.hold();
+    let actual = told(limit).map_or(expected, |value| value as u64);
+    let charged = limits.charged();
+    let wanted = limits.cost_with(shape, limit, actual);
+    let grown = wanted.saturating_sub(charged);
+    match tenant.reserve(device.indices, grown.saturating_sub(granted)) {
+        Ok(beyond) => {
+            grant.commit_as(grown.min(granted));
+            beyond.commit_as(grown.saturating_sub(granted));
+            limits.note(limit, actual, wanted);
+            drop(held);
+            tenant.release(device.indices, charged.saturating_sub(wanted));
+            Outcome::Done(code)
+        }
+        Err(refused) => {
+            let _ = next::cuCtxSetLimit(limit, before);
+            Outcome::Refused(refused)
+        }
+    }
+}
+
+/// A limit's value, by the driver.
+fn told(limit: CUlimit) -> Option<usize> {
+    let mut value = 0;
+    let code = next::cuCtxGetLimit(Out::to(&mut value), limit);
+    (code == CUresult::SUCCESS).then_some(value)
+}
+
+/// What the driver makes of a value, or more (H200, 580.159.04: 511 KiB of stack, an eighth of the memory for the heap, 2 GiB
+/// for printf).
+fn within_bounds(shape: Shape, limit: CUlimit, value: u64) -> u64 {
+    let most = match limit {
+        STACK => 512 << 10,
+        PRINTF => 2 << 30,
+        _ if shape.total == Bytes::ZERO => u64::MAX,
+        _ => shape.total.0 / 8,
+    };
+    value.min(most)
+}
+
+/// A context's limits as they were set, in bytes; 0 is what every context has. All zeros is a new one's.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Limits {
+    stack: AtomicU64,
+    printf: AtomicU64,
+    heap: AtomicU64,
+    charged: AtomicU64,
+}
+
+impl Limits {
+    /// What is charged for them.
+    pub fn charged(&self) -> Bytes {
+        Bytes(self.charged.load(Ordering::Acquire))
+    }
+
+    pub fn forget(&self) {
+        for word in [&self.stack, &self.printf, &self.heap, &self.charged] {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    fn word(&self, limit: CUlimit) -> &AtomicU64 {
+        match limit {
+            STACK => &self.stack,
+            PRINTF => &self.printf,
+            _ => &self.heap,
+        }
+    }
+
+    fn note(&self, limit: CUlimit, value: u64, charged: Bytes) {
+        self.word(limit).store(value, Ordering::Release);
+        self.charged.store(charged.0, Ordering::Release);
+    }
+
+    /// What a context with these limits may take beside its own, `limit` being `value`.
+    fn cost_with(&self, shape: Shape, limit: CUlimit, value: u64) -> Bytes {
+        let of = |one| match one == limit {
+            true => value,
+            false => self.word(one).load(Ordering::Acquire),
+        };
+        // A buffer has a margin, and is taken by itself.
+        let buffer = |bytes: u64| match bytes {
+            0 => Bytes::ZERO,
+            bytes => Bytes(bytes)
+                .saturating_add(BLOCK)
+                .round_up(BLOCK)
+                .unwrap_or(Bytes::MAX),
+        };
+        charge::stacks(shape.threads(), of(STACK))
+            .saturating_add(buffer(of(PRINTF)))
+            .saturating_add(buffer(of(HEAP)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Shape = Shape {
+        total: Bytes(150_109_880_320),
+        multiprocessors: 132,
+        threads_per_multiprocessor: 2048,
+    };
+
+    #[test]
+    fn each_limit_is_charged_beside_the_others() {
+        let limits = Limits::default();
+        assert_eq!(limits.cost_with(H200, STACK, 1024), Bytes::ZERO);
+        let stack = limits.cost_with(H200, STACK, 64 << 10);
+        assert_eq!(stack, Bytes(132 * 2048 * (63 << 10)));
+        limits.note(STACK, 64 << 10, stack);
+        let both = limits.cost_with(H200, HEAP, 1 << 30);
+        assert_eq!(both, stack.saturating_add(Bytes((1 << 30) + (2 << 20))));
+        limits.note(HEAP, 1 << 30, both);
+        assert_eq!(
+            limits.cost_with(H200, STACK, 512).saturating_add(stack),
+            both
+        );
+    }
+
+    #[test]
+    fn no_value_is_charged_beyond_what_the_driver_makes_of_it() {
+        assert_eq!(within_bounds(H200, STACK, u64::MAX), 512 << 10);
+        assert_eq!(within_bounds(H200, HEAP, u64::MAX), 150_109_880_320 / 8);
+        assert_eq!(within_bounds(H200, HEAP, 5 << 20), 5 << 20);
+    }
+}

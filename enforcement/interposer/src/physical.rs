@@ -1,0 +1,466 @@
+//! Physical memory (cuMemCreate): charged to the device that the call names, from its creation until the last handle and
+//! the last mapping are gone (R5 and C9 of DEFECTS).
+//!
+//! No lock is held while the driver is asked. Handles and addresses come back to other threads as soon as it has let go of
+//! them, so an entry that is on its way out stays until the driver has answered, and is forgotten only if nobody has taken
+//! its name meanwhile; memory that any call is under way with is not at its end.
+
+use core::ffi::{c_ulonglong, c_void};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use abi::cuda::enumerations::CUmemAllocationHandleType;
+use abi::cuda::{
+    CUarrayMapInfo, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle, CUresult,
+    CUstream,
+};
+use budget::Bytes;
+use budget::charge::BLOCK;
+
+use crate::boundary::cross::{In, Out};
+use crate::boundary::entries::next;
+use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
+use crate::outcome::{Outcome, Reason, verdict};
+use crate::process::Tenant;
+
+/// CU_MEM_LOCATION_TYPE_DEVICE.
+const ON_DEVICE: i32 = 1;
+
+/// What this process created and has not lost.
+#[derive(Default)]
+pub struct Physical(Mutex<Book>);
+
+#[derive(Default)]
+struct Book {
+    /// The driver may give one memory several handles.
+    handles: HashMap<CUmemGenericAllocationHandle, Handle>,
+    mappings: BTreeMap<CUdeviceptr, Mapping>,
+    memories: HashMap<Id, Memory>,
+    created: u64,
+}
+
+/// One cuMemCreate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Id(u64);
+
+#[derive(Clone, Copy)]
+struct Handle {
+    memory: Id,
+    /// How often it has to be released; 0 while the last release is under way.
+    count: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Mapping {
+    memory: Id,
+    end: u64,
+    leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Memory {
+    ordinal: u32,
+    bytes: Bytes,
+    handles: u32,
+    mappings: u32,
+    /// Calls under way.
+    calls: u32,
+    /// A descriptor or a tile of an array may hold it too, whose end is not seen.
+    held_elsewhere: bool,
+}
+
+impl Book {
+    fn enter(&mut self, handle: CUmemGenericAllocationHandle, ordinal: u32, bytes: Bytes) {
+        self.created += 1;
+        let memory = Memory {
+            ordinal,
+            bytes,
+            handles: 1,
+            mappings: 0,
+            calls: 0,
+            held_elsewhere: false,
+        };
+        let id = Id(self.created);
+        self.memories.insert(id, memory);
+        let handle_of = Handle {
+            memory: id,
+            count: 1,
+        };
+        self.handles.insert(handle, handle_of);
+    }
+
+    /// A call concerning memory begins: it is not at its end before `finish`.
+    fn begin(&mut self, id: Id) -> Option<Id> {
+        self.memories.get_mut(&id)?.calls += 1;
+        Some(id)
+    }
+
+    fn begin_with(&mut self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        let id = self.handles.get(&handle)?.memory;
+        self.begin(id)
+    }
+
+    /// The call is over; answers the memory if nothing holds it any longer.
+    fn finish(&mut self, id: Id, change: impl FnOnce(&mut Memory)) -> Option<Memory> {
+        let memory = self.memories.get_mut(&id)?;
+        change(memory);
+        memory.calls -= 1;
+        (memory.handles == 0 && memory.mappings == 0 && memory.calls == 0)
+            .then(|| self.memories.remove(&id))
+            .flatten()
+    }
+
+    fn begin_release(&mut self, handle: CUmemGenericAllocationHandle) -> Option<Id> {
+        let found = self.handles.get_mut(&handle)?;
+        found.count = found.count.checked_sub(1)?;
+        let id = found.memory;
+        self.begin(id)
+    }
+
+    fn finish_release(
+        &mut self,
+        handle: CUmemGenericAllocationHandle,
+        id: Id,
+        released: bool,
+    ) -> Option<Memory> {
+        if let Some(found) = self.handles.get_mut(&handle)
+            && found.memory == id
+        {
+            if !released {
+                found.count += 1;
+            } else if found.count == 0 {
+                self.handles.remove(&handle);
+            }
+        }
+        self.finish(id, |memory| memory.handles -= u32::from(released))
+    }
+
+    fn hold_elsewhere(&mut self, handle: CUmemGenericAllocationHandle) {
+        if let Some(found) = self.handles.get(&handle)
+            && let Some(memory) = self.memories.get_mut(&found.memory)
+        {
+            memory.held_elsewhere = true;
+        }
+    }
+
+    /// The memory mapped at an address.
+    fn begin_at(&mut self, address: CUdeviceptr) -> Option<Id> {
+        let (_, mapping) = self.mappings.range(..=address).next_back()?;
+        let (id, end) = (mapping.memory, mapping.end);
+        (address < end).then(|| self.begin(id)).flatten()
+    }
+
+    fn finish_retain(
+        &mut self,
+        id: Id,
+        handle: Option<CUmemGenericAllocationHandle>,
+    ) -> Option<Memory> {
+        if let Some(handle) = handle {
+            let found = self.handles.entry(handle);
+            let found = found.or_insert(Handle {
+                memory: id,
+                count: 0,
+            });
+            if found.memory != id {
+                *found = Handle {
+                    memory: id,
+                    count: 0,
+                };
+            }
+            found.count += 1;
+        }
+        self.finish(id, |memory| memory.handles += u32::from(handle.is_some()))
+    }
+
+    fn finish_map(&mut self, id: Id, mapped: Option<(CUdeviceptr, u64)>) -> Option<Memory> {
+        if let Some((address, size)) = mapped {
+            let mapping = Mapping {
+                memory: id,
+                end: address.saturating_add(size),
+                leaving: false,
+            };
+            self.mappings.insert(address, mapping);
+        }
+        self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()))
+    }
+
+    /// The mappings within a range are on their way out.
+    fn begin_unmap(&mut self, address: CUdeviceptr, size: u64) -> Vec<(CUdeviceptr, Id)> {
+        let range = address..address.saturating_add(size).max(address);
+        let mut leaving = Vec::new();
+        for (at, mapping) in self.mappings.range_mut(range) {
+            if let Some(memory) = self.memories.get_mut(&mapping.memory)
+                && !mapping.leaving
+            {
+                memory.calls += 1;
+                mapping.leaving = true;
+                leaving.push((*at, mapping.memory));
+            }
+        }
+        leaving
+    }
+
+    fn finish_unmap(&mut self, leaving: Vec<(CUdeviceptr, Id)>, unmapped: bool) -> Vec<Memory> {
+        let ended = leaving.into_iter().filter_map(|(at, id)| {
+            if let Some(mapping) = self.mappings.get_mut(&at)
+                && mapping.memory == id
+                && mapping.leaving
+            {
+                mapping.leaving = false;
+                if unmapped {
+                    self.mappings.remove(&at);
+                }
+            }
+            self.finish(id, |memory| memory.mappings -= u32::from(unmapped))
+        });
+        ended.collect()
+    }
+}
+
+pub fn create(
+    tenant: Tenant,
+    handle: Out<'_, CUmemGenericAllocationHandle>,
+    size: usize,
+    prop: In<'_, CUmemAllocationProp>,
+    flags: c_ulonglong,
+) -> Outcome<CUresult> {
+    let Some(location) = prop.read().map(|prop| prop.location) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    if handle.is_null() || size == 0 || location.type_ != ON_DEVICE {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let call = |size| next::cuMemCreate(handle, size, prop, flags);
+    let bytes = Bytes(size as u64);
+    let device = tenant
+        .devices()
+        .and_then(|devices| devices.get(location.id));
+    let (Some(device), true) = (device, size < IMPOSSIBLE) else {
+        return refused_unless_undone(call(size), || handle.read(), &|handle| {
+            next::cuMemRelease(handle)
+        });
+    };
+    let grant = match tenant.reserve_or_trim(device.indices, bytes) {
+        Ok(grant) => grant,
+        Err(refused) => {
+            // As little a whole number of granules as what was asked for.
+            let impossible = IMPOSSIBLE | (size & (BLOCK.0 as usize - 1));
+            return verdict(call(impossible), refused);
+        }
+    };
+    let code = call(size);
+    if code == CUresult::SUCCESS
+        && let Some(created) = handle.read()
+    {
+        tenant.physical(|book| book.enter(created, device.ordinal, bytes));
+        grant.commit_as(bytes);
+    }
+    Outcome::Done(code)
+}
+
+pub fn release(tenant: Tenant, handle: CUmemGenericAllocationHandle) -> Outcome<CUresult> {
+    let Some(id) = tenant.physical(|book| book.begin_release(handle)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let code = next::cuMemRelease(handle);
+    let released = code == CUresult::SUCCESS;
+    let ended = tenant.physical(|book| book.finish_release(handle, id, released));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
+}
+
+pub fn retain(
+    tenant: Tenant,
+    handle: Out<'_, CUmemGenericAllocationHandle>,
+    address: Out<'_, c_void>,
+) -> Outcome<CUresult> {
+    let Some(id) = tenant.physical(|book| book.begin_at(address.address())) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let code = next::cuMemRetainAllocationHandle(handle, address);
+    let retained = handle.read().filter(|_| code == CUresult::SUCCESS);
+    let ended = tenant.physical(|book| book.finish_retain(id, retained));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
+}
+
+pub fn map(
+    tenant: Tenant,
+    address: CUdeviceptr,
+    size: usize,
+    offset: usize,
+    handle: CUmemGenericAllocationHandle,
+    flags: c_ulonglong,
+) -> Outcome<CUresult> {
+    let Some(id) = tenant.physical(|book| book.begin_with(handle)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let code = next::cuMemMap(address, size, offset, handle, flags);
+    let mapped = (code == CUresult::SUCCESS).then_some((address, size as u64));
+    let ended = tenant.physical(|book| book.finish_map(id, mapped));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
+}
+
+pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUresult> {
+    let leaving = tenant.physical(|book| book.begin_unmap(address, size as u64));
+    if leaving.is_empty() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let code = next::cuMemUnmap(address, size);
+    let unmapped = code == CUresult::SUCCESS;
+    let ended = tenant.physical(|book| book.finish_unmap(leaving, unmapped));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
+}
+
+/// A descriptor holds the memory as a handle does, and nobody sees it closed: it stays charged until this process ends.
+pub fn export(
+    tenant: Tenant,
+    out: Out<'_, c_void>,
+    handle: CUmemGenericAllocationHandle,
+    kind: CUmemAllocationHandleType,
+    flags: c_ulonglong,
+) -> Outcome<CUresult> {
+    let Some(id) = tenant.physical(|book| book.begin_with(handle)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let code = next::cuMemExportToShareableHandle(out, handle, kind, flags);
+    let exported = code == CUresult::SUCCESS;
+    let ended = tenant.physical(|book| book.finish(id, |memory| memory.held_elsewhere |= exported));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
+}
+
+pub fn map_array(
+    tenant: Tenant,
+    infos: Out<'_, CUarrayMapInfo>,
+    count: u32,
+    stream: CUstream,
+) -> Outcome<CUresult> {
+    let code = next::cuMemMapArrayAsync(infos, count, stream);
+    bound(tenant, infos, count, code)
+}
+
+pub fn map_array_ptsz(
+    tenant: Tenant,
+    infos: Out<'_, CUarrayMapInfo>,
+    count: u32,
+    stream: CUstream,
+) -> Outcome<CUresult> {
+    let code = next::cuMemMapArrayAsync_ptsz(infos, count, stream);
+    bound(tenant, infos, count, code)
+}
+
+/// Tiles of sparse arrays are bound to memory, and nobody sees them unbound: it stays charged until this process ends. A tile
+/// that was unbound names no memory, or an old one, which does no harm.
+fn bound(
+    tenant: Tenant,
+    infos: Out<'_, CUarrayMapInfo>,
+    count: u32,
+    code: CUresult,
+) -> Outcome<CUresult> {
+    if code == CUresult::SUCCESS {
+        let handles = (0..count as usize).filter_map(|at| infos.memory_at(at));
+        tenant.physical(|book| handles.for_each(|handle| book.hold_elsewhere(handle)));
+    }
+    Outcome::Done(code)
+}
+
+impl Tenant {
+    fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
+        let physical = &self.memory.physical;
+        let physical = physical
+            .get()
+            .unwrap_or_else(|| physical.set(Physical::default()));
+        act(&mut physical.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn end_physical(self, ended: impl IntoIterator<Item = Memory>) {
+        for memory in ended {
+            if !memory.held_elsewhere {
+                self.release(devices_of(self, memory.ordinal), memory.bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 2 << 20;
+
+    fn book() -> Book {
+        let mut book = Book::default();
+        book.enter(7, 3, Bytes(SIZE));
+        book
+    }
+
+    fn release(book: &mut Book, handle: u64) -> Option<Memory> {
+        let id = book.begin_release(handle)?;
+        book.finish_release(handle, id, true)
+    }
+
+    fn map(book: &mut Book, handle: u64, address: u64) -> Option<Memory> {
+        let id = book.begin_with(handle)?;
+        book.finish_map(id, Some((address, SIZE)))
+    }
+
+    fn unmap(book: &mut Book, address: u64, size: u64) -> Vec<Memory> {
+        let leaving = book.begin_unmap(address, size);
+        book.finish_unmap(leaving, true)
+    }
+
+    #[test]
+    fn memory_ends_with_the_last_of_handles_and_mappings() {
+        let mut book = book();
+        assert_eq!(map(&mut book, 7, SIZE), None);
+        assert_eq!(map(&mut book, 7, 8 * SIZE), None);
+        assert_eq!(release(&mut book, 7), None);
+        let id = book.begin_at(9 * SIZE - 1).unwrap();
+        assert_eq!(book.finish_retain(id, Some(9)), None);
+        assert_eq!(book.begin_at(9 * SIZE), None);
+        assert_eq!(unmap(&mut book, 0, 16 * SIZE), []);
+        let ended = release(&mut book, 9).unwrap();
+        assert_eq!((ended.ordinal, ended.bytes), (3, Bytes(SIZE)));
+        assert!(book.handles.is_empty() && book.mappings.is_empty() && book.memories.is_empty());
+    }
+
+    #[test]
+    fn what_the_driver_refuses_changes_nothing() {
+        let mut book = book();
+        map(&mut book, 7, SIZE);
+        let id = book.begin_release(7).unwrap();
+        assert_eq!(book.finish_release(7, id, false), None);
+        let leaving = book.begin_unmap(SIZE, SIZE);
+        assert_eq!(book.finish_unmap(leaving, false), []);
+        assert_eq!(release(&mut book, 7), None);
+        assert_eq!(release(&mut book, 7), None);
+        assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
+    }
+
+    #[test]
+    fn a_mapping_made_while_the_last_handle_goes_keeps_the_memory() {
+        let mut book = book();
+        let releasing = book.begin_release(7).unwrap();
+        let mapping = book.begin_with(7).unwrap();
+        assert_eq!(book.finish_release(7, releasing, true), None);
+        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), None);
+        assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
+    }
+
+    #[test]
+    fn names_that_come_back_at_once_are_their_new_owners() {
+        let mut book = book();
+        map(&mut book, 7, SIZE);
+        let releasing = book.begin_release(7).unwrap();
+        book.enter(7, 4, Bytes(SIZE));
+        assert_eq!(book.finish_release(7, releasing, true), None);
+        let leaving = book.begin_unmap(SIZE, SIZE);
+        assert_eq!(map(&mut book, 7, SIZE), None);
+        assert_eq!(book.finish_unmap(leaving, true)[0].ordinal, 3);
+        assert_eq!(release(&mut book, 7), None);
+        assert_eq!(unmap(&mut book, SIZE, SIZE)[0].ordinal, 4);
+    }
+}

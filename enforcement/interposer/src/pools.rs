@@ -1,0 +1,238 @@
+//! Which pools there are: each device's default one, and those that the program made.
+//!
+//! A pool is known by its place in a fixed table: the default pools by their device's ordinal, the program's behind them.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::cuda::{CUdevice, CUmemoryPool, CUresult, pool_attribute};
+use budget::Bytes;
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::Device;
+use crate::pool::Pool;
+use crate::process::{ORDINALS, Tenant};
+
+/// Pools that a process can have made at a time.
+const OWN: usize = 448;
+const ROOM: usize = ORDINALS + OWN;
+
+/// All zeros is no pool but the default ones, unused.
+#[repr(C)]
+pub struct Pools {
+    pools: [Pool; ROOM],
+    seats: [Seat; ROOM],
+    /// By ordinal: the place of the pool that plain requests come from; 0 is the default one.
+    current: [AtomicU32; ORDINALS],
+    /// Places of the program's own pools lie below.
+    high: AtomicU32,
+    /// How many are destroyed with allocations that live on.
+    doomed: AtomicU32,
+}
+
+#[repr(C)]
+struct Seat {
+    /// 0 where nobody sits, [`DOOMED`] once the driver may no longer be asked.
+    handle: AtomicU64,
+    ordinal: AtomicU32,
+}
+
+/// Destroyed, with allocations that live on.
+const DOOMED: u64 = 1;
+/// About to be taken: its ordinal is not there yet.
+const CLAIMED: u64 = 2;
+
+/// A pool and its place.
+#[derive(Clone, Copy)]
+pub struct Known {
+    pub place: u32,
+    pub pool: &'static Pool,
+    pub device: &'static Device,
+}
+
+impl Tenant {
+    /// The pool at a place.
+    pub fn pool_at(self, place: u32) -> Option<Known> {
+        let pools = &self.memory.pools;
+        let pool = pools.pools.get(place as usize)?;
+        let ordinal = if (place as usize) < ORDINALS {
+            place
+        } else {
+            pools.seats[place as usize].ordinal.load(Ordering::Acquire)
+        };
+        let device = self.device(ordinal)?;
+        Some(Known {
+            place,
+            pool,
+            device,
+        })
+    }
+
+    /// The pool that a device's plain requests come from.
+    #[inline]
+    pub fn current_pool(self, device: &'static Device) -> Option<Known> {
+        let pools = &self.memory.pools;
+        let place = match pools
+            .current
+            .get(device.ordinal as usize)?
+            .load(Ordering::Acquire)
+        {
+            0 => device.ordinal,
+            own => own,
+        };
+        let pool = pools.pools.get(place as usize)?;
+        Some(Known {
+            place,
+            pool,
+            device,
+        })
+    }
+
+    /// What is known of a pool without its device.
+    #[inline]
+    pub fn mirror(self, place: u32) -> Option<&'static Pool> {
+        self.memory.pools.pools.get(place as usize)
+    }
+
+    /// The pool of a handle. `None` for those that take no device memory by themselves: the host's, imported ones.
+    pub fn pool_of_handle(self, handle: CUmemoryPool) -> Option<Known> {
+        let pools = &self.memory.pools;
+        let high = pools.high.load(Ordering::Acquire) as usize;
+        let wanted = handle.0 as u64;
+        let own = (ORDINALS..high.clamp(ORDINALS, ROOM))
+            .find(|place| pools.seats[*place].handle.load(Ordering::Acquire) == wanted);
+        if let Some(place) = own {
+            return self.pool_at(place as u32);
+        }
+        let device = self
+            .devices()?
+            .iter()
+            .find(|device| default_pool(device.ordinal) == Some(handle))?;
+        self.pool_at(device.ordinal)
+    }
+
+    /// A pool that the program made, by its handle.
+    pub fn own_pool(self, handle: CUmemoryPool) -> Option<Known> {
+        self.pool_of_handle(handle)
+            .filter(|known| known.place as usize >= ORDINALS)
+    }
+
+    /// A pool that the program made on a device. False if there is no room.
+    #[must_use]
+    pub fn seat_pool(self, handle: CUmemoryPool, ordinal: u32) -> bool {
+        let pools = &self.memory.pools;
+        let free = (ORDINALS..ROOM).find(|place| {
+            pools.seats[*place]
+                .handle
+                .compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        });
+        let Some(place) = free else {
+            return false;
+        };
+        let seat = &pools.seats[place];
+        seat.ordinal.store(ordinal, Ordering::Release);
+        seat.handle.store(handle.0 as u64, Ordering::Release);
+        pools.high.fetch_max(place as u32 + 1, Ordering::AcqRel);
+        true
+    }
+
+    /// A pool's destruction has begun: its handle may come back for another.
+    pub fn doom_pool(self, known: Known) {
+        let pools = &self.memory.pools;
+        pools.doomed.fetch_add(1, Ordering::AcqRel);
+        pools.seats[known.place as usize]
+            .handle
+            .store(DOOMED, Ordering::Release);
+    }
+
+    /// It is destroyed: the default pool takes its place.
+    pub fn succeed_pool(self, known: Known) {
+        let current = &self.memory.pools.current[known.device.ordinal as usize];
+        let _ = current.compare_exchange(known.place, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// It was not destroyed after all.
+    pub fn revive_pool(self, known: Known, handle: CUmemoryPool) {
+        let pools = &self.memory.pools;
+        pools.seats[known.place as usize]
+            .handle
+            .store(handle.0 as u64, Ordering::Release);
+        pools.doomed.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    #[inline]
+    pub fn any_doomed(self) -> bool {
+        self.memory.pools.doomed.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the driver has been told to destroy it.
+    pub fn is_doomed(self, known: Known) -> bool {
+        let seat = self.memory.pools.seats.get(known.place as usize);
+        seat.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == DOOMED)
+    }
+
+    /// The last of a destroyed pool is gone.
+    pub fn unseat_pool(self, known: Known) {
+        let pools = &self.memory.pools;
+        let seat = &pools.seats[known.place as usize].handle;
+        if seat
+            .compare_exchange(DOOMED, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            pools.doomed.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Plain requests of a device come from this pool now; an unknown one takes nothing that is charged.
+    pub fn set_current_pool(self, device: &Device, known: Option<Known>) {
+        let place = known.map_or(0, |known| known.place);
+        let place = if place == device.ordinal { 0 } else { place };
+        self.memory.pools.current[device.ordinal as usize].store(place, Ordering::Release);
+    }
+
+    /// Every pool that is or was of use.
+    pub fn pools(self) -> impl Iterator<Item = Known> {
+        let high = self.memory.pools.high.load(Ordering::Acquire);
+        let own = (ORDINALS as u32..high.max(ORDINALS as u32)).filter(move |place| {
+            let handle = self.memory.pools.seats[*place as usize]
+                .handle
+                .load(Ordering::Acquire);
+            handle == DOOMED || handle > CLAIMED
+        });
+        let defaults = self.devices().into_iter().flat_map(|known| known.iter());
+        defaults
+            .map(|device| device.ordinal)
+            .chain(own)
+            .filter_map(move |place| self.pool_at(place))
+    }
+
+    /// What a pool holds, by the driver; `None` where it does not say, or can no longer be asked.
+    pub fn reserved(self, known: Known) -> Option<Bytes> {
+        let handle = self.handle_of_pool(known)?;
+        let mut value = 0;
+        let code = next::cuMemPoolGetAttribute(
+            handle,
+            pool_attribute::RESERVED_MEM_CURRENT,
+            Out::word(&mut value),
+        );
+        (code == CUresult::SUCCESS).then_some(Bytes(value))
+    }
+
+    /// The driver's handle, while there is one.
+    pub fn handle_of_pool(self, known: Known) -> Option<CUmemoryPool> {
+        if (known.place as usize) < ORDINALS {
+            return default_pool(known.place);
+        }
+        let handle = self.memory.pools.seats[known.place as usize]
+            .handle
+            .load(Ordering::Acquire);
+        (handle > CLAIMED).then_some(CUmemoryPool(handle as *mut _))
+    }
+}
+
+fn default_pool(ordinal: u32) -> Option<CUmemoryPool> {
+    let mut pool = CUmemoryPool::NULL;
+    let code = next::cuDeviceGetDefaultMemPool(Out::to(&mut pool), ordinal as CUdevice);
+    (code == CUresult::SUCCESS).then_some(pool)
+}

@@ -1,0 +1,118 @@
+//! Arrays: device memory without an address. Each promises 0 bytes over the budget by one call that makes an array, and that
+//! an array that is gone is charged no longer.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, cases, ensure, ensure_eq};
+
+use super::routes::{OUT_OF_MEMORY, closed, narrow};
+use crate::clients::{cuda, fill};
+use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
+
+const STEP: [Bytes; 1] = [Bytes::mib(64)];
+
+/// 32-bit words in a row, so that 64 MiB are 1,024 rows.
+const WIDE: u64 = 16384;
+
+/// Rows of so many bytes.
+fn rows(bytes: u64) -> u64 {
+    bytes / 4 / WIDE
+}
+
+cases! {
+    /// Arrays are device memory: they are charged.
+    arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2"], entry_points: ["cuArrayCreate_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        // 32-bit texels, 16,384 a row: 64 MiB are 1,024 rows.
+        closed(session, &[Bytes::mib(64)], |bytes| cuda.create_array(16384, bytes / 4 / 16384).code)
+    }
+
+    /// Nor are deep ones.
+    deep_arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2"], entry_points: ["cuArray3DCreate_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        closed(session, &STEP, |bytes| cuda.create_array_3d(1024, 512, bytes / 4 / 1024 / 512).code)
+    }
+
+    /// Nor are arrays with levels.
+    mipmapped_arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2"], entry_points: ["cuMipmappedArrayCreate"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        closed(session, &STEP, |bytes| cuda.create_mipmap(4096, bytes / 4 / 4096, 8).code)
+    }
+
+    /// Arrays of less than a block share blocks; a budget holds for many of them.
+    small_arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2", "C10"], entry_points: ["cuArrayCreate_v2"], budget: "0=1GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let (small, budget) = (Bytes::kib(256), budget(session, 0)?);
+        let mut taken = Bytes::ZERO;
+        loop {
+            match cuda.create_array(128, small.0 / 4 / 128).code {
+                CUresult::SUCCESS => taken += small,
+                refused => break ensure_eq!(refused, OUT_OF_MEMORY, "an array beside {taken} in others"),
+            }
+            ensure!(taken <= budget, "{taken} were granted under {budget}");
+        }
+        ensure!(taken >= Bytes::mib(128), "only {taken} were granted under {budget}");
+        Ok(())
+    }
+
+    /// The unsuffixed calls of 32-bit days are charged as the others.
+    unsuffixed_arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2", "R7"], entry_points: ["cuArrayCreate"], budget: "0=2GiB",
+        on_real: No("nobody asked a card whether it makes arrays in a 32-bit context"),
+    } (session) {
+        let cuda = narrow()?;
+        closed(session, &STEP, |bytes| cuda.create_array_v1(WIDE as u32, rows(bytes) as u32).code)
+    }
+
+    /// Deep ones too.
+    unsuffixed_deep_arrays_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R2", "R7"], entry_points: ["cuArray3DCreate"], budget: "0=2GiB",
+        on_real: No("nobody asked a card whether it makes arrays in a 32-bit context"),
+    } (session) {
+        let cuda = narrow()?;
+        closed(session, &STEP, |bytes| cuda.create_array_3d_v1(1024, 512, (bytes / 4 / 1024 / 512) as u32).code)
+    }
+
+    /// What arrays of any kind held can be had again when they are destroyed, and no more.
+    destroyed_arrays_are_charged_no_longer {
+        kind: Budget, defects: ["R2"], budget: "0=4GiB",
+        entry_points: ["cuArrayCreate_v2", "cuArrayDestroy", "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy"],
+    } (session) {
+        let cuda = cuda()?;
+        let arrays = until_refused(&STEP, |bytes| cuda.create_array(WIDE, rows(bytes.0)).granted());
+        arrays.refused_with(OUT_OF_MEMORY)?;
+        for array in &arrays.held {
+            ensure_eq!(cuda.destroy_array(*array), CUresult::SUCCESS, "cuArrayDestroy");
+        }
+        let mipmaps = until_refused(&STEP, |bytes| cuda.create_mipmap(WIDE, rows(bytes.0), 1).granted());
+        mipmaps.refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(mipmaps.bytes, arrays.bytes, "what mipmapped arrays were granted after arrays");
+        for mipmap in &mipmaps.held {
+            ensure_eq!(cuda.destroy_mipmap(*mipmap), CUresult::SUCCESS, "cuMipmappedArrayDestroy");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// An array that a driver refuses whatever the budget is refused with the driver's own code when the budget is exhausted.
+    a_bad_array_is_the_drivers_to_refuse {
+        kind: Budget, defects: ["C1", "R2"], budget: "0=4GiB",
+        entry_points: ["cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate"],
+    } (session) {
+        let cuda = cuda()?;
+        let taken = until_refused(&STEP, |bytes| cuda.create_array(WIDE, rows(bytes.0)).granted());
+        taken.refused_with(OUT_OF_MEMORY)?;
+        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
+        const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
+        ensure_eq!(cuda.create_array(1 << 20, 1 << 10).code, INVALID, "a row of 2^20 words");
+        ensure_eq!(cuda.create_array_3d(1 << 20, 1 << 10, 1).code, INVALID, "a deep one");
+        ensure_eq!(cuda.create_mipmap(1 << 20, 1 << 10, 1).code, INVALID, "one with levels");
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Arrays of 32-bit words, by every call that makes one.
+
+use abi::cuda::{
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_DESCRIPTOR,
+    CUDA_ARRAY3D_DESCRIPTOR_v1, CUarray, CUmipmappedArray, CUresult,
+};
+
+use super::{Answer, Array, Cuda, MISSING, Mipmap};
+
+/// CU_AD_FORMAT_UNSIGNED_INT32.
+const WORDS: i32 = 3;
+
+/// CUDA_ARRAY3D_SPARSE.
+const SPARSE: u32 = 0x40;
+
+impl Cuda {
+    pub fn create_array(&self, width: u64, height: u64) -> Answer<Array> {
+        let descriptor = CUDA_ARRAY_DESCRIPTOR {
+            Width: width as usize,
+            Height: height as usize,
+            Format: WORDS as _,
+            NumChannels: 1,
+        };
+        let mut array = CUarray::NULL;
+        let code = call!(self.cuArrayCreate_v2(&mut array, &descriptor));
+        answer(code, array)
+    }
+
+    /// By the unsuffixed call of 32-bit days.
+    pub fn create_array_v1(&self, width: u32, height: u32) -> Answer<Array> {
+        let descriptor = CUDA_ARRAY_DESCRIPTOR_v1 {
+            Width: width,
+            Height: height,
+            Format: WORDS as _,
+            NumChannels: 1,
+        };
+        let mut array = CUarray::NULL;
+        let code = call!(self.cuArrayCreate(&mut array, &descriptor));
+        answer(code, array)
+    }
+
+    pub fn create_array_3d(&self, width: u64, height: u64, depth: u64) -> Answer<Array> {
+        self.create_array_with(0, width, height, depth)
+    }
+
+    /// Addresses alone, to whose tiles memory is bound.
+    pub fn create_sparse_array(&self, width: u64, height: u64) -> Answer<Array> {
+        self.create_array_with(SPARSE, width, height, 0)
+    }
+
+    fn create_array_with(&self, flags: u32, width: u64, height: u64, depth: u64) -> Answer<Array> {
+        let descriptor = deep(flags, width, height, depth);
+        let mut array = CUarray::NULL;
+        let code = call!(self.cuArray3DCreate_v2(&mut array, &descriptor));
+        answer(code, array)
+    }
+
+    pub fn create_array_3d_v1(&self, width: u32, height: u32, depth: u32) -> Answer<Array> {
+        let descriptor = CUDA_ARRAY3D_DESCRIPTOR_v1 {
+            Width: width,
+            Height: height,
+            Depth: depth,
+            Format: WORDS as _,
+            NumChannels: 1,
+            Flags: 0,
+        };
+        let mut array = CUarray::NULL;
+        let code = call!(self.cuArray3DCreate(&mut array, &descriptor));
+        answer(code, array)
+    }
+
+    pub fn destroy_array(&self, array: Array) -> CUresult {
+        call!(self.cuArrayDestroy(array.0))
+    }
+
+    /// With as many levels as asked for.
+    pub fn create_mipmap(&self, width: u64, height: u64, levels: u32) -> Answer<Mipmap> {
+        let descriptor = deep(0, width, height, 0);
+        let mut mipmap = CUmipmappedArray::NULL;
+        let code = call!(self.cuMipmappedArrayCreate(&mut mipmap, &descriptor, levels));
+        Answer {
+            code,
+            out: Mipmap(mipmap),
+        }
+    }
+
+    pub fn destroy_mipmap(&self, mipmap: Mipmap) -> CUresult {
+        call!(self.cuMipmappedArrayDestroy(mipmap.0))
+    }
+}
+
+fn answer(code: CUresult, array: CUarray) -> Answer<Array> {
+    Answer {
+        code,
+        out: Array(array),
+    }
+}
+
+fn deep(flags: u32, width: u64, height: u64, depth: u64) -> CUDA_ARRAY3D_DESCRIPTOR {
+    CUDA_ARRAY3D_DESCRIPTOR {
+        Width: width as usize,
+        Height: height as usize,
+        Depth: depth as usize,
+        Format: WORDS as _,
+        NumChannels: 1,
+        Flags: flags,
+    }
+}

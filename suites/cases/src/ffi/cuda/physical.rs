@@ -1,0 +1,106 @@
+//! Physical memory: created, mapped, exported, bound to tiles of arrays.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+
+use abi::cuda::{
+    CUarrayMapInfo, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUresult, CUstream,
+};
+
+use super::{Answer, Array, Cuda, MISSING, Stream, UNTOUCHED};
+
+/// What physical memory is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Mapping,
+    /// Exported as a descriptor.
+    Sharing,
+    /// Tiles of sparse arrays (CU_MEM_CREATE_USAGE_TILE_POOL).
+    Tiles,
+}
+
+impl Cuda {
+    pub fn create_memory(&self, device: CUdevice, bytes: u64) -> Answer<u64> {
+        self.create_memory_for(Purpose::Mapping, device, bytes)
+    }
+
+    /// cuMemCreate: physical memory without an address.
+    pub fn create_memory_for(&self, purpose: Purpose, device: CUdevice, bytes: u64) -> Answer<u64> {
+        let prop = CUmemAllocationProp {
+            type_: 1,
+            requestedHandleTypes: i32::from(purpose == Purpose::Sharing) as _,
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
+            win32HandleMetaData: null_mut(),
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: u16::from(purpose == Purpose::Tiles),
+            reserved: [0; 4],
+        };
+        let mut out = UNTOUCHED;
+        let code = call!(self.cuMemCreate(&mut out, bytes as usize, &prop, 0));
+        Answer { code, out }
+    }
+
+    pub fn release_memory(&self, handle: u64) -> CUresult {
+        call!(self.cuMemRelease(handle))
+    }
+
+    /// The handle of what is mapped at an address.
+    pub fn retain_memory(&self, address: CUdeviceptr) -> Answer<u64> {
+        let mut out = UNTOUCHED;
+        let address = with_exposed_provenance_mut(address as usize);
+        let code = call!(self.cuMemRetainAllocationHandle(&mut out, address));
+        Answer { code, out }
+    }
+
+    pub fn reserve_addresses(&self, bytes: u64) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        let code = call!(self.cuMemAddressReserve(&mut out, bytes as usize, 0, 0, 0));
+        Answer { code, out }
+    }
+
+    pub fn map_memory(&self, address: CUdeviceptr, bytes: u64, handle: u64) -> CUresult {
+        call!(self.cuMemMap(address, bytes as usize, 0, handle, 0))
+    }
+
+    pub fn unmap_memory(&self, address: CUdeviceptr, bytes: u64) -> CUresult {
+        call!(self.cuMemUnmap(address, bytes as usize))
+    }
+
+    /// A descriptor of the memory.
+    pub fn export_memory(&self, handle: u64) -> Result<OwnedFd, CUresult> {
+        const POSIX_FILE_DESCRIPTOR: i32 = 1;
+        let mut out = -1_i32;
+        let place = (&raw mut out).cast();
+        match call!(self.cuMemExportToShareableHandle(place, handle, POSIX_FILE_DESCRIPTOR as _, 0))
+        {
+            // SAFETY: the driver made it for the caller.
+            CUresult::SUCCESS => Ok(unsafe { OwnedFd::from_raw_fd(out) }),
+            refused => Err(refused),
+        }
+    }
+
+    /// Binds the first tile of a sparse array of 32-bit words to the memory's beginning.
+    pub fn bind_tile(&self, array: Array, handle: u64, stream: Stream) -> CUresult {
+        let mut words = [0_u32; size_of::<CUarrayMapInfo>() / 4];
+        let mut pair = |at: usize, value: u64| {
+            words[at] = value as u32;
+            words[at + 1] = (value >> 32) as u32;
+        };
+        // The array, its level 0, 128 by 128 by 1 texels from 0, mapped (1) to the handle, on device 0.
+        pair(2, array.0.0 as u64);
+        pair(16, handle);
+        for (at, value) in [(11, 128), (12, 128), (13, 1), (14, 1), (20, 1)] {
+            words[at] = value;
+        }
+        // SAFETY: of the same size, and any words are a value of it.
+        let mut info: CUarrayMapInfo = unsafe { std::mem::transmute_copy(&words) };
+        match stream {
+            Stream::Legacy => call!(self.cuMemMapArrayAsync(&mut info, 1, CUstream::NULL)),
+            Stream::PerThread => call!(self.cuMemMapArrayAsync_ptsz(&mut info, 1, CUstream::NULL)),
+        }
+    }
+}
