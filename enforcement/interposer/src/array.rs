@@ -2,7 +2,7 @@
 //!
 //! The charges are `texels`'s; here are the calls, and what the driver says to an array that does not fit.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_uint;
 
 use abi::cuda::enumerations::CUarray_format;
 use abi::cuda::{
@@ -13,7 +13,7 @@ use budget::array::Array;
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::devices::{Device, current_context};
+use crate::devices::current_context;
 use crate::memory::refused_unless_undone;
 use crate::outcome::{Outcome, Reason, verdict};
 use crate::process::Tenant;
@@ -98,11 +98,8 @@ pub fn create_mipmapped(
         destroy: &|handle| next::cuMipmappedArrayDestroy(CUmipmappedArray(handle as *mut _)),
         judge: &|| {
             let mut probe = CUmipmappedArray::NULL;
-            let code = next::cuMipmappedArrayCreate(
-                Out::to(&mut probe),
-                In::of(&without_memory(asked)),
-                levels,
-            );
+            let code =
+                next::cuMipmappedArrayCreate(Out::to(&mut probe), In::of(&deferred(asked)), levels);
             if code == CUresult::SUCCESS {
                 let _ = next::cuMipmappedArrayDestroy(probe);
             }
@@ -155,21 +152,23 @@ fn one(
         call,
         handle: &|| array.read().map(|array| array.0 as u64),
         destroy: &|handle| next::cuArrayDestroy(CUarray(handle as *mut _)),
-        judge: &|| {
-            let mut probe = CUarray::NULL;
-            let code =
-                next::cuArray3DCreate_v2(Out::to(&mut probe), In::of(&without_memory(asked)));
-            if code == CUresult::SUCCESS {
-                let _ = next::cuArrayDestroy(probe);
-            }
-            code
-        },
+        judge: &|| without_memory(asked),
     };
     make(tenant, asked, 1, &made)
 }
 
-/// The same array with its memory to be bound later (CUDA_ARRAY3D_DEFERRED_MAPPING).
-fn without_memory(asked: Array) -> CUDA_ARRAY3D_DESCRIPTOR {
+/// What the driver says to the same array if its memory is to be bound later.
+fn without_memory(asked: Array) -> CUresult {
+    let mut probe = CUarray::NULL;
+    let code = next::cuArray3DCreate_v2(Out::to(&mut probe), In::of(&deferred(asked)));
+    if code == CUresult::SUCCESS {
+        let _ = next::cuArrayDestroy(probe);
+    }
+    code
+}
+
+fn deferred(asked: Array) -> CUDA_ARRAY3D_DESCRIPTOR {
+    /// CUDA_ARRAY3D_DEFERRED_MAPPING.
     const DEFERRED_MAPPING: u32 = 0x80;
     CUDA_ARRAY3D_DESCRIPTOR {
         Width: asked.width as usize,
@@ -191,7 +190,7 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
     };
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
-        Err(refused) => return verdict(judged(device, made), refused),
+        Err(refused) => return verdict(judged(made), refused),
     };
     let code = (made.call)();
     if code == CUresult::SUCCESS
@@ -214,19 +213,20 @@ fn end(tenant: Tenant, handle: u64, call: impl FnOnce() -> CUresult) -> Outcome<
     Outcome::Done(code)
 }
 
-/// A descriptor has no size that could be made impossible. A device that can defer an array's memory judges it without any;
-/// of another nobody can ask.
-fn judged(device: &Device, made: &Made<'_>) -> CUresult {
-    const DEFERRED_MAPPING_SUPPORTED: c_int = 124;
-    let mut supported = 0;
-    let code = next::cuDeviceGetAttribute(
-        Out::to(&mut supported),
-        DEFERRED_MAPPING_SUPPORTED,
-        device.ordinal as c_int,
-    );
-    if code == CUresult::SUCCESS && supported != 0 {
-        (made.judge)()
-    } else {
-        CUresult::ERROR_OUT_OF_MEMORY
+/// A descriptor has no size that could be made impossible. A driver that can defer an array's memory judges it without any; of
+/// another nobody can ask.
+fn judged(made: &Made<'_>) -> CUresult {
+    const BYTES: u32 = 1;
+    let least = Array {
+        width: 1,
+        height: 0,
+        depth: 0,
+        format: BYTES,
+        channels: 1,
+        flags: 0,
+    };
+    match without_memory(least) {
+        CUresult::SUCCESS => (made.judge)(),
+        _ => CUresult::ERROR_OUT_OF_MEMORY,
     }
 }

@@ -17,6 +17,7 @@ use abi::cuda::{
 use budget::Bytes;
 use budget::charge::BLOCK;
 
+use crate::boundary::arena::Errno;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
@@ -369,6 +370,7 @@ fn bound(
 
 impl Tenant {
     fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
+        let _errno = Errno::keep();
         let physical = &self.memory.physical;
         let physical = physical
             .get()

@@ -12,6 +12,7 @@ use budget::array::Array;
 use budget::charge::{BLOCK, SUBALLOCATION};
 use budget::{Bytes, charge};
 
+use crate::boundary::arena::Errno;
 use crate::memory::devices_of;
 use crate::process::Tenant;
 
@@ -156,6 +157,7 @@ impl Tenant {
     }
 
     fn arrays<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
+        let _errno = Errno::keep();
         let arrays = &self.memory.arrays;
         let arrays = arrays
             .get()

@@ -160,9 +160,11 @@ cases! {
         kind: Budget, defects: ["P1"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",
         unordered: "two processes take at once", faults: plan!("cuda-alloc-delayed"),
     } (session) {
+        // Both have their contexts before either takes what is left.
         let mut other = Tenant::start(session)?;
-        other.peer.say("fill-cuda")?;
+        other.ask("ready-cuda")?;
         let cuda = cuda()?;
+        other.peer.say("fill-cuda")?;
         let own = fill(&cuda);
         let theirs: u64 = other.peer.line()?.parse().unwrap_or(0);
         let room = Bytes(2 * CONTEXT_ROOM.0);

@@ -104,6 +104,7 @@ impl Lock {
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
+            let _errno = Errno::keep();
             while self.0.swap(2, Ordering::Acquire) != 0 {
                 // SAFETY: waits while the word is 2; every outcome is followed by another try.
                 unsafe {
