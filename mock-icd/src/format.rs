@@ -24,14 +24,18 @@ pub struct Format {
     buffer: u64,
 }
 
-/// A format that has a use; `None` for one that the card supports in nothing.
-pub fn find(format: vk::Format) -> Option<&'static Format> {
+/// The formats that have a use.
+fn formats() -> &'static HashMap<i32, Format> {
     static FORMATS: OnceLock<HashMap<i32, Format>> = OnceLock::new();
-    let formats = FORMATS.get_or_init(|| {
+    FORMATS.get_or_init(|| {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
         lines.filter_map(parse).collect()
-    });
-    formats.get(&format.as_raw())
+    })
+}
+
+/// A format that has a use; `None` for one that the card supports in nothing.
+pub fn find(format: vk::Format) -> Option<&'static Format> {
+    formats().get(&format.as_raw())
 }
 
 /// A row: name, value, then in hexadecimal the VkFormatFeatureFlags2 of linear images, optimal images and buffers.
@@ -49,9 +53,46 @@ fn parse(line: &str) -> Option<(i32, Format)> {
     (linear | optimal | buffer != 0).then_some((value, format))
 }
 
+/// Whether VK_KHR_sampler_ycbcr_conversion brought it, or VK_EXT_ycbcr_2plane_444_formats: their values lie together.
+pub fn is_of_chroma(format: vk::Format) -> bool {
+    matches!(format.as_raw(), 1_000_156_000..=1_000_156_033 | 1_000_330_000..=1_000_330_003)
+}
+
 impl Format {
     pub fn is_compressed(&self) -> bool {
         self.shape.planes.iter().any(|plane| plane.block.height > 1)
+    }
+
+    /// Stencil without depth.
+    fn is_stencil(&self) -> bool {
+        let of = self.shape.depth_stencil;
+        of.is_some_and(|of| of.depth.is_none())
+    }
+
+    const fn available(&self, tiling: vk::ImageTiling) -> u64 {
+        match tiling {
+            vk::ImageTiling::OPTIMAL => self.optimal,
+            vk::ImageTiling::LINEAR => self.linear,
+            _ => 0,
+        }
+    }
+
+    /// What views of the image may do that have another format of its class: uncompressed colours of as many bytes. Nothing
+    /// where shaders have no use at all for the format itself.
+    fn views(&self, tiling: vk::ImageTiling) -> u64 {
+        let class = |format: &Format| match &format.shape.planes[..] {
+            [plane] if format.shape.depth_stencil.is_none() && plane.block.width == 1 => {
+                Some(plane.block.bytes)
+            }
+            _ => None,
+        };
+        let storage = bits(vk::FormatFeatureFlags2::STORAGE_IMAGE);
+        let Some(own) = class(self).filter(|_| self.available(tiling) & storage != 0) else {
+            return 0;
+        };
+        let others = formats().values();
+        let same = others.filter(|other| class(other) == Some(own));
+        same.fold(0, |bits, other| bits | other.available(tiling))
     }
 }
 
@@ -125,11 +166,10 @@ impl Wanted {
         let Some(format) = find(self.format) else {
             return false;
         };
-        let available = match self.tiling {
-            vk::ImageTiling::OPTIMAL => format.optimal,
-            vk::ImageTiling::LINEAR => format.linear,
-            _ => 0,
-        };
+        let mut available = format.available(self.tiling);
+        if self.flags.contains(vk::ImageCreateFlags::EXTENDED_USAGE) {
+            available |= format.views(self.tiling);
+        }
         let attachable = bits(vk::FormatFeatureFlags2::COLOR_ATTACHMENT)
             | bits(vk::FormatFeatureFlags2::DEPTH_STENCIL_ATTACHMENT);
         let needs = [
@@ -159,6 +199,14 @@ impl Wanted {
                 bits(vk::FormatFeatureFlags2::TRANSFER_DST),
             ),
             (vk::ImageUsageFlags::INPUT_ATTACHMENT, attachable),
+            (
+                vk::ImageUsageFlags::HOST_TRANSFER_EXT,
+                // Colours take it whatever their features say (R64_UINT).
+                match format.shape.depth_stencil {
+                    Some(_) => bits(vk::FormatFeatureFlags2::HOST_IMAGE_TRANSFER_EXT),
+                    None => u64::MAX,
+                },
+            ),
         ];
         let usable = needs
             .iter()
@@ -173,11 +221,15 @@ impl Wanted {
             | vk::ImageCreateFlags::TYPE_2D_ARRAY_COMPATIBLE
             | vk::ImageCreateFlags::SPLIT_INSTANCE_BIND_REGIONS
             | vk::ImageCreateFlags::BLOCK_TEXEL_VIEW_COMPATIBLE;
+        // Although the format's features say that it can: no linear depth is written by a copy.
+        let depth = find(self.format).is_some_and(|format| format.shape.depth_stencil.is_some());
+        let refused = if depth {
+            vk::ImageUsageFlags::TRANSIENT_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_DST
+        } else {
+            vk::ImageUsageFlags::TRANSIENT_ATTACHMENT
+        };
         self.tiling == vk::ImageTiling::OPTIMAL
-            || !(self.flags.intersects(linear)
-                || self
-                    .usage
-                    .contains(vk::ImageUsageFlags::TRANSIENT_ATTACHMENT))
+            || !(self.flags.intersects(linear) || self.usage.intersects(refused))
     }
 
     /// Linear images have two dimensions, and one is too few for compressed blocks.
@@ -221,6 +273,8 @@ impl Wanted {
             },
             sample_counts: if single {
                 vk::SampleCountFlags::TYPE_1
+            } else if format.is_some_and(Format::is_stencil) {
+                SAMPLES | vk::SampleCountFlags::TYPE_16
             } else {
                 SAMPLES
             },

@@ -18,6 +18,7 @@ pub struct Image {
     pub layers: u32,
     pub samples: u32,
     linear: bool,
+    chroma: bool,
     flags: vk::ImageCreateFlags,
     usage: vk::ImageUsageFlags,
     handle_types: vk::ExternalMemoryHandleTypeFlags,
@@ -68,6 +69,7 @@ impl Image {
             device,
             format,
             layout: layout.ok_or(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY)?,
+            chroma: format::is_of_chroma(info.format),
             kind: info.image_type,
             layers: wanted.layers,
             samples: wanted.samples,
@@ -215,6 +217,7 @@ fn needed(device: vk::Device, image: &Image, plane: Option<usize>) -> Result<Nee
     let wanted = needs::Image {
         bytes,
         planes: image.format.shape.planes.len(),
+        chroma: image.chroma,
         linear: image.linear,
         flags: image.flags,
         usage: image.usage,

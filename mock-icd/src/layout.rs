@@ -97,7 +97,7 @@ const BLOCK_ROWS: u64 = 8;
 /// How many of those lie one above the other, and one behind the other, at most.
 const STACKED: u64 = 16;
 
-/// Rows of linear images, and planes of every image, begin at multiples of these.
+/// Rows of linear images, and planes of every image, begin at multiples of these; rows of 96-bit texels at every third.
 const LINEAR_ROW: u64 = 128;
 const PLANE: u64 = TILE;
 
@@ -111,7 +111,13 @@ impl Layout {
         let mut offset = 0_u64;
         let mut planes = Vec::new();
         for plane in &format.shape.planes {
-            let plane = PlaneLayout::new(plane, wanted, offset)?;
+            // A row of chroma is as many times a row of luma as it takes bytes for as many texels.
+            let luma: Option<&PlaneLayout> = planes.first();
+            let least_row = luma.map_or(0, |luma| {
+                luma.levels[0].row / luma.block * u64::from(plane.block.bytes)
+                    / u64::from(plane.divide.0)
+            });
+            let plane = PlaneLayout::new(plane, wanted, least_row, offset)?;
             offset = offset.checked_add(plane.size)?;
             if format.shape.planes.len() > 1 {
                 offset = offset.checked_next_multiple_of(PLANE)?;
@@ -263,12 +269,12 @@ impl Layout {
 }
 
 impl PlaneLayout {
-    fn new(plane: &Plane, wanted: &Wanted, offset: u64) -> Option<Self> {
+    fn new(plane: &Plane, wanted: &Wanted, least_row: u64, offset: u64) -> Option<Self> {
         let block = u64::from(plane.block.bytes).checked_mul(wanted.samples.into())?;
         let mut levels = Vec::new();
         let mut end = 0_u64;
         for level in 0..wanted.levels {
-            let level = Level::new(plane, wanted, level, end)?;
+            let level = Level::new(plane, wanted, level, least_row, end)?;
             end = end.checked_add(level.size)?;
             levels.push(level);
         }
@@ -300,14 +306,20 @@ impl PlaneLayout {
             1
         };
         let end = (0..levels.max(wanted.levels)).try_fold(0_u64, |end, level| {
-            end.checked_add(Level::new(plane, wanted, level, 0)?.size)
+            end.checked_add(Level::new(plane, wanted, level, 0, 0)?.size)
         })?;
         end.checked_next_multiple_of(unit)
     }
 }
 
 impl Level {
-    fn new(plane: &Plane, wanted: &Wanted, level: u32, offset: u64) -> Option<Self> {
+    fn new(
+        plane: &Plane,
+        wanted: &Wanted,
+        level: u32,
+        least_row: u64,
+        offset: u64,
+    ) -> Option<Self> {
         let width = at_level(wanted.extent.width, level)
             .div_ceil(plane.divide.0)
             .div_ceil(plane.block.width);
@@ -319,7 +331,9 @@ impl Level {
         let samples = u64::from(wanted.samples);
         let wide = u64::from(width).checked_mul(bytes)?;
         let (row, size, unit) = if wanted.linear {
-            let row = wide.checked_next_multiple_of(LINEAR_ROW)?;
+            let odd = bytes.checked_shr(bytes.trailing_zeros())?;
+            let row = wide.checked_next_multiple_of(LINEAR_ROW.checked_mul(odd)?)?;
+            let row = row.max(least_row);
             (
                 row,
                 row.checked_mul(height.into())?.checked_mul(depth.into())?,

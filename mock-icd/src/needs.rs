@@ -106,6 +106,8 @@ pub struct Image {
     pub bytes: u64,
     /// Of the whole image.
     pub planes: usize,
+    /// Of a format of VK_KHR_sampler_ycbcr_conversion, of one plane or more.
+    pub chroma: bool,
     pub linear: bool,
     pub flags: vk::ImageCreateFlags,
     pub usage: vk::ImageUsageFlags,
@@ -127,7 +129,7 @@ pub fn of_image(device: &Device, image: &Image) -> Needs {
     let large = if attached { LARGE_ATTACHMENT } else { LARGE };
     Needs {
         requirements: vk::MemoryRequirements {
-            size: if image.linear && image.planes > 1 {
+            size: if image.linear && image.chroma {
                 image
                     .bytes
                     .checked_next_multiple_of(TILE)

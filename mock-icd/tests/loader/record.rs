@@ -164,7 +164,7 @@ fn compare(table: &'static str, text: &str, ask: impl Fn(&Client, *mut std::ffi:
         left_alone.len(),
         left_alone.join(" ")
     );
-    tally.end_with_reasons();
+    tally.end();
 }
 
 /// sType, no pNext, no arrays, and a mark everywhere else.
@@ -233,7 +233,7 @@ fn features_and_limits_of_vulkan_1_0_are_the_cards() {
                 }
             }
             client.destroy();
-            tally.end_with_reasons();
+            tally.end();
         },
     );
 }
@@ -324,7 +324,7 @@ fn extensions_memory_and_queues_are_the_cards() {
             ];
             assert_eq!(had, counted);
             client.destroy();
-            tally.end_with_reasons();
+            tally.end();
         },
     );
 }
