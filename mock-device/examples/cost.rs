@@ -51,7 +51,7 @@ fn main() {
         let open = best(200, || drop(World::open(&path).expect("the world")));
         let first = best(200, || {
             let world = World::open(&path).expect("the world");
-            world.take(device, Kind::Init, Bytes(1)).expect("room");
+            world.take(device, Kind::Unlisted, Bytes(1)).expect("room");
         });
         println!(
             "{name}: consult {consult:.1}, take + give_back {pair:.1}, used {used:.1}, submit when idle {submit:.1}, behind others {queued:.1}, open {open:.0}, open + first take + close {first:.0}"

@@ -55,7 +55,7 @@ pub use fault::{
     When,
 };
 pub use identity::{Identity, PciAddress, Uuid};
-pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, ProcessUsage};
+pub use memory::{Audit, DeviceAudit, Kind, OutOfDeviceMemory, Overhead, ProcessUsage};
 pub use object::{Object, ObjectError, ObjectId};
 pub use peer::{Link, Peering};
 pub use profile::{

@@ -6,8 +6,8 @@ use crate::units::{Bytes, DeviceIndex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Kind {
-    /// cuInit's own.
-    Init,
+    /// What no NVML row names: cuInit's own, and a part of each context, VkInstance and VkDevice.
+    Unlisted,
     Context,
     /// cuMemAlloc and its kin.
     Memory,
@@ -24,12 +24,14 @@ pub enum Kind {
     Vulkan,
     /// A VkDevice's own.
     VulkanDevice,
+    /// What a process's VkInstances have together.
+    VulkanInstance,
     Other,
 }
 
 impl Kind {
-    pub const ALL: [Self; 12] = [
-        Self::Init,
+    pub const ALL: [Self; 13] = [
+        Self::Unlisted,
         Self::Context,
         Self::Memory,
         Self::Pool,
@@ -40,6 +42,7 @@ impl Kind {
         Self::Module,
         Self::Vulkan,
         Self::VulkanDevice,
+        Self::VulkanInstance,
         Self::Other,
     ];
     pub const COUNT: usize = Self::ALL.len();
@@ -62,6 +65,37 @@ impl ProcessUsage {
     #[must_use]
     pub fn total(&self) -> Bytes {
         self.by_kind.iter().copied().sum()
+    }
+
+    /// What NVML's row says.
+    #[must_use]
+    pub fn listed(&self) -> Bytes {
+        self.total().saturating_sub(self.of(Kind::Unlisted))
+    }
+}
+
+/// What a context, a VkInstance or a VkDevice takes before anything is allocated in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overhead {
+    pub kind: Kind,
+    /// As NVML's row of the process says it.
+    pub listed: Bytes,
+    /// What the device loses besides.
+    pub unlisted: Bytes,
+}
+
+impl Overhead {
+    pub(crate) fn new(kind: Kind, all: Bytes, unlisted: Bytes) -> Self {
+        Self {
+            kind,
+            listed: all.saturating_sub(unlisted),
+            unlisted,
+        }
+    }
+
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        self.listed + self.unlisted
     }
 }
 

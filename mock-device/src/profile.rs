@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::Cost;
 use crate::generation;
 use crate::identity::{PciAddress, Uuid};
+use crate::memory::{Kind, Overhead};
 use crate::nvml::AnswerText;
 use crate::peer::Peering;
 use crate::units::Bytes;
@@ -107,10 +108,14 @@ pub struct DeviceProfile {
     pub init_overhead: Bytes,
     /// Taken by each context, beside `init_overhead`.
     pub context_overhead: Bytes,
+    /// Of that: what the process's NVML row does not name. It names nothing of `init_overhead`.
+    pub context_unlisted: Bytes,
+    /// Taken by a process's first VkInstance, for as long as it has any.
+    pub vulkan_instance_overhead: Bytes,
+    pub vulkan_instance_unlisted: Bytes,
     /// Taken by a VkDevice.
     pub vulkan_device_overhead: Bytes,
-    /// VK_EXT_memory_budget on an idle card lies this much below NVML's free.
-    pub vulkan_budget_margin: Bytes,
+    pub vulkan_device_unlisted: Bytes,
     /// A stream-ordered pool grows by multiples of this.
     pub pool_step: Bytes,
     pub sm_count: u32,
@@ -229,6 +234,26 @@ impl DeviceProfile {
         (warps / threads.div_ceil(WARP).max(1))
             .min(attribute(106, 32))
             .max(1)
+    }
+
+    /// What a context takes by itself.
+    #[must_use]
+    pub fn context(&self) -> Overhead {
+        Overhead::new(Kind::Context, self.context_overhead, self.context_unlisted)
+    }
+
+    /// What a process's VkInstances take together.
+    #[must_use]
+    pub fn vulkan_instance(&self) -> Overhead {
+        let (all, unlisted) = (self.vulkan_instance_overhead, self.vulkan_instance_unlisted);
+        Overhead::new(Kind::VulkanInstance, all, unlisted)
+    }
+
+    /// What a VkDevice takes by itself.
+    #[must_use]
+    pub fn vulkan_device(&self) -> Overhead {
+        let (all, unlisted) = (self.vulkan_device_overhead, self.vulkan_device_unlisted);
+        Overhead::new(Kind::VulkanDevice, all, unlisted)
     }
 
     /// cuDeviceGetAttribute's answer; `None` for an attribute that the profile does not know.

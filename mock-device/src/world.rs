@@ -14,7 +14,7 @@ use crate::cost::{Task, Traffic};
 use crate::engine::{self, Engine, Interval, Nanos};
 use crate::fault::{Consultation, FaultError, FaultPlan};
 use crate::identity::Identity;
-use crate::memory::{Audit, Kind, OutOfDeviceMemory, ProcessUsage};
+use crate::memory::{Audit, Kind, OutOfDeviceMemory, Overhead, ProcessUsage};
 use crate::os;
 use crate::plan::{self, Plan};
 use crate::process::Place;
@@ -271,6 +271,18 @@ impl World {
     /// Returns what this process took. More than it holds is a mock's mistake: [`Audit::overreturns`] counts it.
     pub fn give_back(&self, dev: DeviceIndex, kind: Kind, bytes: Bytes) {
         self.accounts.give_back(dev.as_usize(), kind, bytes);
+    }
+
+    /// Takes a client's own memory, the part that no row names included: all of it or nothing.
+    pub fn take_own(&self, dev: DeviceIndex, own: Overhead) -> Result<(), OutOfDeviceMemory> {
+        self.take(dev, Kind::Unlisted, own.unlisted)?;
+        self.take(dev, own.kind, own.listed)
+            .inspect_err(|_| self.give_back(dev, Kind::Unlisted, own.unlisted))
+    }
+
+    pub fn give_back_own(&self, dev: DeviceIndex, own: Overhead) {
+        self.give_back(dev, own.kind, own.listed);
+        self.give_back(dev, Kind::Unlisted, own.unlisted);
     }
 
     /// What all processes hold, the dead included until their teardown ends. A teardown begins when any process's use of

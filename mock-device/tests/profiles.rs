@@ -44,7 +44,8 @@ fn the_h200_is_the_recorded_card() {
         [150_754_820_096, 101_361_423_360]
     );
     assert_eq!(
-        card.capacity().saturating_sub(card.vulkan_budget_margin),
+        card.capacity()
+            .saturating_sub(card.vulkan_instance_overhead),
         Bytes(150_092_709_888)
     );
     let types: Vec<_> = card

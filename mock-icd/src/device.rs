@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk::{self, Handle};
-use mock_device::{Bytes, Kind};
+use mock_device::Overhead;
 
 use crate::boundary::{Chain, In, List, New, Out, Outcome};
 use crate::command::Lane;
@@ -23,7 +23,7 @@ pub struct Device {
     pub extensions: Vec<String>,
     queues: Vec<(QueuePlace, u64)>,
     /// What it took of the device by being created.
-    overhead: Bytes,
+    overhead: Overhead,
     pub work: Arc<Work>,
 }
 
@@ -53,7 +53,7 @@ pub fn create(
     let chain = Chain::of(info.p_next);
     let members = members(physical, chain)?;
     let places = queue_places(physical, info)?;
-    let overhead = physical.profile().vulkan_device_overhead;
+    let overhead = physical.profile().vulkan_device();
     take_overhead(&members, overhead)?;
 
     let families = &physical.profile().queue_families;
@@ -107,12 +107,9 @@ fn members(physical: PhysicalDevice, chain: Chain) -> Result<Vec<PhysicalDevice>
 }
 
 /// Takes the device's own memory on every member, or nowhere.
-fn take_overhead(members: &[PhysicalDevice], overhead: Bytes) -> Outcome {
+fn take_overhead(members: &[PhysicalDevice], overhead: Overhead) -> Outcome {
     for (index, member) in members.iter().enumerate() {
-        let taken = member
-            .world
-            .take(member.index, Kind::VulkanDevice, overhead);
-        if taken.is_err() {
+        if member.world.take_own(member.index, overhead).is_err() {
             give_back_overhead(&members[..index], overhead);
             return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
         }
@@ -120,11 +117,9 @@ fn take_overhead(members: &[PhysicalDevice], overhead: Bytes) -> Outcome {
     Ok(())
 }
 
-fn give_back_overhead(members: &[PhysicalDevice], overhead: Bytes) {
+fn give_back_overhead(members: &[PhysicalDevice], overhead: Overhead) {
     for member in members {
-        member
-            .world
-            .give_back(member.index, Kind::VulkanDevice, overhead);
+        member.world.give_back_own(member.index, overhead);
     }
 }
 

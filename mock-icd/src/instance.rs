@@ -1,5 +1,7 @@
 //! Instances and the physical devices that each of them shows.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use ash::vk::{self, Handle};
 use mock_device::{Api, DeviceIndex, DeviceProfile, World};
 
@@ -60,11 +62,73 @@ pub fn create(info: In<vk::InstanceCreateInfo<'_>>, instance: New<vk::Instance>)
                 .insert(PhysicalDevice { world, index })
         })
         .collect();
+    Standing::begin(world)?;
     instance.put(STATE.instances.insert(Instance {
         physical_devices,
         extensions,
     }));
     Ok(())
+}
+
+/// What this process's instances hold together on every device that they show: taken by the first, given back by the last.
+struct Standing {
+    /// A fork child's instances are its parent's.
+    pid: u32,
+    instances: usize,
+    devices: Vec<DeviceIndex>,
+}
+
+static STANDING: Mutex<Standing> = Mutex::new(Standing {
+    pid: 0,
+    instances: 0,
+    devices: Vec::new(),
+});
+
+impl Standing {
+    fn own() -> MutexGuard<'static, Self> {
+        let mut standing = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = std::process::id();
+        if standing.pid != pid {
+            *standing = Self {
+                pid,
+                instances: 0,
+                devices: Vec::new(),
+            };
+        }
+        standing
+    }
+
+    /// Takes what a first instance takes, everywhere or nowhere.
+    fn begin(world: &World) -> Outcome {
+        let mut standing = Self::own();
+        if standing.instances == 0 {
+            for device in world.shown(Api::Vulkan) {
+                let own = world.devices()[device.as_usize()].vulkan_instance();
+                if world.take_own(device, own).is_err() {
+                    standing.give_back(world);
+                    return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+                }
+                standing.devices.push(device);
+            }
+        }
+        standing.instances += 1;
+        Ok(())
+    }
+
+    fn end(world: &World) {
+        let mut standing = Self::own();
+        standing.instances = standing.instances.saturating_sub(1);
+        if standing.instances == 0 {
+            standing.give_back(world);
+        }
+    }
+
+    fn give_back(&mut self, world: &World) {
+        for device in self.devices.drain(..) {
+            let own = world.devices()[device.as_usize()].vulkan_instance();
+            world.give_back_own(device, own);
+        }
+    }
 }
 
 /// The names that a create-info enables.
@@ -95,6 +159,9 @@ pub fn destroy(instance: vk::Instance) -> Outcome {
     for physical_device in &removed.physical_devices {
         STATE.physical_devices.remove(*physical_device)?;
         memory::forget_left_behind(*physical_device);
+    }
+    if let Some(world) = world() {
+        Standing::end(world);
     }
     Ok(())
 }

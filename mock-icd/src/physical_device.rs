@@ -57,8 +57,8 @@ fn memory(physical: PhysicalDevice) -> vk::PhysicalDeviceMemoryProperties {
     properties
 }
 
-/// A device-local heap's budget is what this process holds of it and what is left on the device for anybody, less what
-/// the driver keeps back (oracle: vulkan-facts.txt). Entries beyond the heaps are 0.
+/// A device-local heap's budget is what this process holds of it and what is left on the device for anybody, as an H200
+/// answered to the byte at 40 moments. Entries beyond the heaps are 0.
 fn fill_budget(
     physical: PhysicalDevice,
     budget: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>,
@@ -71,10 +71,7 @@ fn fill_budget(
         let usage = accounts::usage((physical.index, index));
         *to_usage = usage.0;
         *to_budget = if heap.device_local() {
-            let free = physical
-                .world
-                .free(physical.index)
-                .saturating_sub(profile.vulkan_budget_margin);
+            let free = physical.world.free(physical.index);
             free.0.saturating_add(usage.0).min(heap.size.0)
         } else {
             heap.size.0

@@ -1,7 +1,7 @@
 //! Contexts: primary and created ones, and the thread's stack of them.
 
 use abi::cuda::*;
-use mock_device::{Bytes, Kind};
+use mock_device::{Bytes, Kind, Overhead};
 
 use crate::boundary::{Answer, Host, In, Out};
 use crate::driver::{self, Driver, Ordinal};
@@ -61,8 +61,13 @@ impl Process {
     }
 
     fn open_context(&mut self, driver: &Driver, device: Ordinal, legacy: bool) -> Answer {
-        let share = overhead(driver, device, legacy);
-        self.charge(driver, device, Kind::Context, share)
+        let own = overhead(driver, device, legacy);
+        self.charge(driver, device, Kind::Unlisted, own.unlisted.0)?;
+        self.charge(driver, device, own.kind, own.listed.0)
+            .inspect_err(|_| {
+                let index = driver.index(device);
+                driver.world.give_back(index, Kind::Unlisted, own.unlisted);
+            })
     }
 
     fn new_context(
@@ -101,18 +106,18 @@ impl Process {
 
     fn close_context(&mut self, driver: &Driver, id: ContextId) {
         let device = self.context(id).device;
-        let share = overhead(driver, device, self.context(id).legacy);
+        let own = overhead(driver, device, self.context(id).legacy);
         let greens = std::mem::take(&mut self.context_mut(id).green_memory);
         self.context_mut(id).greens = 0;
-        let held = (share + greens).saturating_add_signed(self.reserved_beyond(id));
+        let held = (own.listed.0 + greens).saturating_add_signed(self.reserved_beyond(id));
         self.release_context_memory(driver, id);
         self.part(id);
         let context = self.context_mut(id);
         context.alive = false;
         context.limits.clear();
-        driver
-            .world
-            .give_back(driver.index(device), Kind::Context, Bytes(held));
+        let index = driver.index(device);
+        driver.world.give_back(index, own.kind, Bytes(held));
+        driver.world.give_back(index, Kind::Unlisted, own.unlisted);
         let last = !self
             .contexts
             .iter()
@@ -135,8 +140,12 @@ impl Process {
 }
 
 /// Device memory that a context takes; one of 32 bits takes 1 MiB more (H200, 580.159.04).
-fn overhead(driver: &Driver, device: Ordinal, legacy: bool) -> u64 {
-    driver.profile(device).context_overhead.0 + if legacy { 1 << 20 } else { 0 }
+fn overhead(driver: &Driver, device: Ordinal, legacy: bool) -> Overhead {
+    let own = driver.profile(device).context();
+    Overhead {
+        listed: own.listed + if legacy { Bytes::mib(1) } else { Bytes::ZERO },
+        ..own
+    }
 }
 
 /// A flag that every primary context has.

@@ -25,11 +25,11 @@ pub fn init(flags: c_uint) -> Answer {
     let devices = choose(world, &Settings::read())?;
     for (at, device) in devices.iter().enumerate() {
         let overhead = world.devices()[device.as_usize()].init_overhead;
-        if world.take(*device, Kind::Init, overhead).is_err() {
+        if world.take(*device, Kind::Unlisted, overhead).is_err() {
             for taken in &devices[..at] {
                 world.give_back(
                     *taken,
-                    Kind::Init,
+                    Kind::Unlisted,
                     world.devices()[taken.as_usize()].init_overhead,
                 );
             }

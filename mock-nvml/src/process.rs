@@ -1,4 +1,4 @@
-//! Process rows: who holds a device's memory. A process that uses both APIs is in both lists, with all its bytes.
+//! Process rows: who holds a device's memory. A process in both lists is there with all its bytes, each time.
 
 use abi::nvml::*;
 use mock_device::{DeviceIndex, Kind, ProcessUsage, World};
@@ -18,12 +18,20 @@ pub enum List {
 /// The figure that stands for "no instance" without MIG.
 const NO_INSTANCE: u32 = u32::MAX;
 
+/// As an H200 lists them (`fixtures/oracle/nvml-rows-580.txt`): cuInit alone is nobody, a VkInstance draws, a VkDevice computes too.
 fn belongs(process: &ProcessUsage, list: List) -> bool {
-    let graphics = |kind: Kind| matches!(kind, Kind::Vulkan | Kind::VulkanDevice);
-    list != List::Mps
-        && Kind::ALL
-            .iter()
-            .any(|kind| process.of(*kind).0 > 0 && graphics(*kind) == (list == List::Graphics))
+    let held = |kind: &Kind| process.of(*kind).0 > 0;
+    let lists = |kind: &Kind| match kind {
+        Kind::Unlisted => None,
+        Kind::Vulkan | Kind::VulkanInstance => Some([List::Graphics; 2]),
+        Kind::VulkanDevice => Some([List::Graphics, List::Compute]),
+        _ => Some([List::Compute; 2]),
+    };
+    Kind::ALL
+        .iter()
+        .filter(|kind| held(kind))
+        .filter_map(lists)
+        .any(|lists| lists.contains(&list))
 }
 
 /// GPU and compute instance of the processes of a device. The world does not tell processes of a device apart by
@@ -53,7 +61,7 @@ pub fn rows(device: nvmlDevice_t, list: List) -> Result<Vec<nvmlProcessInfo_t>, 
     Ok(wanted
         .map(|process| nvmlProcessInfo_t {
             pid: process.pid,
-            usedGpuMemory: process.total().0,
+            usedGpuMemory: process.listed().0,
             gpuInstanceId: gpu,
             computeInstanceId: compute,
         })

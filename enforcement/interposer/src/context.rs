@@ -356,13 +356,8 @@ impl Meter {
         let index = device.indices.iter().next().filter(|_| known);
         let before = index.and_then(|index| {
             let nvml = Session::open()?;
-            // A process has no row before its first context, but cuInit took its part already.
-            let initialised = match tenant.memory.initialised.load(Ordering::Relaxed) {
-                CHARGED => charge::INIT,
-                _ => Bytes::ZERO,
-            };
             Some(Reading {
-                own: nvml.own_usage(index).unwrap_or(initialised),
+                own: nvml.own_usage(index).unwrap_or_default(),
                 device: nvml.device_usage(index),
                 activity: tenant.memory.activity.load(Ordering::Acquire),
                 nvml,
@@ -383,7 +378,7 @@ impl Meter {
             let after = before.nvml.own_usage(before.index)?;
             let alone = activity.load(Ordering::Acquire) == before.activity;
             let own = after.saturating_sub(before.own);
-            (alone && own != Bytes::ZERO).then(|| own.max(before.lost(own)))
+            (alone && own != Bytes::ZERO).then(|| before.lost(own, self.bound))
         });
         activity.fetch_add(1, Ordering::Relaxed);
         measured.unwrap_or(self.bound)
@@ -391,18 +386,19 @@ impl Meter {
 }
 
 impl Reading {
-    /// What the device lost, if that is near what our row gained: on an H200 under 580 a row says 5.6 MiB
-    /// less than a context takes. A difference beyond that is other processes' doing.
-    fn lost(&self, own: Bytes) -> Bytes {
+    /// What the device lost, if that is near what our row gained: on an H200 under 580 a row says 5.6 MiB less than a context
+    /// takes, and nothing of cuInit. A difference beyond that is other processes' doing; as much as may be unsaid is then assumed,
+    /// within what was reserved.
+    fn lost(&self, own: Bytes, bound: Bytes) -> Bytes {
         const UNSAID: Bytes = Bytes::mib(16);
-        let after = self.nvml.device_usage(self.index);
-        match (self.device, after) {
-            (Some(before), Some(after))
-                if after.saturating_sub(before) <= own.saturating_add(UNSAID) =>
-            {
-                after.saturating_sub(before)
-            }
-            _ => own,
+        let most = own.saturating_add(UNSAID);
+        let lost = self
+            .device
+            .zip(self.nvml.device_usage(self.index))
+            .map(|(before, after)| after.saturating_sub(before));
+        match lost {
+            Some(lost) if own <= lost && lost <= most => lost,
+            _ => most.min(bound).max(own),
         }
     }
 }

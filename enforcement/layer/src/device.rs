@@ -14,6 +14,7 @@ use crate::instance::Instance;
 use crate::memory;
 use crate::physical::{MemoryTypes, Physical};
 use crate::records::{Charge, Object};
+use crate::standing;
 use crate::table::{Key, Table};
 use crate::targets::Targets;
 use crate::trace;
@@ -53,6 +54,8 @@ static LEARNED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEV
 
 /// Before the first was measured: reserved for a device, or an eighth of a small budget. Trued up at once.
 const FIRST_BOUND: Bytes = Bytes::mib(256);
+/// The most that a GPU loses to a device beyond what the process's NVML row gains: 17.4 MiB on an H200.
+const UNSAID: Bytes = Bytes::mib(24);
 
 pub fn find(key: Option<Key>) -> Option<Found> {
     match key.and_then(|key| DEVICES.get(key)) {
@@ -112,7 +115,9 @@ fn charged(
 ) -> vk::Result {
     let (attachment, all) = (enforced.attachment, enforced.all);
     let bound = enforced.bound();
-    let Ok(held) = memory::reserve(attachment, all, bound) else {
+    let held =
+        standing::late(attachment, all).and_then(|()| memory::reserve(attachment, all, bound));
+    let Ok(held) = held else {
         trace::line(format_args!(
             "create device reserve={} verdict=refused",
             bound.0
@@ -276,13 +281,15 @@ impl Measure {
         let by_row = rows()
             .filter_map(|((now, _), (then, _))| Some(grown((*now)?, then.unwrap_or_default())))
             .max();
-        if by_row.is_some() {
-            return by_row;
-        }
-        let (now, then) = (self.heaps?, before.heaps?);
         // What is free is everybody's: a neighbour's allocation in this very moment is counted too, but never above the bound.
-        let lost = grown(then.free(), now.free()).min(bound);
-        Some(grown(now.usage, then.usage).max(lost))
+        let lost = |now: HeapUse, then: HeapUse| grown(then.free(), now.free());
+        let heaps = self.heaps.zip(before.heaps);
+        if let Some(by_row) = by_row {
+            let lost = heaps.map(|(now, then)| lost(now, then));
+            return Some(standing::taken(by_row, lost, UNSAID, bound));
+        }
+        let (now, then) = heaps?;
+        Some(grown(now.usage, then.usage).max(lost(now, then).min(bound)))
     }
 }
 
@@ -306,22 +313,26 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_believed_before_heaps() {
+    fn a_row_says_the_least_and_the_heaps_what_the_device_lost() {
+        let heaps = |free| Some((0, free));
         assert_eq!(
-            took(
-                &at(None, 0, Some((0, 900))),
-                &at(Some(16), 0, Some((0, 100)))
-            ),
-            Some(16)
+            took(&at(None, 0, heaps(900)), &at(Some(16), 0, heaps(100))),
+            Some(800)
+        );
+        assert_eq!(
+            took(&at(Some(10), 5, heaps(900)), &at(Some(16), 9, heaps(890))),
+            Some(6),
+            "other charges of the moment are not the device's"
+        );
+        assert_eq!(
+            took(&at(Some(10), 0, heaps(900)), &at(Some(16), 0, heaps(900))),
+            Some(100),
+            "a neighbour gave something back: the bound"
         );
         assert_eq!(
             took(&at(Some(10), 0, None), &at(Some(16), 0, None)),
-            Some(6)
-        );
-        assert_eq!(
-            took(&at(Some(10), 5, None), &at(Some(16), 9, None)),
-            Some(2),
-            "other charges of the moment are not the device's"
+            Some(100),
+            "nothing tells: the bound"
         );
         assert_eq!(
             took(&at(Some(16), 0, None), &at(Some(10), 0, None)),

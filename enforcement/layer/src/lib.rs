@@ -8,11 +8,12 @@
 //! | the commands that are hooked | `boundary::hooks` |
 //! | everything unsafe | `boundary` |
 //! | instances, devices, memory objects | `instance`, `device`, `memory` |
+//! | what instances take by themselves | `standing` |
 //! | which GPU is whose | `physical`, `candidates` |
 //! | what a tenant is told | `heaps` |
 //!
-//! A device's own memory is charged by what it was seen to take, to 64 KiB: the growth of this process's NVML row; else, with VK_EXT_memory_budget, the
-//! growth of its heap usage or the loss of what is free on the device, whichever is more. Before it is created an upper bound is reserved: 256 MiB or an
+//! A device's own memory is charged by what it was seen to take, to 64 KiB: the growth of this process's NVML row, and what the device lost besides as
+//! VK_EXT_memory_budget tells it (17.4 MiB on an H200; 24 where it does not tell); else the growth of its heap usage or that loss, whichever is more. Before it is created an upper bound is reserved: 256 MiB or an
 //! eighth of the budget, from the second device on what the first one took. Bounds of the error: what CUDA or a neighbour allocates in the same moment is
 //! counted to the device until it is destroyed (a neighbour's never above the reservation); where nothing can
 //! be measured, as on a Vulkan 1.0 instance without NVML whose driver hides its 1.1 commands, the reservation stays charged.
@@ -30,6 +31,7 @@ mod memory;
 mod physical;
 mod records;
 mod settings;
+mod standing;
 mod table;
 mod targets;
 mod trace;

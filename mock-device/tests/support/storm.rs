@@ -148,7 +148,7 @@ fn start(path: &Path, inherited: &World, random: &mut Random, tally: &'static Ta
         let world = own.as_ref().unwrap_or(inherited);
         // Nothing at all, which even a full device grants: it is the row that counts.
         world
-            .take(DeviceIndex(0), Kind::Init, Bytes::ZERO)
+            .take(DeviceIndex(0), Kind::Unlisted, Bytes::ZERO)
             .expect("a row");
         line.say(b'r');
         // From here on behind the parent and the newcomers, which a dozen busy workers would otherwise keep waiting.

@@ -1,6 +1,8 @@
 //! Two traces of the same programs, compared by call, argument shape and answer: a mock's and a card's, say.
 //!
-//! Calls are aligned per case, role, thread and API ([`align`]). Two aligned calls are the same if their answers are equal
+//! Calls are aligned per case, role, thread and API ([`align`]). What has no counterpart there is looked for in the case's other
+//! threads and processes, which race: a call with the same answer and arguments is the same *elsewhere*, which says less and is
+//! counted apart. Two aligned calls are the same if their answers are equal
 //! and every argument has the same shape: null or not, number, text, a handle of the same kind, known or not. Numbers and
 //! texts must be equal too, unless a row of [`rules`] says that the machine decides them. A difference that a row allows is
 //! listed with the row's reason and fails nothing.
@@ -95,6 +97,8 @@ pub struct Tally {
     /// Differ as a row allows.
     pub allowed: usize,
     pub different: usize,
+    /// The same, but in another order, thread or process of the case.
+    pub elsewhere: usize,
     pub only_left: usize,
     pub only_right: usize,
 }
@@ -201,6 +205,7 @@ fn parse(line: &str) -> Option<(Caller, Call)> {
 
 fn case(comparison: &mut Comparison, name: &str, left: &Calls, right: &Calls, rules: &Rules) {
     let nothing = Vec::new();
+    let mut over = LeftOver::default();
     let callers: BTreeSet<&Caller> = left.keys().chain(right.keys()).collect();
     for caller in callers {
         let (role, thread, api) = caller;
@@ -239,28 +244,69 @@ fn case(comparison: &mut Comparison, name: &str, left: &Calls, right: &Calls, ru
                     comparison.differences.extend(found);
                 }
                 (at, to) => {
-                    let entry = at
-                        .map(|at| &left[at].entry)
-                        .or(to.map(|to| &right[to].entry));
-                    let entry = entry.cloned().unwrap_or_default();
-                    let alone = Alone {
-                        reason: rules.reason_alone(api, &entry, name),
-                        api: api.clone(),
-                        entry,
-                        case: name.to_owned(),
-                    };
-                    let count = comparison.unpaired.entry(alone).or_default();
-                    if at.is_some() {
-                        tally.only_left += 1;
-                        count.0 += 1;
-                    } else {
-                        tally.only_right += 1;
-                        count.1 += 1;
-                    }
+                    over.add(api, at.map(|at| &left[at]), to.map(|to| &right[to]));
                 }
             }
         }
     }
+    for ((api, entry, _), (left, right)) in over.0 {
+        let tally = comparison.tallies.entry(api.to_owned()).or_default();
+        let (left, right, same) = matched(left, right, |one, other| {
+            differences(api, one, other, rules).is_empty()
+        });
+        tally.elsewhere += same;
+        tally.only_left += left;
+        tally.only_right += right;
+        if left + right > 0 {
+            let alone = Alone {
+                reason: rules.reason_alone(api, entry, name),
+                api: api.to_owned(),
+                entry: entry.to_owned(),
+                case: name.to_owned(),
+            };
+            let count = comparison.unpaired.entry(alone).or_default();
+            *count = (count.0 + left, count.1 + right);
+        }
+    }
+}
+
+/// Calls of a case without a counterpart in their own thread, left and right, by API, entry point and answer.
+#[derive(Default)]
+struct LeftOver<'a>(BTreeMap<(&'a str, &'a str, String), Sides<'a>>);
+
+type Sides<'a> = (Vec<&'a Call>, Vec<&'a Call>);
+
+impl<'a> LeftOver<'a> {
+    fn add(&mut self, api: &'a str, left: Option<&'a Call>, right: Option<&'a Call>) {
+        if let Some(call) = left {
+            self.of(api, call).0.push(call);
+        }
+        if let Some(call) = right {
+            self.of(api, call).1.push(call);
+        }
+    }
+
+    fn of(&mut self, api: &'a str, call: &'a Call) -> &mut Sides<'a> {
+        let key = (api, call.entry.as_str(), shown(&call.answer));
+        self.0.entry(key).or_default()
+    }
+}
+
+/// How many calls of each side are left when every two that are the same have been taken together, and how many were.
+fn matched(
+    left: Vec<&Call>,
+    mut right: Vec<&Call>,
+    same: impl Fn(&Call, &Call) -> bool,
+) -> (usize, usize, usize) {
+    let all = left.len();
+    let mut found = 0;
+    for one in left {
+        if let Some(at) = right.iter().position(|other| same(one, other)) {
+            right.swap_remove(at);
+            found += 1;
+        }
+    }
+    (all - found, right.len(), found)
 }
 
 fn differences(api: &str, left: &Call, right: &Call, rules: &Rules) -> Vec<What> {

@@ -11,7 +11,7 @@ use super::{chain, guard, key, structures};
 use crate::device::Made;
 use crate::physical::Physical;
 use crate::records::Object;
-use crate::{attachment, device, heaps, instance, memory};
+use crate::{attachment, device, heaps, instance, memory, standing};
 
 const FAILED: vk::Result = vk::Result::ERROR_INITIALIZATION_FAILED;
 const LAYER: &CStr = c"VK_LAYER_HAMI_vgpu";
@@ -36,16 +36,22 @@ pub unsafe extern "system" fn create_instance(
             >(create) else {
                 return FAILED;
             };
+            let Ok(making) = standing::begin() else {
+                return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+            };
             let result = create(info, allocator, out);
             if result == vk::Result::SUCCESS
                 && let Some(created) = out.as_ref()
                 && let Some(key) = key(*created)
             {
-                instance::register(
-                    key,
-                    InstanceNext::load(get, *created),
-                    structures::promoted(&*info),
-                );
+                let next = InstanceNext::load(get, *created);
+                if making.is_some_and(|making| making.end().is_err()) {
+                    if let Some(destroy) = next.destroy {
+                        destroy(*created, allocator);
+                    }
+                    return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+                }
+                instance::register(key, next, structures::promoted(&*info));
             }
             result
         }
@@ -68,6 +74,7 @@ pub unsafe extern "system" fn destroy_instance(
             if let Some(destroy) = next {
                 destroy(handle, allocator);
             }
+            standing::ended();
         }
     });
 }

@@ -30,6 +30,15 @@ struct ProcessInfo {
     instances: [u32; 2],
 }
 
+/// nvmlMemory_t.
+#[repr(C)]
+#[derive(Default)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
 type ProcessQuery = unsafe extern "C" fn(Device, *mut u32, *mut ProcessInfo) -> c_int;
 
 const SUCCESS: c_int = 0;
@@ -44,6 +53,7 @@ struct Nvml {
     pci: unsafe extern "C" fn(Device, *mut PciInfo) -> c_int,
     mig_mode: Option<unsafe extern "C" fn(Device, *mut u32, *mut u32) -> c_int>,
     mig_device: Option<unsafe extern "C" fn(Device, u32, *mut Device) -> c_int>,
+    memory: Option<unsafe extern "C" fn(Device, *mut Memory) -> c_int>,
     processes: [Option<ProcessQuery>; 2],
 }
 
@@ -80,6 +90,7 @@ fn open() -> Option<Nvml> {
             pci: symbol!(library, c"nvmlDeviceGetPciInfo_v3" | c"nvmlDeviceGetPciInfo_v2" => unsafe extern "C" fn(Device, *mut PciInfo) -> c_int)?,
             mig_mode: symbol!(library, c"nvmlDeviceGetMigMode" => unsafe extern "C" fn(Device, *mut u32, *mut u32) -> c_int),
             mig_device: symbol!(library, c"nvmlDeviceGetMigDeviceHandleByIndex" => unsafe extern "C" fn(Device, u32, *mut Device) -> c_int),
+            memory: symbol!(library, c"nvmlDeviceGetMemoryInfo" => unsafe extern "C" fn(Device, *mut Memory) -> c_int),
             processes: [
                 symbol!(library, c"nvmlDeviceGetComputeRunningProcesses_v3" | c"nvmlDeviceGetComputeRunningProcesses_v2" => ProcessQuery),
                 symbol!(library, c"nvmlDeviceGetGraphicsRunningProcesses_v3" | c"nvmlDeviceGetGraphicsRunningProcesses_v2" => ProcessQuery),
@@ -109,6 +120,16 @@ pub fn own_usage(device: DeviceIndex) -> Option<Bytes> {
         .iter()
         .filter(|row| row.pid == std::process::id() && row.used != NOT_AVAILABLE);
     own.map(|row| Bytes(row.used)).max()
+}
+
+/// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who
+/// answers, with the tenant's figures.
+pub fn device_usage(device: DeviceIndex) -> Option<Bytes> {
+    let nvml = nvml()?;
+    let (handle, query) = (nvml.device(device)?, nvml.memory?);
+    let mut memory = Memory::default();
+    // SAFETY: the handle is NVML's, the structure is the query's.
+    (unsafe { query(handle, &mut memory) } == SUCCESS).then_some(Bytes(memory.used))
 }
 
 /// Asks NVML whether a dead process's memory is back. It can tell only where it shows this namespace's processes at all: where we ourselves have a row.

@@ -22,8 +22,15 @@ impl Comparison {
             };
             let _ = writeln!(
                 text,
-                "{api:<7} {share:.2} % of {paired} calls are the same; {} differ as allowed, {} otherwise; {} only left, {} only right",
-                tally.allowed, tally.different, tally.only_left, tally.only_right
+                "{api:<7} {share:.2} % of {paired} calls are the same; {} differ as allowed, {} otherwise;{} {} only left, {} only right",
+                tally.allowed,
+                tally.different,
+                match tally.elsewhere {
+                    0 => String::new(),
+                    count => format!(" {count} the same in another thread or order,"),
+                },
+                tally.only_left,
+                tally.only_right
             );
         }
         let _ = writeln!(

@@ -81,6 +81,39 @@ fn threads_and_roles_are_compared_each_with_its_like() {
 }
 
 #[test]
+fn what_another_thread_did_instead_is_the_same_elsewhere() {
+    let of = |thread: u32, entry: &str, answer: u32| {
+        format!(
+            r#"{{"role":"case","thread":{thread},"api":"cuda","entry":"{entry}","args":{{"flags":0}},"answer":{answer}}}"#
+        )
+    };
+    let left = [
+        &*of(1, "cuInit", 0),
+        &of(2, "cuInit", 0),
+        &of(2, "cuCtxSynchronize", 0),
+    ];
+    for (answer, elsewhere, alone) in [(0, 1, 0), (1, 0, 1)] {
+        let right = [
+            &*of(1, "cuInit", 0),
+            &of(1, "cuCtxSynchronize", answer),
+            &of(2, "cuInit", 0),
+        ];
+        let tally = Tally {
+            same: 2,
+            elsewhere,
+            only_left: alone,
+            only_right: alone,
+            ..Tally::default()
+        };
+        assert_eq!(
+            compared(&left, &right).tallies["cuda"],
+            tally,
+            "a call that answers {answer}"
+        );
+    }
+}
+
+#[test]
 fn a_line_that_is_none_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("bad.jsonl");

@@ -77,11 +77,8 @@ unsafe fn one(
     ));
     say(&format!("{pci} vulkan_uuid {}", uuid(id.device_uuid)));
 
-    let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-    let mut memory = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
     // SAFETY: as above.
-    unsafe { instance.get_physical_device_memory_properties2(device, &mut memory) };
-    let memory = memory.memory_properties;
+    let memory = unsafe { instance.get_physical_device_memory_properties(device) };
     for heap in memory.memory_heaps_as_slice() {
         say(&format!("{pci} heap {} {}", heap.size, heap.flags.as_raw()));
     }
@@ -108,11 +105,7 @@ unsafe fn one(
         return Ok(());
     };
     say(&format!(
-        "{pci} vulkan_budget_margin {}",
-        idle.saturating_sub(budget.heap_budget[local])
-    ));
-    say(&format!(
-        "{pci} vkCreateInstance {}",
+        "{pci} vulkan_instance_overhead {}",
         idle.saturating_sub(onlooker.free())
     ));
     // SAFETY: as above.
