@@ -155,7 +155,8 @@ fn memory_runs_out_across_processes_and_comes_back_with_a_death() {
                 lines.map_while(Result::ok).any(|line| line == "held"),
                 "the holder got its memory"
             );
-            let overhead = environment.world.devices()[0].vulkan_device_overhead;
+            let card = &environment.world.devices()[0];
+            let overhead = card.vulkan_instance_overhead + card.vulkan_device_overhead;
             assert_eq!(environment.world.used(FIRST), Bytes::gib(30) + overhead);
             environment.run(TEST, "asker");
             holder.kill().expect("SIGKILL");
@@ -233,7 +234,8 @@ fn a_process_dies_before_or_after_the_driver_acts() {
             .status()
             .expect("the client");
         assert_eq!(status.signal(), Some(libc::SIGKILL));
-        let overhead = environment.world.devices()[0].vulkan_device_overhead;
+        let card = &environment.world.devices()[0];
+        let overhead = card.vulkan_instance_overhead + card.vulkan_device_overhead;
         let held = if acted {
             Bytes::gib(1) + overhead
         } else {
