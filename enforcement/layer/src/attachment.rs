@@ -32,6 +32,11 @@ pub fn enforcing() -> bool {
     settings().any_budget()
 }
 
+/// Whether this process, or another of the tenant's, has a ledger already.
+pub fn begun() -> bool {
+    mine().is_some() || settings().ledger.exists()
+}
+
 /// This process's attachment; made at the first GPU that a budget could be for, so that other programs take no slot.
 pub fn current() -> Option<&'static Attachment> {
     static ATTACHING: Mutex<()> = Mutex::new(());

@@ -2,7 +2,8 @@
 //! is gone, of which the process's NVML row names 7.1.
 //!
 //! It is reserved before the first instance is made, so that it is refused where the budget has no room for it, and trued up by the
-//! row and by what the device lost.
+//! row and by what the device lost. Where the tenant has no ledger yet nobody shares the budget: then it is charged afterwards, if
+//! a GPU was used at all, so that programs on other devices take no slot.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,15 +35,16 @@ static STANDING: Mutex<Standing> = Mutex::new(Standing {
 
 /// An instance that is being made. Dropping it cancels what is reserved.
 pub struct Making {
-    attachment: &'static Attachment,
+    /// `None` where the tenant has no ledger yet: one is made only if a GPU turns out to be used.
+    attachment: Option<&'static Attachment>,
     standing: MutexGuard<'static, Standing>,
-    reserved: Vec<Share>,
+    shares: Vec<Share>,
 }
 
 struct Share {
     device: DeviceIndex,
     bound: Bytes,
-    held: Held<'static>,
+    held: Option<Held<'static>>,
     before: Figures,
 }
 
@@ -95,62 +97,81 @@ pub fn begin() -> Result<Option<Making>, Refused> {
         return Ok(None);
     }
     let known = candidates::candidates(&[]);
-    if known.is_empty() {
+    let attachment = attachment::begun().then(attachment::current).flatten();
+    if known.is_empty() || attachment.is_some_and(|attachment| !attachment.stands()) {
         return Ok(None);
     }
-    let Some(attachment) = attachment::current().filter(|attachment| attachment.stands()) else {
-        return Ok(None);
-    };
     let mut standing = lock();
-    standing.belong_to(attachment);
+    if let Some(attachment) = attachment {
+        standing.belong_to(attachment);
+    }
     let first = standing.instances == 0;
-    let devices = known.iter().map(|one| one.index).filter(|_| first);
-    let reserved = devices
-        .filter_map(|device| {
-            let targets = target(device);
-            let bound = bound(attachment, targets)?;
-            Some(
-                memory::reserve(attachment, targets, bound).map(|held| Share {
-                    device,
-                    bound,
-                    held,
-                    before: Figures::of(device),
-                }),
-            )
-        })
-        .collect::<Result<_, _>>()?;
+    let mut shares = Vec::new();
+    for device in known.iter().map(|one| one.index).filter(|_| first) {
+        let (bound, held) = match attachment {
+            None => (Bytes::ZERO, None),
+            Some(attachment) => {
+                let Some(bound) = bound(attachment, target(device)) else {
+                    continue;
+                };
+                let held = memory::reserve(attachment, target(device), bound)?;
+                (bound, Some(held))
+            }
+        };
+        shares.push(Share {
+            device,
+            bound,
+            held,
+            before: Figures::of(device),
+        });
+    }
     Ok(Some(Making {
         attachment,
         standing,
-        reserved,
+        shares,
     }))
 }
 
 impl Making {
     /// Next made it. Refused if it took more than there is; it is then the caller's to destroy.
     pub fn end(mut self) -> Result<(), Refused> {
+        let took: Vec<Bytes> = self.shares.iter().map(Share::took).collect();
+        if self.attachment.is_none() && took.iter().all(|took| *took == Bytes::ZERO) {
+            return Ok(());
+        }
+        let Some(attachment) = self.attachment.or_else(attachment::current) else {
+            return Ok(());
+        };
+        self.standing.belong_to(attachment);
         let mut charges = Vec::new();
-        for share in std::mem::take(&mut self.reserved) {
-            let took = Figures::of(share.device)
-                .since(share.before, share.bound)
-                .round_up(memory::GRANULARITY)
-                .unwrap_or(Bytes::MAX);
-            let beyond = took.saturating_sub(share.bound);
+        for (share, took) in std::mem::take(&mut self.shares).into_iter().zip(took) {
             let targets = target(share.device);
-            let beyond = match beyond {
+            let beyond = match took.saturating_sub(share.bound) {
                 Bytes::ZERO => None,
-                beyond => Some(memory::reserve(self.attachment, targets, beyond)?),
+                _ if attachment.budget(targets).is_none() => continue,
+                beyond => Some(memory::reserve(attachment, targets, beyond)?),
             };
             charges.push((targets, took, share, beyond));
         }
         for (targets, took, share, beyond) in charges {
             trace::line(format_args!("create instance charged={}", took.0));
-            share.held.commit_as(took.min(share.bound));
+            if let Some(held) = share.held {
+                held.commit_as(took.min(share.bound));
+            }
             beyond.into_iter().for_each(Held::commit);
             self.standing.charged.push((targets, took));
         }
         self.standing.instances += 1;
         Ok(())
+    }
+}
+
+impl Share {
+    fn took(&self) -> Bytes {
+        let now = Figures::of(self.device);
+        now.since(self.before, self.bound)
+            .round_up(memory::GRANULARITY)
+            .unwrap_or(Bytes::MAX)
     }
 }
 
@@ -196,6 +217,9 @@ pub fn ended() {
         return;
     }
     let mut standing = lock();
+    if standing.of.is_none() {
+        return;
+    }
     let Some(attachment) =
         attachment::current().filter(|attachment| standing.of == Some(attachment.id()))
     else {

@@ -87,8 +87,11 @@ fn a_vulkan_tenant_gets_its_budget_and_no_more_whatever_its_api_version() {
             );
         }
         client::destroy_device(&device);
-        assert_eq!(usage(), 0, "the device held memory when it was destroyed");
+        // The instance's own stays, which was charged with the device: there is no NVML here.
+        let standing = usage();
+        assert!(standing > 0 && standing < own.min(64 << 20), "{standing}");
         client::destroy_instance(&instance);
+        assert_eq!(usage(), 0, "the last instance is gone");
     }
 }
 
