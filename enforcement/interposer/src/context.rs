@@ -12,7 +12,7 @@ use crate::boundary::entries::next;
 use crate::contexts::Context;
 use crate::devices::{Device, container_devices};
 use crate::memory;
-use crate::nvml::Session;
+use crate::nvml::{OwnRow, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 
@@ -345,7 +345,7 @@ struct Meter {
 struct Reading {
     nvml: Session,
     index: DeviceIndex,
-    own: Bytes,
+    rows: OwnRow,
     device: Option<Bytes>,
     activity: u64,
 }
@@ -357,7 +357,7 @@ impl Meter {
         let before = index.and_then(|index| {
             let nvml = Session::open()?;
             Some(Reading {
-                own: nvml.own_usage(index).unwrap_or_default(),
+                rows: nvml.rows(index)?,
                 device: nvml.device_usage(index),
                 activity: tenant.memory.activity.load(Ordering::Acquire),
                 nvml,
@@ -375,10 +375,13 @@ impl Meter {
     fn taken(self) -> Bytes {
         let activity = &self.tenant.memory.activity;
         let measured = self.before.and_then(|before| {
-            let after = before.nvml.own_usage(before.index)?;
-            let alone = activity.load(Ordering::Acquire) == before.activity;
-            let own = after.saturating_sub(before.own);
-            (alone && own != Bytes::ZERO).then(|| before.lost(own, self.bound))
+            let after = before.nvml.rows(before.index)?;
+            let undisturbed = activity.load(Ordering::Acquire) == before.activity;
+            let own = after
+                .own?
+                .saturating_sub(before.rows.own.unwrap_or_default());
+            let alone = before.rows.alone && after.alone;
+            (undisturbed && own != Bytes::ZERO).then(|| before.lost(own, alone, self.bound))
         });
         activity.fetch_add(1, Ordering::Relaxed);
         measured.unwrap_or(self.bound)
@@ -386,10 +389,10 @@ impl Meter {
 }
 
 impl Reading {
-    /// What the device lost, if that is near what our row gained: on an H200 under 580 a row says 5.6 MiB less than a context
-    /// takes, and nothing of cuInit. A difference beyond that is other processes' doing; as much as may be unsaid is then assumed,
-    /// within what was reserved.
-    fn lost(&self, own: Bytes, bound: Bytes) -> Bytes {
+    /// What the device lost, if nobody else has a row and it is near what ours gained: on an H200 under 580 a row says 5.6 MiB less
+    /// than a context takes, and nothing of cuInit. Otherwise as much as may be unsaid is assumed, within what was reserved: what
+    /// others take or give back in this moment must not pass for ours.
+    fn lost(&self, own: Bytes, alone: bool, bound: Bytes) -> Bytes {
         const UNSAID: Bytes = Bytes::mib(16);
         let most = own.saturating_add(UNSAID);
         let lost = self
@@ -397,7 +400,7 @@ impl Reading {
             .zip(self.nvml.device_usage(self.index))
             .map(|(before, after)| after.saturating_sub(before));
         match lost {
-            Some(lost) if own <= lost && lost <= most => lost,
+            Some(lost) if alone && own <= lost && lost <= most => lost,
             _ => most.min(bound).max(own),
         }
     }

@@ -111,17 +111,29 @@ impl Session {
         (answer == nvmlReturn_t::SUCCESS).then_some(Bytes(memory.used))
     }
 
-    /// What this process takes of a device, by the driver's own figure; `None` where our row is not there or says nothing.
-    pub fn own_usage(&self, device: DeviceIndex) -> Option<Bytes> {
+    /// What the process lists say of this process; `None` where NVML does not tell.
+    pub fn rows(&self, device: DeviceIndex) -> Option<OwnRow> {
         const NOT_AVAILABLE: u64 = u64::MAX;
-        let own = pid();
-        // A process that computes and draws has a row in both lists, each with all that it takes.
-        self.processes(device)?
-            .iter()
-            .filter(|row| row.pid == own && row.usedGpuMemory != NOT_AVAILABLE)
-            .map(|row| Bytes(row.usedGpuMemory))
-            .max()
+        let rows = self.processes(device)?;
+        let own = || rows.iter().filter(|row| row.pid == pid());
+        Some(OwnRow {
+            // A process that computes and draws has a row in both lists, each with all that it takes.
+            own: own()
+                .filter(|row| row.usedGpuMemory != NOT_AVAILABLE)
+                .map(|row| Bytes(row.usedGpuMemory))
+                .max(),
+            alone: own().count() == rows.len(),
+        })
     }
+}
+
+/// NVML's process lists as one process reads them.
+#[derive(Clone, Copy)]
+pub struct OwnRow {
+    /// What this process takes, by the driver's own figure; `None` where our row is not there or says nothing.
+    pub own: Option<Bytes>,
+    /// No other process has a row.
+    pub alone: bool,
 }
 
 impl Drop for Session {

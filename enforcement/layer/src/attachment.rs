@@ -55,7 +55,8 @@ pub fn current() -> Option<&'static Attachment> {
     ATTACHMENTS.get(id)
 }
 
-fn mine() -> Option<&'static Attachment> {
+/// This process's attachment, if it has one.
+pub fn mine() -> Option<&'static Attachment> {
     let attachment = ATTACHMENTS.get(Id(CURRENT.load(Ordering::Acquire)))?;
     attachment
         .ledger

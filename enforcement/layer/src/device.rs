@@ -253,20 +253,29 @@ impl Device {
 struct Measure {
     /// Of each target: the process's row, and what this library charged.
     rows: Vec<(Option<Bytes>, Bytes)>,
+    /// No other process has a row of any of them.
+    alone: bool,
     heaps: Option<HeapUse>,
 }
 
 fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) -> Measure {
-    let own = |device| enforced.attachment.own_usage(device);
-    let rows = enforced
+    let charged = |device| enforced.attachment.own_usage(device);
+    let own: Vec<_> = enforced
         .all
         .iter()
-        .map(|device| (nvml::own_usage(device), own(device)))
+        .map(|device| (nvml::own(device), charged(device)))
         .collect();
     let reporting = group.iter().find(|physical| physical.has_memory_budget);
     let heaps =
         reporting.and_then(|physical| instance.next.heap_use(physical.handle, instance.promoted));
-    Measure { rows, heaps }
+    Measure {
+        rows: own
+            .iter()
+            .map(|(own, charged)| (own.row, *charged))
+            .collect(),
+        alone: own.iter().all(|(own, _)| own.alone),
+        heaps,
+    }
 }
 
 impl Measure {
@@ -285,7 +294,9 @@ impl Measure {
         let lost = |now: HeapUse, then: HeapUse| grown(then.free(), now.free());
         let heaps = self.heaps.zip(before.heaps);
         if let Some(by_row) = by_row {
-            let lost = heaps.map(|(now, then)| lost(now, then));
+            let lost = heaps
+                .filter(|_| before.alone && self.alone)
+                .map(|(now, then)| lost(now, then));
             return Some(standing::taken(by_row, lost, UNSAID, bound));
         }
         let (now, then) = heaps?;
@@ -304,6 +315,7 @@ mod tests {
         });
         Measure {
             rows: vec![(row.map(Bytes), Bytes(own))],
+            alone: true,
             heaps,
         }
     }
@@ -333,6 +345,15 @@ mod tests {
             took(&at(Some(10), 0, None), &at(Some(16), 0, None)),
             Some(100),
             "nothing tells: the bound"
+        );
+        let beside = Measure {
+            alone: false,
+            ..at(Some(16), 0, heaps(100))
+        };
+        assert_eq!(
+            took(&at(Some(0), 0, heaps(130)), &beside),
+            Some(100),
+            "another process has a row: what the heaps lost may be its doing"
         );
         assert_eq!(
             took(&at(Some(16), 0, None), &at(Some(10), 0, None)),

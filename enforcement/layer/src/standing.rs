@@ -3,7 +3,8 @@
 //!
 //! It is reserved before the first instance is made, so that it is refused where the budget has no room for it, and trued up by the
 //! row and by what the device lost. Where the tenant has no ledger yet nobody shares the budget: then it is charged afterwards, if
-//! a GPU was used at all, so that programs on other devices take no slot.
+//! a GPU was used at all, so that programs on other devices take no slot. What nothing could tell then is charged with the first
+//! VkDevice ([`late`]).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,7 @@ use budget::{Bytes, DeviceIndex};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
-use crate::boundary::nvml;
+use crate::boundary::nvml::{self, Own};
 use crate::targets::{Held, Targets};
 use crate::{candidates, memory, trace};
 
@@ -35,29 +36,28 @@ static STANDING: Mutex<Standing> = Mutex::new(Standing {
 
 /// An instance that is being made. Dropping it cancels what is reserved.
 pub struct Making {
-    /// `None` where the tenant has no ledger yet: one is made only if a GPU turns out to be used.
-    attachment: Option<&'static Attachment>,
     standing: MutexGuard<'static, Standing>,
     shares: Vec<Share>,
 }
 
+/// A GPU that a first instance may take something of.
 struct Share {
     device: DeviceIndex,
-    bound: Bytes,
-    held: Option<Held<'static>>,
+    /// `None` where the tenant has no ledger yet: one is made only if a GPU turns out to be used.
+    held: Option<(Bytes, Held<'static>)>,
     before: Figures,
 }
 
 #[derive(Clone, Copy)]
 struct Figures {
-    row: Option<Bytes>,
+    own: Own,
     device: Option<Bytes>,
 }
 
 impl Figures {
     fn of(device: DeviceIndex) -> Self {
         Self {
-            row: nvml::own_usage(device),
+            own: nvml::own(device),
             device: nvml::device_usage(device),
         }
     }
@@ -68,10 +68,10 @@ impl Figures {
             (Some(before), Some(now)) => Some(now.saturating_sub(before)),
             _ => None,
         };
-        match self.row {
+        match self.own.row {
             Some(now) => taken(
-                now.saturating_sub(before.row.unwrap_or_default()),
-                lost,
+                now.saturating_sub(before.own.row.unwrap_or_default()),
+                lost.filter(|_| before.own.alone && self.own.alone),
                 UNSAID,
                 bound,
             ),
@@ -80,8 +80,9 @@ impl Figures {
     }
 }
 
-/// By how much a row grew, and what its device lost meanwhile, told apart from what others took or gave back: no device loses less
-/// than a row gains. Where the loss says nothing, as much as rows leave `unsaid` is assumed, within what was reserved.
+/// By how much a row grew, and what its device lost meanwhile where no other process has a row: what others take or give back in
+/// this moment must not pass for ours, and no device loses less than a row gains. Where the loss says nothing, as much as rows leave
+/// `unsaid` is assumed, within what was reserved.
 pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Bytes, bound: Bytes) -> Bytes {
     let most = grown.saturating_add(unsaid);
     match lost {
@@ -91,87 +92,114 @@ pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Bytes, bound: Bytes) -> 
     }
 }
 
-/// Before next makes an instance. `None` where nothing is to be charged.
+/// Before next makes an instance. `None` where no budget is set.
 pub fn begin() -> Result<Option<Making>, Refused> {
     if !attachment::enforcing() {
         return Ok(None);
     }
     let known = candidates::candidates(&[]);
-    let attachment = attachment::begun().then(attachment::current).flatten();
-    if known.is_empty() || attachment.is_some_and(|attachment| !attachment.stands()) {
-        return Ok(None);
-    }
+    let begun = !known.is_empty() && attachment::begun();
+    let attachment = begun.then(attachment::current).flatten();
     let mut standing = lock();
     if let Some(attachment) = attachment {
         standing.belong_to(attachment);
     }
-    let first = standing.instances == 0;
-    let mut shares = Vec::new();
-    for device in known.iter().map(|one| one.index).filter(|_| first) {
-        let (bound, held) = match attachment {
-            None => (Bytes::ZERO, None),
+    let refusing = attachment.is_some_and(|attachment| !attachment.stands());
+    let mut making = Making {
+        shares: Vec::new(),
+        standing,
+    };
+    if making.standing.instances > 0 || refusing {
+        return Ok(Some(making));
+    }
+    for device in known.iter().map(|one| one.index) {
+        let held = match attachment {
+            None => None,
             Some(attachment) => {
                 let Some(bound) = bound(attachment, target(device)) else {
                     continue;
                 };
-                let held = memory::reserve(attachment, target(device), bound)?;
-                (bound, Some(held))
+                Some((bound, memory::reserve(attachment, target(device), bound)?))
             }
         };
-        shares.push(Share {
+        making.shares.push(Share {
             device,
-            bound,
             held,
             before: Figures::of(device),
         });
     }
-    Ok(Some(Making {
-        attachment,
-        standing,
-        shares,
-    }))
+    Ok(Some(making))
 }
 
 impl Making {
     /// Next made it. Refused if it took more than there is; it is then the caller's to destroy.
     pub fn end(mut self) -> Result<(), Refused> {
-        let took: Vec<Bytes> = self.shares.iter().map(Share::took).collect();
-        if self.attachment.is_none() && took.iter().all(|took| *took == Bytes::ZERO) {
-            return Ok(());
-        }
-        let Some(attachment) = self.attachment.or_else(attachment::current) else {
-            return Ok(());
-        };
-        self.standing.belong_to(attachment);
-        let mut charges = Vec::new();
-        for (share, took) in std::mem::take(&mut self.shares).into_iter().zip(took) {
-            let targets = target(share.device);
-            let beyond = match took.saturating_sub(share.bound) {
-                Bytes::ZERO => None,
-                _ if attachment.budget(targets).is_none() => continue,
-                beyond => Some(memory::reserve(attachment, targets, beyond)?),
-            };
-            charges.push((targets, took, share, beyond));
-        }
-        for (targets, took, share, beyond) in charges {
-            trace::line(format_args!("create instance charged={}", took.0));
-            if let Some(held) = share.held {
-                held.commit_as(took.min(share.bound));
+        let shares = std::mem::take(&mut self.shares);
+        let shares: Vec<_> = shares.into_iter().map(Share::measured).collect();
+        if shares.iter().any(|(share, now)| share.used(*now))
+            && let Some(attachment) = attachment::current()
+        {
+            self.standing.belong_to(attachment);
+            let charged: Result<Vec<_>, _> = shares
+                .into_iter()
+                .filter_map(|(share, now)| share.charge(attachment, now).transpose())
+                .collect();
+            for (targets, took, held) in charged? {
+                trace::line(format_args!("create instance charged={}", took.0));
+                held.into_iter()
+                    .for_each(|(part, bytes)| part.commit_as(bytes));
+                self.standing.charged.push((targets, took));
             }
-            beyond.into_iter().for_each(Held::commit);
-            self.standing.charged.push((targets, took));
         }
         self.standing.instances += 1;
         Ok(())
     }
 }
 
+/// What is charged to whom, and the reservations that are to be committed for it, each as so much.
+type Charge = (Targets, Bytes, Vec<(Held<'static>, Bytes)>);
+
 impl Share {
-    fn took(&self) -> Bytes {
+    fn measured(self) -> (Self, Figures) {
         let now = Figures::of(self.device);
-        now.since(self.before, self.bound)
+        (self, now)
+    }
+
+    fn used(&self, now: Figures) -> bool {
+        now.since(self.before, BOUND) != Bytes::ZERO
+    }
+
+    /// `None` where nothing was taken, or there is no budget.
+    fn charge(
+        self,
+        attachment: &'static Attachment,
+        now: Figures,
+    ) -> Result<Option<Charge>, Refused> {
+        let targets = target(self.device);
+        let bound = match &self.held {
+            Some((bound, _)) => *bound,
+            None => match bound(attachment, targets) {
+                Some(bound) => bound,
+                None => return Ok(None),
+            },
+        };
+        let took = now
+            .since(self.before, bound)
             .round_up(memory::GRANULARITY)
-            .unwrap_or(Bytes::MAX)
+            .unwrap_or(Bytes::MAX);
+        if took == Bytes::ZERO {
+            return Ok(None);
+        }
+        let mut parts = Vec::new();
+        let reserved = self.held.map_or(Bytes::ZERO, |(reserved, held)| {
+            parts.push((held, took.min(reserved)));
+            reserved
+        });
+        let beyond = took.saturating_sub(reserved);
+        if beyond != Bytes::ZERO {
+            parts.push((memory::reserve(attachment, targets, beyond)?, beyond));
+        }
+        Ok(Some((targets, took, parts)))
     }
 }
 
@@ -199,14 +227,14 @@ fn bound(attachment: &Attachment, targets: Targets) -> Option<Bytes> {
 }
 
 impl Standing {
-    /// A fork child begins with none.
+    /// A fork child begins with none. Those that were made before there was a ledger stay counted.
     fn belong_to(&mut self, attachment: &Attachment) {
-        if self.of != Some(attachment.id()) {
-            *self = Standing {
-                of: Some(attachment.id()),
-                instances: 0,
-                charged: Vec::new(),
-            };
+        match self.of.replace(attachment.id()) {
+            Some(other) if other != attachment.id() => {
+                self.instances = 0;
+                self.charged.clear();
+            }
+            _ => {}
         }
     }
 }
@@ -217,18 +245,16 @@ pub fn ended() {
         return;
     }
     let mut standing = lock();
-    if standing.of.is_none() {
+    let mine = attachment::mine().filter(|attachment| standing.of == Some(attachment.id()));
+    if standing.of.is_some() && mine.is_none() {
         return;
     }
-    let Some(attachment) =
-        attachment::current().filter(|attachment| standing.of == Some(attachment.id()))
-    else {
-        return;
-    };
     standing.instances = standing.instances.saturating_sub(1);
     if standing.instances == 0 {
         for (targets, bytes) in standing.charged.drain(..) {
-            attachment.release(targets, bytes);
+            if let Some(attachment) = mine {
+                attachment.release(targets, bytes);
+            }
         }
     }
 }
@@ -268,8 +294,25 @@ mod tests {
     }
 
     #[test]
+    fn beside_others_the_loss_is_not_believed() {
+        let at = |alone, row, device| Figures {
+            own: Own { row, alone },
+            device: Some(device),
+        };
+        let took =
+            |before, after| at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), BOUND);
+        assert_eq!(took(true, true), LOST);
+        let most = ROW.saturating_add(UNSAID);
+        assert_eq!(took(false, true), most);
+        assert_eq!(took(true, false), most);
+    }
+
+    #[test]
     fn without_a_row_the_device_tells_and_without_that_the_reservation_stays() {
-        let none = |device| Figures { row: None, device };
+        let none = |device| Figures {
+            own: Own::default(),
+            device,
+        };
         let (before, now) = (Some(Bytes::gib(1)), Some(Bytes(LOST.0 + (1 << 30))));
         assert_eq!(none(now).since(none(before), BOUND), LOST);
         assert_eq!(none(None).since(none(None), BOUND), BOUND);

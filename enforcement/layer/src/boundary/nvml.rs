@@ -113,13 +113,27 @@ pub fn candidates() -> Option<Vec<Candidate>> {
         .collect()
 }
 
-/// What NVML says this process holds on a device, by its largest row. `None` where it shows no row of ours, as across PID namespaces before 580.
-pub fn own_usage(device: DeviceIndex) -> Option<Bytes> {
-    let rows = nvml()?.rows(device)?;
-    let own = rows
-        .iter()
-        .filter(|row| row.pid == std::process::id() && row.used != NOT_AVAILABLE);
-    own.map(|row| Bytes(row.used)).max()
+/// NVML's process lists as one process reads them.
+#[derive(Clone, Copy, Default)]
+pub struct Own {
+    /// What this process holds, by its largest row. `None` where there is no row of ours, as across PID namespaces before 580.
+    pub row: Option<Bytes>,
+    /// No other process has a row.
+    pub alone: bool,
+}
+
+pub fn own(device: DeviceIndex) -> Own {
+    let Some(rows) = nvml().and_then(|nvml| nvml.rows(device)) else {
+        return Own::default();
+    };
+    let own = || rows.iter().filter(|row| row.pid == std::process::id());
+    Own {
+        row: own()
+            .filter(|row| row.used != NOT_AVAILABLE)
+            .map(|row| Bytes(row.used))
+            .max(),
+        alone: own().count() == rows.len(),
+    }
 }
 
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who

@@ -1,6 +1,7 @@
 //! Devices and instances that come and go.
 
-use harness::{Bytes, Failure, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use mock_device::DeviceIndex;
 
 use crate::clients::{Gpu, first_gpu, instance};
 use crate::ffi::vulkan::{Client, Code};
@@ -15,7 +16,87 @@ fn one_cycle() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Instances of one process that come and go: on every GPU the ledger charges what the simulated device holds for them, in blocks
+/// of 64 KiB and up to `more` besides; the first is charged, and all that is goes with the last.
+fn standing(session: &Session, more: Bytes) -> Result<(), Failure> {
+    let (world, ledger) = (session.world()?, session.ledger_path());
+    let charges = |what: &str, instances: usize| {
+        for device in 0..session.gpus() {
+            let held = world.used(DeviceIndex(device));
+            let view =
+                ledger::View::open(ledger).map_err(|error| Failure::Broken(error.to_string()))?;
+            let charged = Bytes(view.usage(ledger::DeviceIndex(device)).0);
+            let own = world.devices()[device as usize].vulkan_instance_overhead;
+            ensure_eq!(
+                held,
+                if instances > 0 { own } else { Bytes::ZERO },
+                "held of GPU {device} by {what}"
+            );
+            let room = if instances > 0 {
+                Bytes::kib(64) + more
+            } else {
+                Bytes::ZERO
+            };
+            ensure!(
+                (held..=held + room).contains(&charged),
+                "{charged} of GPU {device} are charged for {what}, which hold {held} of it"
+            );
+        }
+        Ok(())
+    };
+    let first = instance(Client::V1_0)?;
+    charges("an instance", 1)?;
+    let second = instance(Client::V1_3)?;
+    charges("two instances", 2)?;
+    drop(first);
+    charges("the second instance", 1)?;
+    drop(second);
+    charges("no instance", 0)?;
+    let _again = instance(Client::V1_1)?;
+    charges("another instance", 1)
+}
+
 cases! {
+    /// What a process's instances take of a GPU is charged, and once, from the first of them until the last is gone. Between
+    /// them preload and layer know it only by NVML's row and a bound of what no row names.
+    instances_are_charged_once {
+        kind: Own, defects: ["C10", "V14"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
+    } (session) {
+        standing(session, Bytes::mib(16))
+    }
+
+    /// The layer alone charges what the device lost, here of an RTX 6000 Ada.
+    instances_are_charged_to_the_block {
+        kind: Own, defects: ["C10"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
+        libraries: LayerOnly, machine: "rtx6000-ada",
+    } (session) {
+        standing(session, Bytes::ZERO)
+    }
+
+    /// The same of an H200.
+    instances_are_charged_to_the_block_on_an_h200 {
+        kind: Own, defects: ["C10"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
+        libraries: LayerOnly, machine: "h200",
+    } (session) {
+        standing(session, Bytes::ZERO)
+    }
+
+    /// The same on a GPU where they take little.
+    instances_are_charged_to_the_block_on_a_tiny_gpu {
+        kind: Own, defects: ["C10"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=512MiB",
+        libraries: LayerOnly, machine: "tiny",
+    } (session) {
+        standing(session, Bytes::ZERO)
+    }
+
+    /// The same on each of two GPUs.
+    instances_are_charged_on_every_gpu {
+        kind: Own, defects: ["C10"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB,1=1GiB",
+        machine: "h200x2", needs_gpus: 2,
+    } (session) {
+        standing(session, Bytes::mib(16))
+    }
+
     /// A device destroyed with its memory still allocated gives all of it back.
     a_destroyed_device_gives_its_memory_back {
         kind: Budget, defects: ["V9"], entry_points: ["vkDestroyDevice", "vkAllocateMemory"], budget: "0=6GiB",
