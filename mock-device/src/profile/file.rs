@@ -5,6 +5,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{DEFAULT, MachineProfile, ProfileError, check, embedded};
+use crate::units::Bytes;
 
 /// What says that a name is a path: `machines/a100.toml`.
 const ENDING: &str = ".toml";
@@ -46,11 +47,16 @@ fn of(path: &str, text: &str) -> Result<MachineProfile, ProfileError> {
     Ok(machine)
 }
 
-/// What a probe does not find out: costs beside the measured ones are the default machine's, and a margin that it did not see
-/// is none.
+/// What a probe does not find out is as on the default machine: costs beside the measured ones, what VkInstances take where it had no
+/// Vulkan, and how much of a client's own memory no NVML row names.
 fn complete(machine: &mut Table, measured: Option<&Table>) -> Result<(), ProfileError> {
-    let cost = embedded(DEFAULT)?.devices[0].cost;
-    let mut cost = Table::try_from(cost).expect("a flat table of numbers");
+    let assumed = &embedded(DEFAULT)?.devices[0];
+    let mut cost = Table::try_from(assumed.cost).expect("a flat table of numbers");
+    let own = [
+        ("context", assumed.context()),
+        ("vulkan_instance", assumed.vulkan_instance()),
+        ("vulkan_device", assumed.vulkan_device()),
+    ];
     for (name, known) in &mut cost {
         if let Some(found) = measured.and_then(|measured| measured.get(name)) {
             known.clone_from(found);
@@ -65,11 +71,25 @@ fn complete(machine: &mut Table, measured: Option<&Table>) -> Result<(), Profile
         device
             .entry("cost")
             .or_insert_with(|| Value::Table(cost.clone()));
-        device
-            .entry("vulkan_budget_margin")
-            .or_insert(Value::Integer(0));
+        // So a probe called the same until November 2026, and had taken it wrongly.
+        device.remove("vulkan_budget_margin");
+        for (name, assumed) in own {
+            let all = device
+                .entry(format!("{name}_overhead"))
+                .or_insert_with(|| integer(assumed.total()))
+                .as_integer()
+                .and_then(|all| u64::try_from(all).ok())
+                .unwrap_or(0);
+            device
+                .entry(format!("{name}_unlisted"))
+                .or_insert_with(|| integer(assumed.unlisted.min(Bytes(all))));
+        }
     }
     Ok(())
+}
+
+fn integer(bytes: Bytes) -> Value {
+    Value::Integer(i64::try_from(bytes.0).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -89,10 +109,37 @@ mod tests {
             (known.nvml_total, known.context_overhead, known.sm_count)
         );
         assert_eq!(found.attributes, known.attributes);
+        assert_eq!(
+            (
+                found.context(),
+                found.vulkan_instance(),
+                found.vulkan_device()
+            ),
+            (
+                known.context(),
+                known.vulkan_instance(),
+                known.vulkan_device()
+            )
+        );
         assert_eq!(found.cost.d2d, 2_100_302_419_885, "as it measured");
         assert_eq!(
             found.cost.wave_ns,
             embedded(DEFAULT).unwrap().devices[0].cost.wave_ns
+        );
+    }
+
+    #[test]
+    fn a_probe_of_before_instances_were_measured_is_a_machine_too() {
+        let old = H200.replace(
+            "vulkan_instance_overhead = 17170432",
+            "vulkan_budget_margin = 0",
+        );
+        assert_ne!(old, H200);
+        let machine = of("old.toml", &old).unwrap();
+        let assumed = &embedded(DEFAULT).unwrap().devices[0];
+        assert_eq!(
+            machine.devices[0].vulkan_instance(),
+            assumed.vulkan_instance()
         );
     }
 
