@@ -103,6 +103,37 @@ pub struct Tally {
     pub only_right: usize,
 }
 
+impl Tally {
+    /// Calls of both sides, those that have a counterpart counted once.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.paired() + self.elsewhere + self.only_left + self.only_right
+    }
+
+    fn paired(&self) -> usize {
+        self.same + self.allowed + self.different
+    }
+
+    /// Of all calls, in percent: what one side alone did is not the same.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        percent(self.same + self.elsewhere, self.calls())
+    }
+
+    /// Of the calls that have a counterpart.
+    #[must_use]
+    pub fn share_of_paired(&self) -> f64 {
+        percent(self.same, self.paired())
+    }
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    match whole {
+        0 => 100.0,
+        whole => part as f64 * 100.0 / whole as f64,
+    }
+}
+
 /// The outcome of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -116,12 +147,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether every difference is allowed.
+    /// Whether every difference is allowed, and every call without a counterpart.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.differences
-            .iter()
-            .all(|difference| difference.reason.is_some())
+        let mut differences = self.differences.iter();
+        differences.all(|difference| difference.reason.is_some())
+            && self.unpaired.keys().all(|alone| alone.reason.is_some())
     }
 }
 
@@ -249,6 +280,7 @@ fn case(comparison: &mut Comparison, name: &str, left: &Calls, right: &Calls, ru
             }
         }
     }
+    let mut alone: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for ((api, entry, _), (left, right)) in over.0 {
         let tally = comparison.tallies.entry(api.to_owned()).or_default();
         let (left, right, same) = matched(left, right, |one, other| {
@@ -257,16 +289,17 @@ fn case(comparison: &mut Comparison, name: &str, left: &Calls, right: &Calls, ru
         tally.elsewhere += same;
         tally.only_left += left;
         tally.only_right += right;
-        if left + right > 0 {
-            let alone = Alone {
-                reason: rules.reason_alone(api, entry, name),
-                api: api.to_owned(),
-                entry: entry.to_owned(),
-                case: name.to_owned(),
-            };
-            let count = comparison.unpaired.entry(alone).or_default();
-            *count = (count.0 + left, count.1 + right);
-        }
+        let count = alone.entry((api, entry)).or_default();
+        *count = (count.0 + left, count.1 + right);
+    }
+    for ((api, entry), count) in alone.into_iter().filter(|(_, count)| *count != (0, 0)) {
+        let alone = Alone {
+            reason: rules.reason_alone(api, entry, name, count),
+            api: api.to_owned(),
+            entry: entry.to_owned(),
+            case: name.to_owned(),
+        };
+        comparison.unpaired.insert(alone, count);
     }
 }
 

@@ -14,15 +14,12 @@ impl Comparison {
     pub fn report(&self, all: bool) -> String {
         let mut text = String::new();
         for (api, tally) in &self.tallies {
-            let paired = tally.same + tally.allowed + tally.different;
-            let share = if paired == 0 {
-                100.0
-            } else {
-                tally.same as f64 * 100.0 / paired as f64
-            };
             let _ = writeln!(
                 text,
-                "{api:<7} {share:.2} % of {paired} calls are the same; {} differ as allowed, {} otherwise;{} {} only left, {} only right",
+                "{api:<7} {:.2} % of {} calls are the same, {:.2} % of those with a counterpart; {} differ as allowed, {} otherwise;{} {} only left, {} only right",
+                tally.share(),
+                tally.calls(),
+                tally.share_of_paired(),
                 tally.allowed,
                 tally.different,
                 match tally.elsewhere {

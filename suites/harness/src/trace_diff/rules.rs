@@ -21,7 +21,8 @@ struct Machine {
     argument: String,
 }
 
-/// `api entry case left right  # reason`; left and right are answers, or `argument=value`, or both `-`: calls without a counterpart.
+/// `api entry case left right  # reason`; left and right are answers, or `argument=value`. Calls without a counterpart: `-9` and `-0`
+/// is up to nine of one case on the left and none on the right, `-` any number. Cases may be several, joined by commas.
 #[derive(Debug)]
 struct Allowed {
     api: String,
@@ -105,21 +106,35 @@ impl Rules {
             .find(|row| {
                 fits(&row.api, api)
                     && fits(&row.entry, entry)
-                    && fits(&row.case, case)
+                    && fits_one(&row.case, case)
                     && fits(&row.left, &left)
                     && fits(&row.right, &right)
             })
             .map(|row| row.reason.clone())
     }
 
-    /// Why calls of this entry point may have no counterpart, if they may.
-    pub(super) fn reason_alone(&self, api: &str, entry: &str, case: &str) -> Option<String> {
-        let alone = |row: &&Allowed| row.left == "-" && row.right == "-";
+    /// Why so many calls of this entry point, left and right, may have no counterpart in a case, if they may.
+    pub(super) fn reason_alone(
+        &self,
+        api: &str,
+        entry: &str,
+        case: &str,
+        (left, right): (usize, usize),
+    ) -> Option<String> {
+        let within = |bound: &str, count| most(bound).is_some_and(|most| count <= most);
         self.allowed
             .iter()
-            .filter(alone)
-            .find(|row| fits(&row.api, api) && fits(&row.entry, entry) && fits(&row.case, case))
+            .filter(|row| within(&row.left, left) && within(&row.right, right))
+            .find(|row| fits(&row.api, api) && fits(&row.entry, entry) && fits_one(&row.case, case))
             .map(|row| row.reason.clone())
+    }
+}
+
+/// How many calls without a counterpart a column allows; `None` where it is about something else.
+fn most(column: &str) -> Option<usize> {
+    match column.strip_prefix('-')? {
+        "" => Some(usize::MAX),
+        digits => digits.parse().ok(),
     }
 }
 
@@ -145,6 +160,11 @@ fn rows<const N: usize>(
             Ok((fields, reason.trim().to_owned()))
         })
         .collect()
+}
+
+/// Whether a text fits one of several patterns.
+fn fits_one(patterns: &str, text: &str) -> bool {
+    patterns.split(',').any(|pattern| fits(pattern, text))
 }
 
 /// Whether a text fits a pattern, in which `*` stands for anything.

@@ -60,6 +60,33 @@ fn answers_shapes_and_calls_without_a_counterpart_are_told_apart() {
 }
 
 #[test]
+fn a_call_without_a_counterpart_needs_a_row_with_room_for_it() {
+    let alloc = call("cuMemAlloc_v2", r#""dptr":"mem#1","bytesize":5"#, 2);
+    let allowed = |row: &str, left: usize, right: usize| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let side = |name: &str, count| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, vec![&*alloc; count].join("\n")).expect("writable");
+            path
+        };
+        let rules = Rules::allowing("test", row).expect("good rules");
+        let sides = (side("left", left), side("right", right));
+        compare(&sides.0, &sides.1, &rules)
+            .expect("comparable")
+            .is_allowed()
+    };
+    let up_to_two = "cuda cuMemAlloc_v2 * -2 -0 # the last blocks\n";
+    assert!(allowed(up_to_two, 4, 4) && allowed(up_to_two, 6, 4));
+    assert!(!allowed(up_to_two, 7, 4) && !allowed(up_to_two, 4, 5));
+    assert!(allowed(
+        "cuda cuMemAlloc_v2 * - - # who comes first\n",
+        1,
+        9
+    ));
+    assert!(!allowed(ALLOWED, 5, 4));
+}
+
+#[test]
 fn threads_and_roles_are_compared_each_with_its_like() {
     let of = |role: &str, thread: u32, answer: u32| {
         format!(
