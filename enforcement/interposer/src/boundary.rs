@@ -7,3 +7,4 @@ mod elf;
 pub mod entries;
 pub mod loader;
 mod lookup;
+pub mod time;

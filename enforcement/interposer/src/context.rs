@@ -297,6 +297,9 @@ fn end_primary(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let _held = tenant.memory.changing.hold();
+    if let Some(context) = tenant.memory.contexts.primary_of(device.ordinal) {
+        tenant.forget_marks(context);
+    }
     let code = call(ordinal);
     if code == CUresult::SUCCESS
         && !is_active(ordinal)
@@ -309,6 +312,7 @@ fn end_primary(
 
 fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
+    tenant.forget_marks(context.0 as u64);
     let code = call(context);
     if code == CUresult::SUCCESS
         && let Some(context) = tenant.memory.contexts.take(context.0 as u64)

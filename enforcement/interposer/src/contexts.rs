@@ -72,6 +72,13 @@ impl Contexts {
             .any(|(_, context)| context.primary && context.ordinal == ordinal)
     }
 
+    /// The handle of a device's primary context.
+    pub fn primary_of(&self, ordinal: u32) -> Option<u64> {
+        self.iter()
+            .find(|(_, context)| context.primary && context.ordinal == ordinal)
+            .map(|(_, context)| context.handle)
+    }
+
     /// Whether a device has any.
     pub fn has_any(&self, ordinal: u32) -> bool {
         self.iter().any(|(_, context)| context.ordinal == ordinal)

@@ -1,6 +1,6 @@
 //! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
 //!
-//! `tenant` bodies run where a budget is set; `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
+//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is; `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
 
 macro_rules! table {
     ($callback:ident) => {
@@ -71,6 +71,20 @@ macro_rules! table {
                 cuCtxCreate_v4 => tenant crate::context::create_v4;
                 cuCtxDestroy => tenant crate::context::destroy;
                 cuCtxDestroy_v2 => tenant crate::context::destroy_v2;
+
+                // Every way to give a device work.
+                cuLaunchKernel => paced crate::throttle::launch_kernel;
+                cuLaunchKernel_ptsz => paced crate::throttle::launch_kernel_ptsz;
+                cuLaunchKernelEx => paced crate::throttle::launch_configured;
+                cuLaunchKernelEx_ptsz => paced crate::throttle::launch_configured_ptsz;
+                cuLaunchCooperativeKernel => paced crate::throttle::launch_cooperative;
+                cuLaunchCooperativeKernel_ptsz => paced crate::throttle::launch_cooperative_ptsz;
+                cuLaunchCooperativeKernelMultiDevice => paced crate::throttle::launch_on_devices;
+                cuLaunch => paced crate::throttle::launch_one_block;
+                cuLaunchGrid => paced crate::throttle::launch_grid;
+                cuLaunchGridAsync => paced crate::throttle::launch_grid_async;
+                cuGraphLaunch => paced crate::throttle::launch_graph;
+                cuGraphLaunch_ptsz => paced crate::throttle::launch_graph_ptsz;
             }
             nvml {
                 nvmlDeviceGetMemoryInfo => tenant crate::info::nvml_memory;
@@ -81,6 +95,9 @@ macro_rules! table {
                 cuDeviceGetAttribute; cuDeviceGetDefaultMemPool;
                 cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
                 cuMemPoolGetAttribute;
+                cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
+                cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
+                cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;
             }
             called nvml {
                 nvmlInit_v2; nvmlShutdown; nvmlDeviceGetCount_v2; nvmlDeviceGetHandleByIndex_v2;

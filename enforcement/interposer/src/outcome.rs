@@ -20,6 +20,8 @@ pub enum Reason {
     NoBudget,
     /// The parent had initialised CUDA: the driver answers such a child itself.
     ForkChild,
+    /// A lease of the device's time covers it.
+    Covered,
     /// It takes no memory, or the driver refuses it whatever the budget.
     TakesNothing,
 }

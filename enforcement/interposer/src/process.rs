@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use budget::settings::Settings;
+use budget::DeviceIndex;
+use budget::settings::{ComputeBudget, Settings};
 use ledger::{Ledger, Setup};
 
 use crate::boundary::arena::{self, Errno, Forever, Lock};
@@ -14,6 +15,7 @@ use crate::pools::Pools;
 use crate::records::Records;
 use crate::report::{self, Once};
 use crate::texels::Arrays;
+use crate::throttle::Lane;
 
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
@@ -46,6 +48,7 @@ pub struct Memory {
     pub pools: Pools,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
+    pub lanes: [Lane; ORDINALS],
 }
 
 const ENFORCED: u32 = 1;
@@ -55,6 +58,24 @@ const FORK_CHILD: u32 = 2;
 static NO_BUDGET: AtomicBool = AtomicBool::new(false);
 /// This process or one that it was forked from has initialised CUDA. Not in the arena: a child must find it.
 static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a compute budget is set: decided once, and true of every child.
+static PACED: AtomicU32 = AtomicU32::new(0);
+const NO: u32 = 1;
+const YES: u32 = 2;
+
+/// Whether launches are looked at.
+#[inline]
+pub fn is_paced() -> bool {
+    match PACED.load(Ordering::Relaxed) {
+        NO => false,
+        YES => true,
+        _ => {
+            let _ = standing();
+            PACED.load(Ordering::Relaxed) == YES
+        }
+    }
+}
 
 /// What hooks do in this process.
 pub enum Standing {
@@ -93,6 +114,14 @@ fn begun() -> Option<Standing> {
 fn begin() -> Standing {
     let _errno = Errno::keep();
     let settings = Settings::read(&environment);
+    PACED.store(
+        if settings.any_compute_budget() {
+            YES
+        } else {
+            NO
+        },
+        Ordering::Relaxed,
+    );
     if !settings.any_budget() {
         NO_BUDGET.store(true, Ordering::Relaxed);
         return Standing::Forward(Reason::NoBudget);
@@ -155,6 +184,7 @@ impl Tenant {
                         ),
                     );
                 }
+                self.join_shares(&ledger);
                 Some(self.memory.ledger.set(ledger))
             }
             Err(error) => {
@@ -163,6 +193,29 @@ impl Tenant {
                     format_args!("{error}; every allocation is refused"),
                 );
                 None
+            }
+        }
+    }
+
+    /// Whoever is first to be told of compute budgets sets them.
+    fn join_shares(self, ledger: &Ledger) {
+        if !is_paced() {
+            return;
+        }
+        for device in DeviceIndex::all() {
+            let wanted = match self.settings().compute(device) {
+                ComputeBudget::Limited(hundredths) => hundredths,
+                _ => 0,
+            };
+            let held = ledger.join_share(device, wanted);
+            if held != wanted {
+                report::once(
+                    Once::OtherShare,
+                    format_args!(
+                        "the ledger {} has another compute budget for device {device} than the settings, and keeps it",
+                        self.settings().ledger.display()
+                    ),
+                );
             }
         }
     }

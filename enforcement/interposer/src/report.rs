@@ -19,6 +19,7 @@ pub enum Once {
     Unparsable,
     NoLedger,
     OtherBudget,
+    OtherShare,
     Remarks,
     UnknownDevice,
     LostLedger,

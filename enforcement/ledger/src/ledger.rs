@@ -5,9 +5,10 @@ use crate::attach::{self, Seat};
 use crate::contest;
 use crate::driver::{Driver, NoDriver};
 use crate::reap::Reaper;
-use crate::region::KeptErrno;
+use crate::region::{KeptErrno, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 
 /// What a newcomer asks for. Whoever creates the file sets the budgets; later ones join under those.
@@ -128,6 +129,35 @@ impl Ledger {
             .map(|budget| budget.saturating_sub(self.usage(device)))
     }
 
+    /// Says what share of a device's time the tenant may use, in hundredths of a percent, 0 for all. The first to say so decides; the answer
+    /// is what holds.
+    pub fn join_share(&self, device: DeviceIndex, hundredths: u16) -> u16 {
+        let Some(pace) = self.pace(device) else {
+            return hundredths;
+        };
+        let wanted = u64::from(hundredths) + 1;
+        match pace
+            .share
+            .compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => hundredths,
+            Err(held) => share_of(held),
+        }
+    }
+
+    /// The share of a device's time that the tenant may use, in hundredths of a percent; 0 where all of it. It may change live.
+    #[inline]
+    pub fn share(&self, device: DeviceIndex) -> u16 {
+        self.pace(device)
+            .map_or(0, |pace| share_of(pace.share.load(Ordering::Relaxed)))
+    }
+
+    /// The words by which that is kept. The ledger never looks at them; they begin as zeros.
+    #[inline]
+    pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {
+        self.pace(device).map(|pace| &pace.words)
+    }
+
     /// Looks for dead processes and takes back what the driver has let go of. Never waits.
     pub fn reap(&self, driver: &dyn Driver) {
         if !self.is_mine() {
@@ -147,6 +177,15 @@ impl Ledger {
         }
     }
 
+    #[inline]
+    fn pace(&self, device: DeviceIndex) -> Option<&Pace> {
+        if self.is_mine() {
+            self.seat.layout().pace(device.slot()?)
+        } else {
+            None
+        }
+    }
+
     /// The account of a device; none in a fork child, where there is no mapping.
     #[inline]
     fn account(&self, device: DeviceIndex) -> Option<Account<'_>> {
@@ -156,6 +195,14 @@ impl Ledger {
             None
         }
     }
+}
+
+/// A share as it stands in the file. What nobody can have meant is as strict as can be.
+pub fn share_of(word: u64) -> u16 {
+    u16::try_from(word.saturating_sub(1))
+        .ok()
+        .filter(|hundredths| *hundredths < 10_000)
+        .unwrap_or(1)
 }
 
 impl Reservation<'_> {

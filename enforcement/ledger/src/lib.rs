@@ -20,6 +20,7 @@ pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Ledger, Reservation, Setup};
+pub use region::PACE_WORDS;
 pub use view::{DeviceShare, SlotView, Stats, View};
 
 /// Processes that one ledger has room for. One more is refused at attach.

@@ -23,7 +23,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+
+/// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
+pub const PACE_WORDS: usize = 264;
 
 /// The whole file.
 #[repr(C)]
@@ -32,6 +35,15 @@ pub struct Layout {
     /// One per slot, whatever the device.
     pub slots: [Slot; SLOTS],
     lines: [[Line; SLOTS]; MAX_DEVICES],
+    paces: [Pace; MAX_DEVICES],
+}
+
+/// A device's budget of time, and the words by which it is kept.
+#[repr(C, align(64))]
+pub struct Pace {
+    /// Hundredths of a percent plus one; 0 where nobody has said, 1 where there is none.
+    pub share: AtomicU64,
+    pub words: [AtomicU64; PACE_WORDS],
 }
 
 /// Says what the file is, and holds what belongs to no slot. One page.
@@ -116,6 +128,10 @@ impl Layout {
             &self.header.high,
             self.header.budgets.get(device)?,
         ))
+    }
+
+    pub fn pace(&self, device: usize) -> Option<&Pace> {
+        self.paces.get(device)
     }
 
     pub fn accounts(&self) -> impl Iterator<Item = Account<'_>> {

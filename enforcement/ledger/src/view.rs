@@ -3,9 +3,10 @@
 use crate::account::Account;
 use crate::attach::{self, sweep_all};
 use crate::driver::{Driver, NoDriver};
+use crate::ledger::share_of;
 use crate::probe::Probe;
 use crate::reap::Reaper;
-use crate::region::{self, Map, Slot};
+use crate::region::{self, Map, PACE_WORDS, Pace, Slot};
 use crate::{AttachError, SLOTS};
 use budget::{Bytes, DeviceIndex};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -72,6 +73,29 @@ impl View {
     /// The budget of a device; `None` where it has none.
     pub fn budget(&self, device: DeviceIndex) -> Option<Bytes> {
         self.account(device)?.budget().limit().map(Bytes)
+    }
+
+    /// The share of a device's time that the tenant may use, in hundredths of a percent; 0 where all of it.
+    pub fn share(&self, device: DeviceIndex) -> u16 {
+        self.pace(device)
+            .map_or(0, |pace| share_of(pace.share.load(Ordering::Acquire)))
+    }
+
+    /// Changes that at once, for every process that was told of any such budget when it began. 0 gives all of it.
+    pub fn set_share(&self, device: DeviceIndex, hundredths: u16) {
+        if let Some(pace) = self.pace(device) {
+            pace.share
+                .store(u64::from(hundredths.min(9_999)) + 1, Ordering::Release);
+        }
+    }
+
+    /// The words by which that is kept.
+    pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {
+        self.pace(device).map(|pace| &pace.words)
+    }
+
+    fn pace(&self, device: DeviceIndex) -> Option<&Pace> {
+        self.map.layout().pace(device.slot()?)
     }
 
     /// What the tenant holds of a device, draining bytes included, unused leases not.

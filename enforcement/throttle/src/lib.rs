@@ -25,5 +25,5 @@ mod units;
 pub use cost::{Belief, Costs, Key};
 pub use rules::{Rules, Sound};
 pub use shared::{Shared, WORDS};
-pub use throttle::{Measured, Order, Throttle};
+pub use throttle::{Launched, Measured, Order, Throttle};
 pub use units::{Nanos, Share};

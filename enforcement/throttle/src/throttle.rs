@@ -23,6 +23,8 @@ const REFILL: Nanos = Nanos::micros(600);
 const PORTION: Nanos = Nanos::micros(250);
 /// What is paid for a launch that was never measured. It is measured by itself, and most of this comes back then.
 const UNKNOWN: Nanos = Nanos::millis(100);
+/// What a lease is taken for, at least, that cannot be measured.
+const UNMEASURED: Nanos = Nanos::millis(1);
 /// Whoever had the last lease lets others go first by this, and by half as much for each lease of others that it has seen since.
 const COURTESY: Nanos = Nanos::micros(150);
 /// Leases after which other processes are forgotten.
@@ -49,6 +51,17 @@ pub enum Order {
     Wait(Nanos),
     /// Has the device reached the mark after the lease's last launch? [`Throttle::finished`] or [`Throttle::unfinished`], then ask again.
     Look,
+}
+
+/// What became of the launch that closes a lease, or of the mark that ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// It was made, and the mark after it is set.
+    Marked,
+    /// It was made, and what it takes will not be known.
+    Unmarked,
+    /// The driver refused it.
+    Failed,
 }
 
 /// What the marks say. `None` where one could not be set or read.
@@ -182,16 +195,19 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// The launch that closes the lease was made, with its marks, or was not.
-    pub fn launched(&self, shared: &Shared<'_>, share: Share, now: Nanos, marked: bool) {
+    pub fn launched(&self, shared: &Shared<'_>, share: Share, now: Nanos, launched: Launched) {
         if self.state.phase.get() != CLOSING {
             return;
         }
         self.state.closed.set(now);
-        if marked {
-            self.state.phase.set(CLOSED);
-        } else {
-            let used = self.state.used.get();
-            self.settle(shared, share, now, used, used, false);
+        let used = self.state.used.get();
+        match launched {
+            Launched::Marked => self.state.phase.set(CLOSED),
+            Launched::Unmarked => {
+                let guess = used.max(UNMEASURED);
+                self.settle(shared, share, now, guess, guess, false);
+            }
+            Launched::Failed => self.settle(shared, share, now, used, used, false),
         }
     }
 

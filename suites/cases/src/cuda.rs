@@ -8,6 +8,7 @@ pub mod devices;
 pub mod faults;
 pub mod free;
 pub mod info;
+pub mod launches;
 pub mod physical;
 pub mod pools;
 pub mod routes;

@@ -35,6 +35,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::routes::CASES,
         cuda::arrays::CASES,
         cuda::physical::CASES,
+        cuda::launches::CASES,
         nvml::CASES,
         faults::CASES,
         views::CASES,

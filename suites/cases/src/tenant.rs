@@ -4,6 +4,7 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
 
 use crate::clients::{self, Gpu};
+use crate::cuda::launches;
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process;
 use crate::ffi::vulkan::{Code, Memory};
@@ -131,6 +132,13 @@ impl Hands {
                 taken.bytes.0 as i64
             }
             "free" => self.free()?,
+            "device" => {
+                clients::context(self.cuda()?, bytes()?.0 as i32)?;
+                0
+            }
+            "captured" => launches::captured(self.cuda()?)?,
+            "time" => launches::time(self.cuda()?, object)?,
+            "work" => launches::work(self.cuda()?, object)?,
             "rename" => {
                 process::rename(object);
                 0

@@ -3,9 +3,9 @@
 use core::marker::PhantomData;
 
 use abi::cuda::{
-    CUarray, CUarrayMapInfo, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule,
-    CUresult, CUstream,
+    CUDA_LAUNCH_PARAMS, CUarray, CUarrayMapInfo, CUcontext, CUevent, CUfunction, CUgraph,
+    CUgraphExec, CUgraphNode, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool,
+    CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
 
@@ -83,6 +83,15 @@ impl Out<'_, CUarrayMapInfo> {
         let info = (!self.is_null()).then(|| unsafe { self.0.add(index).read_unaligned() })?;
         // SAFETY: the union has one member.
         Some(unsafe { info.memHandle.memHandle })
+    }
+}
+
+impl Out<'_, CUDA_LAUNCH_PARAMS> {
+    /// The parts of a launch on several devices. The driver reads the same bytes.
+    pub fn read_list(self, count: u32) -> impl Iterator<Item = CUDA_LAUNCH_PARAMS> {
+        let count = if self.is_null() { 0 } else { count as usize };
+        // SAFETY: by the C contract the list has so many entries; alignment is not relied on.
+        (0..count).map(move |index| unsafe { self.0.add(index).read_unaligned() })
     }
 }
 

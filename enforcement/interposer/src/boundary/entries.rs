@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
-use crate::outcome::{Outcome, Refused};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{self, Standing};
 use crate::report;
 
@@ -38,6 +38,13 @@ macro_rules! export {
         }
     };
     (@always $name:ident $body:path, $($arg:expr),*) => { contain(|| $body($($arg),*)) };
+    (@paced $name:ident $body:path, $($arg:expr),*) => {
+        if process::is_paced() {
+            export!(@tenant $name $body, $($arg),*)
+        } else {
+            Outcome::PassThrough(Reason::NoBudget)
+        }
+    };
     (@tenant $name:ident $body:path, $($arg:expr),*) => {
         match process::standing() {
             Standing::Enforce(tenant) => {
@@ -53,7 +60,7 @@ macro_rules! export {
 
 macro_rules! call {
     { () $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
-        #[allow(non_snake_case, reason = "C names stay exact")]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "C names and arguments stay exact")]
         pub fn $name($($arg: <$ty as Cross>::Safe<'_>),*) -> $ret {
             let next = library(Entry::$name).next(Entry::$name);
             if next == 0 {
@@ -98,6 +105,7 @@ macro_rules! entries {
             $((name(concat!(stringify!($called_nvml), "\0")), Library::Nvml),)*
         ];
         static HOOK_ENTRIES: [Entry; HOOKS] = [$(Entry::$cuda,)* $(Entry::$nvml,)*];
+        static NEEDED: [Needed; HOOKS] = [$(Needed::$cuda_when,)* $(Needed::$nvml_when,)*];
         static EXPORTS: [Address; HOOKS] = [
             $(Address(cuda::$cuda as *const ()),)*
             $(Address(nvml::$nvml as *const ()),)*
@@ -168,6 +176,24 @@ pub fn export_address(entry: Entry) -> usize {
         .map_or(0, |export| export.0 as usize)
 }
 
+/// When a look-up answers a hook.
+#[allow(non_camel_case_types, reason = "as the table's rows say it")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    always,
+    tenant,
+    paced,
+}
+
+/// What a look-up answers that means the driver's function at `address`: our export, but that itself where the hook would do
+/// nothing and its cost be all that there is of it.
+pub fn answer(entry: Entry, address: usize) -> usize {
+    match NEEDED.get(entry as usize) {
+        Some(Needed::paced) if !process::is_paced() => address,
+        _ => export_address(entry),
+    }
+}
+
 /// One bit per class of names that a hook's name falls into: most names are none of ours, and one load says so.
 static CLASSES: [u64; 4] = {
     let mut classes = [0; 4];
@@ -218,5 +244,5 @@ pub fn hook_of(library_: Library, address: usize) -> Option<usize> {
     HOOK_ENTRIES
         .into_iter()
         .find(|entry| library(*entry) == library_ && library_.next(*entry) == address)
-        .map(export_address)
+        .map(|entry| answer(entry, address))
 }

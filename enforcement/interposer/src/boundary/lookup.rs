@@ -176,7 +176,7 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usi
         }
     }
     if library.next(entry) == found {
-        hook
+        entries::answer(entry, found)
     } else {
         found
     }
@@ -223,10 +223,11 @@ fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize
     };
     let library = entries::library(entry);
     let is_driver = found.soname == library.soname().to_bytes() && library.bind(found.base);
+    let definition = found.definition.unwrap_or(0);
     if is_driver {
-        entries::export_address(entry)
+        entries::answer(entry, definition)
     } else {
-        found.definition.unwrap_or(0)
+        definition
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use throttle::{Belief, Costs, Key, Nanos, Order, Rules, Share, Shared, Sound, Throttle, WORDS};
+use throttle::{
+    Belief, Costs, Key, Launched, Nanos, Order, Rules, Share, Shared, Sound, Throttle, WORDS,
+};
 
 use crate::program::{Function, Program};
 use crate::world::World;
@@ -322,7 +324,7 @@ fn an_unfinished_lease_holds_nothing_back_for_ever() {
             closes: true
         }
     );
-    throttle.launched(&shared, share, now, true);
+    throttle.launched(&shared, share, now, Launched::Marked);
     let begun = now;
     loop {
         match throttle.submit(&shared, share, now, key, Belief::Unknown) {

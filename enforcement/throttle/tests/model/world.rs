@@ -6,7 +6,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-use throttle::{Costs, Key, Measured, Nanos, Order, Rules, Share, Shared, Throttle, WORDS};
+use throttle::{
+    Costs, Key, Launched, Measured, Nanos, Order, Rules, Share, Shared, Throttle, WORDS,
+};
 
 use crate::history::History;
 use crate::program::{Dice, Program, Step};
@@ -242,12 +244,12 @@ impl<R: Rules> World<R> {
             Order::Go => process.launch(self.now, cost, false, false),
             Order::Mark { opens, closes } => {
                 if closes {
-                    throttle.launched(&shared, share, now, true);
+                    throttle.launched(&shared, share, now, Launched::Marked);
                 }
                 process.launch(self.now, cost, opens, closes);
             }
             Order::End => {
-                throttle.launched(&shared, share, now, true);
+                throttle.launched(&shared, share, now, Launched::Marked);
                 (process.ended, process.closed, process.gap) = (true, None, 0);
                 match process.queue.back_mut() {
                     Some(work) => work.closes = true,

@@ -36,6 +36,10 @@ table! {
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
+    cuModuleLoadData cuModuleGetFunction cuStreamCreate cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags
+    cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
+    cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
+    cuGraphLaunch cuGraphLaunch_ptsz cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
 }
 
 /// What a call of a function that the driver lacks comes to: no driver answers it.
@@ -54,6 +58,7 @@ macro_rules! call {
 
 mod array;
 mod context;
+pub mod launch;
 mod lookup;
 mod memory;
 mod physical;

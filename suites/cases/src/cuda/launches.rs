@@ -1,0 +1,224 @@
+//! Compute budgets: a share of the time in which the tenant has work on the device.
+//!
+//! What a process had done is counted, and a launch's time on the idle device is measured without a budget in the same case; so neither
+//! figure depends on how fast the machine is. A busy machine does less than it may: the lower
+//! bounds only tell a tenant that works from one that is stalled.
+
+use std::time::{Duration, Instant};
+
+use abi::cuda::CUresult;
+use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
+
+use crate::ffi::cuda::Cuda;
+use crate::ffi::cuda::launch::{GRAPHED, Route};
+use crate::tenant::Tenant;
+
+const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simulated device's");
+
+/// Percent of a device's time.
+const BUDGET: f64 = 30.0;
+/// Beyond the budget in one second: idle time that was saved up, and a lease at either end.
+const MARGIN: f64 = 5.0;
+/// What a busy machine lets a program do that asks for more: it wakes up when it may.
+const LEAST: f64 = 1.0;
+
+cases! {
+    /// By every way to give a device work, a tenant has work on it for no more of the time than its budget says.
+    every_launch_is_held_to_the_compute_budget {
+        kind: Budget, defects: ["T1", "T2", "T3"],
+        entry_points: [
+            "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel",
+            "cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernelMultiDevice", "cuLaunch", "cuLaunchGrid",
+            "cuLaunchGridAsync", "cuGraphLaunch", "cuGraphLaunch_ptsz",
+        ],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30"), ("GPU_CORE_UTILIZATION_POLICY", "force")],
+        unordered: "how much is done depends on the time", seconds: 120, on_real: SIMULATED,
+    } (session) {
+        let mut free = unbudgeted(session)?;
+        let mut held = Tenant::start(session)?;
+        for route in Route::ALL {
+            let unit = free.ask(&format!("time {route:?}"))?;
+            ensure!(unit > 10_000, "{route:?} takes {unit} ns");
+            let share = held.ask(&format!("work {route:?} 700 16 {unit}"))? as f64 / 100.0;
+            ensure!(share <= BUDGET + MARGIN, "{route:?}: {share} % of the time, of {BUDGET}");
+            ensure!(share >= LEAST, "{route:?}: {share} % of the time, of {BUDGET}");
+        }
+        Ok(())
+    }
+
+    /// Four processes of a tenant share one compute budget.
+    four_processes_share_the_compute_budget {
+        kind: Budget, defects: ["T2", "T3"], entry_points: ["cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let mut tenants = (0..4).map(|_| Tenant::start(session)).collect::<Result<Vec<_>, _>>()?;
+        for tenant in &mut tenants {
+            tenant.ask("ready-cuda")?;
+        }
+        for tenant in &mut tenants {
+            tenant.peer.say(&format!("work Kernel 2000 64 {unit}"))?;
+        }
+        let mut sum = 0.0;
+        for tenant in &mut tenants {
+            let line = tenant.peer.line()?;
+            sum += line.parse::<f64>().unwrap_or(f64::INFINITY) / 100.0;
+        }
+        ensure!(sum <= BUDGET + MARGIN, "together {sum} % of the time, of {BUDGET}");
+        ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
+        Ok(())
+    }
+
+    /// A program that launches and waits, one kernel at a time, is held to the budget too.
+    what_is_launched_one_by_one_is_held_to_the_compute_budget {
+        kind: Budget, defects: ["T2"], entry_points: ["cuLaunchKernel"],
+        env: [("RINGFENCE_COMPUTE_0", "30%"), ("CUDA_DEVICE_SM_LIMIT", "30")],
+        unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let share = Tenant::start(session)?.ask(&format!("work Kernel 2000 1 {unit}"))? as f64 / 100.0;
+        ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
+        ensure!(share > 0.0, "nothing was done");
+        Ok(())
+    }
+
+    /// A launch by a thread without a context is held to the budget of its stream's device, on a machine of several too.
+    a_launch_without_a_context_is_held_to_its_streams_device {
+        kind: Budget, defects: ["T1", "T3"], entry_points: ["cuLaunchKernel"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        env: [("CUDA_DEVICE_SM_LIMIT_0", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let share = Tenant::start(session)?.ask(&format!("work Detached 1000 16 {unit}"))? as f64 / 100.0;
+        ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
+        ensure!(share > 0.0, "nothing was done");
+        Ok(())
+    }
+
+    /// Each device has its own budget of time: what is spent of one is not missing at another.
+    each_device_has_its_own_compute_budget {
+        kind: Own, defects: ["T3"], entry_points: ["cuLaunchKernel"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        env: [("CUDA_DEVICE_SM_LIMIT_0", "1")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let (mut first, mut second) = (Tenant::start(session)?, Tenant::start(session)?);
+        second.ask("device 1")?;
+        first.peer.say(&format!("work Kernel 1000 64 {unit}"))?;
+        let share = second.ask(&format!("work Kernel 500 64 {unit}"))? as f64 / 100.0;
+        first.peer.line()?;
+        // On a busy machine too more than a budget of one percent.
+        ensure!(share > 3.0, "{share} % of the time of a device without a budget");
+        Ok(())
+    }
+
+    /// A process killed with a launch in flight leaves no debt, and no more than its share to the others.
+    a_process_killed_at_work_leaves_its_share_to_the_others {
+        kind: Budget, defects: ["T2", "P2"], entry_points: ["cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+        seconds: 60,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let mut survivor = Tenant::start(session)?;
+        survivor.ask("ready-cuda")?;
+        for _ in 0..5 {
+            let mut killed = Tenant::start(session)?;
+            killed.ask("ready-cuda")?;
+            killed.peer.say(&format!("work Kernel 60000 64 {unit}"))?;
+            std::thread::sleep(Duration::from_millis(50));
+            killed.peer.kill()?;
+        }
+        let share = survivor.ask(&format!("work Kernel 2000 64 {unit}"))? as f64 / 100.0;
+        ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
+        ensure!(share >= LEAST, "{share} % of the time, of {BUDGET}");
+        Ok(())
+    }
+
+    /// What is captured becomes a graph of just what the program launched.
+    a_captured_launch_is_written_down_as_it_is {
+        kind: Neutral, defects: ["T1"], entry_points: ["cuLaunchKernel"], env: [("CUDA_DEVICE_SM_LIMIT", "30")],
+        unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let nodes = Tenant::start(session)?.ask("captured")?;
+        ensure_eq!(nodes, GRAPHED as i64, "nodes of a graph of {GRAPHED} captured launches");
+        Ok(())
+    }
+
+    /// GPU_CORE_UTILIZATION_POLICY=disable drops compute budgets: as much is done as without one.
+    a_disabled_policy_drops_the_compute_budget {
+        kind: Own, defects: ["T2"], entry_points: ["cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "1"), ("GPU_CORE_UTILIZATION_POLICY", "disable")],
+        unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let share = Tenant::start(session)?.ask(&format!("work Kernel 500 64 {unit}"))? as f64 / 100.0;
+        // On a busy machine too more than a budget of one percent.
+        ensure!(share > 3.0, "{share} % of the time");
+        Ok(())
+    }
+}
+
+/// A process of the same machine that no compute budget is set for.
+fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
+    let launch = session.launch("tenant");
+    Tenant::launch(
+        launch
+            .without("CUDA_DEVICE_SM_LIMIT")
+            .without("RINGFENCE_COMPUTE_0"),
+    )
+}
+
+/// Nodes of the graph that a number of captured launches became.
+pub fn captured(cuda: &Cuda) -> Result<i64, Failure> {
+    let work = cuda
+        .workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    Ok(work.nodes as i64)
+}
+
+/// `ROUTE`: nanoseconds that one launch takes.
+pub fn time(cuda: &Cuda, route: &str) -> Result<i64, Failure> {
+    let Some(route) = Route::named(route) else {
+        fail!("no route is called {route}")
+    };
+    let work = cuda
+        .workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let time = cuda.time(&work, route);
+    ensure_eq!(time.code, CUresult::SUCCESS, "launches by {route:?}");
+    Ok(time.out as i64)
+}
+
+/// `ROUTE MILLISECONDS DEPTH UNIT`: launches for so long, waiting after every DEPTH launches. Hundredths of a percent of the time for
+/// which that was work, at UNIT nanoseconds a launch.
+pub fn work(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
+    let (name, numbers) = object.split_once(' ').unwrap_or((object, ""));
+    let numbers: Vec<u64> = numbers
+        .split(' ')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let (Some(route), [milliseconds, depth, unit]) = (Route::named(name), numbers.as_slice())
+    else {
+        fail!("\"work {object}\" is not ROUTE MILLISECONDS DEPTH UNIT")
+    };
+    let work = cuda
+        .workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let begun = Instant::now();
+    let mut done = 0;
+    while begun.elapsed() < Duration::from_millis(*milliseconds) {
+        for _ in 0..*depth {
+            ensure_eq!(
+                cuda.launch(&work, route),
+                CUresult::SUCCESS,
+                "a launch by {route:?}"
+            );
+        }
+        ensure_eq!(
+            cuda.synchronize(),
+            CUresult::SUCCESS,
+            "waiting for {route:?}"
+        );
+        done += depth;
+    }
+    let elapsed = begun.elapsed().as_nanos().max(1);
+    Ok((u128::from(done * unit) * 10_000 / elapsed) as i64)
+}

@@ -1,0 +1,268 @@
+//! Giving a device work, by every entry point that does.
+
+use std::ffi::CString;
+use std::ptr::null_mut;
+
+use abi::cuda::{
+    CUDA_LAUNCH_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig,
+    CUmodule, CUresult, CUstream,
+};
+
+use super::{Answer, Cuda, MISSING};
+
+/// By which call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    Kernel,
+    KernelPtsz,
+    KernelEx,
+    KernelExPtsz,
+    Cooperative,
+    CooperativePtsz,
+    CooperativeMultiDevice,
+    OneBlock,
+    Grid,
+    GridAsync,
+    /// A graph of [`GRAPHED`] launches.
+    Graph,
+    GraphPtsz,
+    /// By a thread that has no current context: its stream has one.
+    Detached,
+}
+
+impl Route {
+    pub const ALL: [Route; 13] = [
+        Route::Kernel,
+        Route::KernelPtsz,
+        Route::KernelEx,
+        Route::KernelExPtsz,
+        Route::Cooperative,
+        Route::CooperativePtsz,
+        Route::CooperativeMultiDevice,
+        Route::OneBlock,
+        Route::Grid,
+        Route::GridAsync,
+        Route::Graph,
+        Route::GraphPtsz,
+        Route::Detached,
+    ];
+
+    pub fn named(name: &str) -> Option<Route> {
+        Route::ALL
+            .into_iter()
+            .find(|route| format!("{route:?}") == name)
+    }
+}
+
+/// Launches in a graph.
+pub const GRAPHED: usize = 8;
+/// Instructions of a kernel: the simulated device takes its time for each.
+const INSTRUCTIONS: usize = 6_000;
+
+/// A kernel that takes its time, and a stream and a graph to launch it in.
+pub struct Workload {
+    function: CUfunction,
+    stream: CUstream,
+    graph: CUgraphExec,
+    /// Nodes that the captured launches became.
+    pub nodes: usize,
+    events: [CUevent; 2],
+}
+
+fn kernel() -> CString {
+    let body = "    add.u32 %r1, %r1, 1;\n".repeat(INSTRUCTIONS);
+    let text = format!(
+        ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry work()\n{{\n    .reg .u32 %r<2>;\n    mov.u32 %r1, 0;\n{body}    ret;\n}}\n"
+    );
+    CString::new(text).unwrap_or_default()
+}
+
+impl Cuda {
+    /// Loads the kernel and captures a graph of it.
+    pub fn workload(&self) -> Result<Workload, CUresult> {
+        let good = |code| {
+            if code == CUresult::SUCCESS {
+                Ok(())
+            } else {
+                Err(code)
+            }
+        };
+        let image = kernel();
+        let (mut module, mut function) = (CUmodule::NULL, CUfunction::NULL);
+        good(call!(
+            self.cuModuleLoadData(&mut module, image.as_ptr().cast())
+        ))?;
+        good(call!(self.cuModuleGetFunction(
+            &mut function,
+            module,
+            c"work".as_ptr()
+        )))?;
+        let mut stream = CUstream::NULL;
+        good(call!(self.cuStreamCreate(&mut stream, 1)))?;
+        let mut events = [CUevent::NULL; 2];
+        for event in &mut events {
+            good(call!(self.cuEventCreate(event, 0)))?;
+        }
+        let mut work = Workload {
+            function,
+            stream,
+            graph: CUgraphExec::NULL,
+            nodes: 0,
+            events,
+        };
+        good(call!(self.cuStreamBeginCapture_v2(stream, 1)))?;
+        for _ in 0..GRAPHED {
+            good(self.launch(&work, Route::Kernel))?;
+        }
+        let mut graph = CUgraph::NULL;
+        good(call!(self.cuStreamEndCapture(stream, &mut graph)))?;
+        good(call!(self.cuGraphGetNodes(
+            graph,
+            null_mut(),
+            &mut work.nodes
+        )))?;
+        good(call!(self.cuGraphInstantiateWithFlags(
+            &mut work.graph,
+            graph,
+            0
+        )))?;
+        Ok(work)
+    }
+
+    pub fn launch(&self, work: &Workload, route: Route) -> CUresult {
+        let (function, stream, none) = (work.function, work.stream, null_mut());
+        let mut config = CUlaunchConfig {
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 1,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream,
+            attrs: null_mut(),
+            numAttrs: 0,
+        };
+        let mut list = CUDA_LAUNCH_PARAMS {
+            function,
+            gridDimX: 1,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: 1,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream,
+            kernelParams: null_mut(),
+        };
+        match route {
+            Route::Kernel => {
+                call!(self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none))
+            }
+            Route::KernelPtsz => {
+                call!(self.cuLaunchKernel_ptsz(
+                    function,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    0,
+                    CUstream::NULL,
+                    none,
+                    none
+                ))
+            }
+            Route::KernelEx => call!(self.cuLaunchKernelEx(&config, function, none, none)),
+            Route::KernelExPtsz => {
+                config.hStream = CUstream::NULL;
+                call!(self.cuLaunchKernelEx_ptsz(&config, function, none, none))
+            }
+            Route::Cooperative => {
+                call!(self.cuLaunchCooperativeKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none))
+            }
+            Route::CooperativePtsz => {
+                call!(self.cuLaunchCooperativeKernel_ptsz(
+                    function,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    0,
+                    CUstream::NULL,
+                    none
+                ))
+            }
+            Route::CooperativeMultiDevice => {
+                call!(self.cuLaunchCooperativeKernelMultiDevice(&mut list, 1, 0))
+            }
+            Route::OneBlock => {
+                call!(self.cuFuncSetBlockShape(function, 1, 1, 1));
+                call!(self.cuLaunch(function))
+            }
+            Route::Grid => {
+                call!(self.cuFuncSetBlockShape(function, 1, 1, 1));
+                call!(self.cuLaunchGrid(function, 1, 1))
+            }
+            Route::GridAsync => {
+                call!(self.cuFuncSetBlockShape(function, 1, 1, 1));
+                call!(self.cuLaunchGridAsync(function, 1, 1, stream))
+            }
+            Route::Detached => {
+                let mut current = CUcontext::NULL;
+                call!(self.cuCtxPopCurrent_v2(&mut current));
+                let code =
+                    call!(self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
+                call!(self.cuCtxPushCurrent_v2(current));
+                code
+            }
+            Route::Graph => call!(self.cuGraphLaunch(work.graph, stream)),
+            Route::GraphPtsz => call!(self.cuGraphLaunch_ptsz(work.graph, CUstream::NULL)),
+        }
+    }
+
+    /// What one launch takes on the device, in nanoseconds: the least of several.
+    pub fn time(&self, work: &Workload, route: Route) -> Answer<u64> {
+        let mut least = f32::INFINITY;
+        let mut code = CUresult::SUCCESS;
+        for _ in 0..5 {
+            let stream = match route {
+                Route::Kernel
+                | Route::KernelEx
+                | Route::Cooperative
+                | Route::CooperativeMultiDevice
+                | Route::GridAsync
+                | Route::Detached
+                | Route::Graph => work.stream,
+                Route::OneBlock | Route::Grid => CUstream::NULL,
+                // CU_STREAM_PER_THREAD.
+                _ => CUstream(2 as *mut _),
+            };
+            let [start, end] = work.events;
+            let mut took = f32::INFINITY;
+            // The stream is kept from starting before all is in it.
+            let answers = [
+                call!(self.cuEventRecord(start, stream)),
+                self.launch(work, route),
+                self.launch(work, route),
+                self.launch(work, route),
+                self.launch(work, route),
+                call!(self.cuEventRecord(end, stream)),
+                call!(self.cuEventSynchronize(end)),
+                call!(self.cuEventElapsedTime(&mut took, start, end)),
+            ];
+            code = answers
+                .into_iter()
+                .find(|code| *code != CUresult::SUCCESS)
+                .unwrap_or(code);
+            least = least.min(took / 4.0);
+        }
+        Answer {
+            code,
+            out: (f64::from(least) * 1e6) as u64,
+        }
+    }
+}
