@@ -398,9 +398,14 @@ pub fn alloc_from_pool(
     let mut process = driver.lock();
     let context = process.stream_context(stream)?;
     let dptr = dptr.required()?;
-    let allocated = process
-        .own_pool_of(pool)
-        .and_then(|pool| process.allocate_in_pool(driver, pool, context, size as u64));
+    let allocated = process.own_pool_of(pool).and_then(|pool| {
+        let device = process.pool_mut(pool).device;
+        match graph_memory::captured_alloc(&mut process, driver, stream, device, size as u64)? {
+            // The node's memory is the graphs' own, whatever pool was named.
+            Some(address) => Ok(address),
+            None => process.allocate_in_pool(driver, pool, context, size as u64),
+        }
+    });
     answer(&dptr, allocated)
 }
 

@@ -333,6 +333,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context) {
     tenant.end_arrays(context.handle);
     if !tenant.memory.contexts.has_any(device.ordinal) {
         tenant.forget_pools(device);
+        tenant.forget_graphs(device);
     }
     tenant.release(device.indices, context.bytes);
     tenant.memory.activity.fetch_add(1, Ordering::Relaxed);

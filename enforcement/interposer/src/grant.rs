@@ -54,13 +54,14 @@ impl Tenant {
         Ok(grant)
     }
 
-    /// As `reserve`; what our own pools hold without need is given back before a refusal.
+    /// As `reserve`; what our own pools and graphs hold without need is given back before a refusal.
     pub fn reserve_or_trim(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
         self.reserve(devices, bytes).or_else(|refused| {
             let fits = devices
                 .iter()
                 .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
-            if fits && self.trim_pools() {
+            // Both: what one gives back alone may not do.
+            if fits && (self.trim_pools() | self.trim_graphs(devices)) {
                 self.reserve(devices, bytes)
             } else {
                 Err(refused)

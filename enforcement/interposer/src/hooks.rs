@@ -52,6 +52,29 @@ macro_rules! table {
                 cuMemPoolDestroy => tenant crate::pool::destroy;
                 cuDeviceSetMemPool => tenant crate::pool::set_current;
                 cuMemSetMemPool => tenant crate::pool::set_current_at;
+                cuGraphAddMemAllocNode => tenant crate::graph::add_allocation;
+                cuGraphAddNode => tenant crate::graph::add;
+                cuGraphAddNode_v2 => tenant crate::graph::add_v2;
+                cuStreamBeginCapture => tenant crate::graph::begin_capture;
+                cuStreamBeginCapture_ptsz => tenant crate::graph::begin_capture_ptsz;
+                cuStreamBeginCapture_v2 => tenant crate::graph::begin_capture_v2;
+                cuStreamBeginCapture_v2_ptsz => tenant crate::graph::begin_capture_v2_ptsz;
+                cuStreamBeginCaptureToGraph => tenant crate::graph::begin_capture_to_graph;
+                cuStreamBeginCaptureToGraph_ptsz => tenant crate::graph::begin_capture_to_graph_ptsz;
+                cuGraphInstantiate => tenant crate::graph::instantiate;
+                cuGraphInstantiate_v2 => tenant crate::graph::instantiate_v2;
+                cuGraphInstantiateWithFlags => tenant crate::graph::instantiate_with_flags;
+                cuGraphInstantiateWithParams => tenant crate::graph::instantiate_with_params;
+                cuGraphInstantiateWithParams_ptsz => tenant crate::graph::instantiate_with_params_ptsz;
+                cuGraphExecUpdate => tenant crate::graph::update;
+                cuGraphExecUpdate_v2 => tenant crate::graph::update_v2;
+                cuGraphUpload => tenant crate::graph::upload;
+                cuGraphUpload_ptsz => tenant crate::graph::upload_ptsz;
+                cuGraphLaunch => tenant crate::graph::launch;
+                cuGraphLaunch_ptsz => tenant crate::graph::launch_ptsz;
+                cuGraphExecDestroy => tenant crate::graph::destroy;
+                cuDeviceGraphMemTrim => tenant crate::graph::trim;
+
                 cuMemPoolTrimTo => tenant crate::pool::trim_to;
                 cuMemPoolSetAttribute => tenant crate::pool::set_attribute;
                 cuCtxSynchronize => tenant crate::pool::synchronize;
@@ -72,7 +95,7 @@ macro_rules! table {
                 cuCtxDestroy => tenant crate::context::destroy;
                 cuCtxDestroy_v2 => tenant crate::context::destroy_v2;
 
-                // Every way to give a device work.
+                // Every way to give a device work but for graphs, whose launches may take memory too.
                 cuLaunchKernel => paced crate::throttle::launch_kernel;
                 cuLaunchKernel_ptsz => paced crate::throttle::launch_kernel_ptsz;
                 cuLaunchKernelEx => paced crate::throttle::launch_configured;
@@ -83,8 +106,6 @@ macro_rules! table {
                 cuLaunch => paced crate::throttle::launch_one_block;
                 cuLaunchGrid => paced crate::throttle::launch_grid;
                 cuLaunchGridAsync => paced crate::throttle::launch_grid_async;
-                cuGraphLaunch => paced crate::throttle::launch_graph;
-                cuGraphLaunch_ptsz => paced crate::throttle::launch_graph_ptsz;
             }
             nvml {
                 nvmlDeviceGetMemoryInfo => tenant crate::info::nvml_memory;
@@ -94,7 +115,8 @@ macro_rules! table {
                 cuDeviceGetCount; cuDeviceGetUuid; cuDeviceGetUuid_v2; cuDeviceGetPCIBusId;
                 cuDeviceGetAttribute; cuDeviceGetDefaultMemPool;
                 cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
-                cuMemPoolGetAttribute;
+                cuMemPoolGetAttribute; cuDeviceGetGraphMemAttribute; cuGraphGetNodes; cuGraphNodeGetType;
+                cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph; cuStreamGetCaptureInfo; cuStreamQuery;
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
                 cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
                 cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;

@@ -12,10 +12,13 @@
 
 mod array;
 mod boundary;
+mod capture;
 mod context;
 mod contexts;
 mod devices;
 mod grant;
+mod graph;
+mod graphs;
 mod hooks;
 mod info;
 mod limits;

@@ -17,6 +17,7 @@ use budget::charge::{POOL_STEP, SUBALLOCATION};
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
+use crate::capture::{Capture, Relaxed, named};
 use crate::devices::{Device, current_context};
 use crate::grant::Grant;
 use crate::memory::{IMPOSSIBLE, When, devices_of, free_by, refused_unless_undone};
@@ -75,7 +76,7 @@ pub fn alloc_ptsz(
         free: |address| next::cuMemFreeAsync_ptsz(address, stream),
         place,
         size,
-        stream,
+        stream: named(stream),
     };
     calls.decide(tenant, || tenant.pool_of(stream))
 }
@@ -115,7 +116,7 @@ pub fn alloc_from_ptsz(
         free: |address| next::cuMemFreeAsync_ptsz(address, stream),
         place,
         size,
-        stream,
+        stream: named(stream),
     };
     calls.decide(tenant, || Some(known))
 }
@@ -301,6 +302,7 @@ struct Calls<'a, Alloc, Free> {
     free: Free,
     place: Out<'a, CUdeviceptr>,
     size: usize,
+    /// As the plain entry points call it.
     stream: CUstream,
 }
 
@@ -313,6 +315,9 @@ where
     fn decide(&self, tenant: Tenant, pool: impl FnOnce() -> Option<Known>) -> Outcome<CUresult> {
         if self.place.is_null() || self.size == 0 {
             return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        if let Some(capture) = tenant.capture_of(self.stream) {
+            return self.captured(tenant, capture);
         }
         let rounded = self
             .size
@@ -341,6 +346,18 @@ where
         }
         let settled = tenant.read_pool(known);
         self.finished(tenant, known, code, recorded, settled, rounded)
+    }
+
+    /// A request of a stream that captures is a node, and takes nothing before its graph is launched. One that came after the
+    /// capture's end, because another thread ended it, is not kept: nobody has charged it.
+    #[cold]
+    fn captured(&self, tenant: Tenant, capture: Capture) -> Outcome<CUresult> {
+        tenant.memory.graphs.notice_allocation();
+        let code = (self.alloc)(self.size);
+        if code != CUresult::SUCCESS || tenant.capture_of(self.stream) == Some(capture) {
+            return Outcome::Done(code);
+        }
+        refused_unless_undone(code, || self.place.read(), &self.free)
     }
 
     /// What the driver has against the request beside its size; else that it does not fit.
@@ -621,6 +638,7 @@ impl Tenant {
     fn trim_pool(self, known: Known) {
         let held = known.pool.lock.hold();
         if let Some(handle) = self.handle_of_pool(known) {
+            let _relaxed = Relaxed::begin(self);
             let _ = next::cuMemPoolTrimTo(handle, 0);
         }
         drop(held);

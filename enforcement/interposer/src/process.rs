@@ -9,6 +9,7 @@ use ledger::{Ledger, Setup};
 use crate::boundary::arena::{self, Errno, Forever, Lock};
 use crate::contexts::Contexts;
 use crate::devices::Devices;
+use crate::graphs::{Executables, Graphs};
 use crate::outcome::Reason;
 use crate::physical::Physical;
 use crate::pools::Pools;
@@ -45,6 +46,8 @@ pub struct Memory {
     pub contexts: Contexts,
     pub arrays: Forever<Arrays>,
     pub physical: Forever<Physical>,
+    pub graphs: Graphs,
+    pub executables: Forever<Executables>,
     pub pools: Pools,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],

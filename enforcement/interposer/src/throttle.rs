@@ -378,16 +378,15 @@ configured_kernels! {
     launch_configured_ptsz cuLaunchKernelEx_ptsz PerThread
 }
 
-macro_rules! graphs {
-    ($($hook:ident $next:ident $default:ident)*) => { $(
-        pub fn $hook(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
-            tenant.pace(graph(exec, stream, NoStream::$default), &|| next::$next(exec, stream))
-        }
-    )* };
-}
-graphs! {
-    launch_graph cuGraphLaunch Legacy
-    launch_graph_ptsz cuGraphLaunch_ptsz PerThread
+/// A graph's launch, which `call` makes. It has its hook with the graphs' memory.
+pub fn launch_graph(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    stream: CUstream,
+    default: NoStream,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    tenant.pace(graph(exec, stream, default), call)
 }
 
 /// On several devices at once: each one's budget pays for its part.

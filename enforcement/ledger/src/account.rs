@@ -110,6 +110,12 @@ impl<'a, P: Protocol> Account<'a, P> {
         self.update(me, |word| Some(word.give_back(bytes, budget)));
     }
 
+    /// Charges without asking whether it fits.
+    pub fn overdraw(&self, me: usize, bytes: u64) -> bool {
+        let budget = self.budget();
+        self.update(me, |word| word.charge(bytes, 0, budget))
+    }
+
     /// One attempt at what the lease does not cover.
     pub fn attempt(&self, me: usize, bytes: u64) -> Attempt {
         let seen = self.survey();

@@ -110,6 +110,14 @@ impl Ledger {
         }
     }
 
+    /// Charges what the driver took already, whether it fits or not: the truth is on the books, and nothing more is granted
+    /// until it fits again. False where the slot's word cannot name the sum.
+    #[must_use]
+    pub fn overdraw(&self, device: DeviceIndex, bytes: Bytes) -> bool {
+        self.account(device)
+            .is_some_and(|account| account.overdraw(self.seat.slot, bytes.0))
+    }
+
     /// What the tenant holds of a device, draining bytes included, unused leases not.
     pub fn usage(&self, device: DeviceIndex) -> Bytes {
         self.account(device)

@@ -35,7 +35,7 @@ pub fn node_params(params: &CUgraphNodeParams) -> Option<General> {
                 fn_: anon.host.fn_,
                 userData: anon.host.userData,
             }),
-            4 => General::Child(anon.graph.graph),
+            4 => General::Child(anon.graph.graph, anon.graph.ownership),
             5 => General::Empty,
             6 => General::Wait(anon.eventWait.event),
             7 => General::Record(anon.eventRecord.event),

@@ -8,7 +8,8 @@ pub enum General {
     Copy(CUDA_MEMCPY3D, CUcontext),
     Fill(CUDA_MEMSET_NODE_PARAMS, CUcontext),
     Host(CUDA_HOST_NODE_PARAMS),
-    Child(CUgraph),
+    /// A graph, and CUgraphChildGraphNodeOwnership.
+    Child(CUgraph, c_int),
     Empty,
     Wait(CUevent),
     Record(CUevent),
@@ -20,13 +21,30 @@ pub enum General {
     Unsupported,
 }
 
+/// CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE, and the first CUDA that knows it; before, the word was none of the structure's.
+const MOVE: c_int = 1;
+const MOVABLE: i32 = 12_090;
+
+/// A child that is the graph itself, memory nodes included, and no copy of it. Nobody else destroys it from then on.
+fn moved(process: &mut Process, graph: CUgraph) -> Result<Payload, CUresult> {
+    let child = process.graphs.graph_id(graph)?;
+    if process.graphs.graph(child).embedded {
+        return Err(INVALID);
+    }
+    process.graphs.graph_mut(child).embedded = true;
+    Ok(Payload::Child(child))
+}
+
 fn general(process: &mut Process, driver: &Driver, params: General) -> Result<Payload, CUresult> {
     match params {
         General::Kernel(params) => kernel(process, driver, params),
         General::Copy(params, context) => copy(process, params, context),
         General::Fill(params, context) => fill(process, params, context),
         General::Host(params) => host(params),
-        General::Child(graph) => child(process, graph),
+        General::Child(graph, MOVE) if driver.world.machine().driver.cuda_version >= MOVABLE => {
+            moved(process, graph)
+        }
+        General::Child(graph, _) => child(process, graph),
         General::Empty => Ok(Payload::Empty),
         General::Wait(event) => event_of(process, event).map(Payload::EventWait),
         General::Record(event) => event_of(process, event).map(Payload::EventRecord),

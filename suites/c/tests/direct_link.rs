@@ -84,6 +84,7 @@ fn a_directly_linked_program_is_held_to_its_budget() {
     for total in ["device-total", "context-total", "nvml-total", "nvml2-total"] {
         assert_eq!(told[total], BUDGET, "{total} in {told:?}");
     }
+    assert_eq!(told["graph"], 2, "{told:?}");
     assert_eq!(told["refusal"], 2, "{told:?}");
     assert_eq!(
         told["pointer-after-refusal"], 0,
@@ -103,6 +104,7 @@ fn a_directly_linked_program_is_held_to_its_budget() {
 #[test]
 fn without_the_enforcer_it_gets_the_card() {
     let told = witness("none");
+    assert_eq!(told["graph"], 0, "{told:?}");
     assert!(told["granted"] > BUDGET, "{told:?}");
     assert!(told["device-total"] > BUDGET, "{told:?}");
 }

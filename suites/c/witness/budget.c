@@ -44,6 +44,24 @@ int main(void) {
     nvml("nvmlDeviceGetMemoryInfo_v2", nvmlDeviceGetMemoryInfo_v2(handle, &memory2));
     printf("nvml-total %llu\nnvml2-total %llu\n", memory.total, memory2.total);
 
+    /* A graph that allocates more than the budget, and gives back what it took if it was let. */
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec executable;
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .bytesize = (size_t)24 << 30,
+    };
+    cuda("cuGraphCreate", cuGraphCreate(&graph, 0));
+    cuda("cuGraphAddMemAllocNode", cuGraphAddMemAllocNode(&node, graph, NULL, 0, &allocation));
+    cuda("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CUresult launched = cuGraphLaunch(executable, NULL);
+    printf("graph %d\n", (int)launched);
+    cuda("cuCtxSynchronize", cuCtxSynchronize());
+    if (launched == CUDA_SUCCESS) cuda("cuMemFree", cuMemFree(allocation.dptr));
+    cuda("cuGraphExecDestroy", cuGraphExecDestroy(executable));
+    cuda("cuDeviceGraphMemTrim", cuDeviceGraphMemTrim(device));
+
     const size_t step = (size_t)256 << 20;
     size_t granted = 0;
     CUresult code;

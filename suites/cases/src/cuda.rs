@@ -7,6 +7,7 @@ pub mod contexts;
 pub mod devices;
 pub mod faults;
 pub mod free;
+pub mod graphs;
 pub mod info;
 pub mod launches;
 pub mod physical;

@@ -36,6 +36,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::arrays::CASES,
         cuda::physical::CASES,
         cuda::launches::CASES,
+        cuda::graphs::CASES,
         nvml::CASES,
         faults::CASES,
         views::CASES,

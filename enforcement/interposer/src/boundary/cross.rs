@@ -44,6 +44,11 @@ impl<'a, T> Out<'a, T> {
         Out(places.as_mut_ptr(), PhantomData)
     }
 
+    /// No place at all.
+    pub fn nowhere() -> Out<'a, T> {
+        Out(core::ptr::null_mut(), PhantomData)
+    }
+
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -29,6 +29,12 @@ table! {
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
     cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
     cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy cuDeviceSetMemPool cuMemSetMemPool
+    cuGraphCreate cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphAddMemFreeNode cuGraphAddChildGraphNode cuGraphClone
+    cuGraphDestroy cuGraphExecDestroy cuDeviceGraphMemTrim cuGraphExecUpdate cuGraphExecUpdate_v2
+    cuStreamCreate cuStreamBeginCapture cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz
+    cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuStreamEndCapture
+    cuGraphInstantiate cuGraphInstantiate_v2 cuGraphInstantiateWithFlags cuGraphInstantiateWithParams
+    cuGraphInstantiateWithParams_ptsz cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
     cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
@@ -36,10 +42,10 @@ table! {
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
-    cuModuleLoadData cuModuleGetFunction cuStreamCreate cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags
+    cuModuleLoadData cuModuleGetFunction
     cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
     cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
-    cuGraphLaunch cuGraphLaunch_ptsz cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
+    cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
 }
 
 /// What a call of a function that the driver lacks comes to: no driver answers it.
@@ -58,6 +64,7 @@ macro_rules! call {
 
 mod array;
 mod context;
+mod graph;
 pub mod launch;
 mod lookup;
 mod memory;
@@ -65,6 +72,7 @@ mod physical;
 mod pool;
 mod routes;
 
+pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use physical::Purpose;
 
 /// What an out-parameter holds before a call, so that a case sees whether it was written.

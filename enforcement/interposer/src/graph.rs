@@ -1,0 +1,443 @@
+//! Memory of graphs: taken when an executable graph is uploaded or first launched, kept until it is trimmed (R3 of DEFECTS,
+//! FINDINGS 14). What is known of it is in `graphs`.
+//!
+//! Nodes that allocate take nothing, so the calls that make them are only noticed: graphs are looked into from then on.
+
+use core::cell::Cell;
+use core::ffi::{c_char, c_ulonglong};
+
+use abi::cuda::enumerations::CUgraphExecUpdateResult;
+use abi::cuda::enumerations::CUstreamCaptureMode;
+use abi::cuda::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphEdgeData,
+    CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUresult, CUstream,
+};
+
+use crate::boundary::cross::{In, Out};
+use crate::boundary::entries::next;
+use crate::capture::named;
+use crate::graphs::{ALLOCATION, Need, needs};
+use crate::marks::NoStream;
+use crate::outcome::{Outcome, Reason, Refused};
+use crate::process::{Tenant, is_paced};
+use crate::throttle;
+
+/// CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.
+const UPLOAD: u64 = 2;
+
+pub fn add_allocation(
+    tenant: Tenant,
+    node: Out<'_, CUgraphNode>,
+    graph: CUgraph,
+    after: In<'_, CUgraphNode>,
+    count: usize,
+    params: Out<'_, CUDA_MEM_ALLOC_NODE_PARAMS>,
+) -> Outcome<CUresult> {
+    tenant.memory.graphs.notice_allocation();
+    let code = next::cuGraphAddMemAllocNode(node, graph, after, count, params);
+    Outcome::Done(code)
+}
+
+pub fn add(
+    tenant: Tenant,
+    node: Out<'_, CUgraphNode>,
+    graph: CUgraph,
+    after: In<'_, CUgraphNode>,
+    count: usize,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    notice(tenant, params);
+    let code = next::cuGraphAddNode(node, graph, after, count, params);
+    Outcome::Done(code)
+}
+
+pub fn add_v2(
+    tenant: Tenant,
+    node: Out<'_, CUgraphNode>,
+    graph: CUgraph,
+    after: In<'_, CUgraphNode>,
+    edges: In<'_, CUgraphEdgeData>,
+    count: usize,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    notice(tenant, params);
+    let code = next::cuGraphAddNode_v2(node, graph, after, edges, count, params);
+    Outcome::Done(code)
+}
+
+fn notice(tenant: Tenant, params: Out<'_, CUgraphNodeParams>) {
+    if params
+        .read()
+        .is_some_and(|params| params.type_ == ALLOCATION)
+    {
+        tenant.memory.graphs.notice_allocation();
+    }
+}
+
+macro_rules! captures {
+    ($($name:ident = $entry:ident($($argument:ident: $kind:ty),*);)*) => { $(
+        pub fn $name(tenant: Tenant, stream: CUstream $(, $argument: $kind)*) -> Outcome<CUresult> {
+            tenant.memory.graphs.notice_capture();
+            Outcome::Done(next::$entry(stream $(, $argument)*))
+        }
+    )* };
+}
+
+captures! {
+    begin_capture = cuStreamBeginCapture();
+    begin_capture_ptsz = cuStreamBeginCapture_ptsz();
+    begin_capture_v2 = cuStreamBeginCapture_v2(mode: CUstreamCaptureMode);
+    begin_capture_v2_ptsz = cuStreamBeginCapture_v2_ptsz(mode: CUstreamCaptureMode);
+    begin_capture_to_graph = cuStreamBeginCaptureToGraph(
+        graph: CUgraph, after: In<'_, CUgraphNode>, edges: In<'_, CUgraphEdgeData>, count: usize, mode: CUstreamCaptureMode
+    );
+    begin_capture_to_graph_ptsz = cuStreamBeginCaptureToGraph_ptsz(
+        graph: CUgraph, after: In<'_, CUgraphNode>, edges: In<'_, CUgraphEdgeData>, count: usize, mode: CUstreamCaptureMode
+    );
+}
+
+pub fn instantiate(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    error: Out<'_, CUgraphNode>,
+    log: Out<'_, c_char>,
+    size: usize,
+) -> Outcome<CUresult> {
+    instantiated(tenant, place, graph, || {
+        next::cuGraphInstantiate(place, graph, error, log, size)
+    })
+}
+
+pub fn instantiate_v2(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    error: Out<'_, CUgraphNode>,
+    log: Out<'_, c_char>,
+    size: usize,
+) -> Outcome<CUresult> {
+    instantiated(tenant, place, graph, || {
+        next::cuGraphInstantiate_v2(place, graph, error, log, size)
+    })
+}
+
+pub fn instantiate_with_flags(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    flags: c_ulonglong,
+) -> Outcome<CUresult> {
+    instantiated(tenant, place, graph, || {
+        next::cuGraphInstantiateWithFlags(place, graph, flags)
+    })
+}
+
+pub fn instantiate_with_params(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    params: Out<'_, CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> Outcome<CUresult> {
+    let call = || next::cuGraphInstantiateWithParams(place, graph, params);
+    let upload = |exec, stream| next::cuGraphUpload(exec, stream);
+    Parametrised {
+        place,
+        graph,
+        params,
+        call: &call,
+        upload: &upload,
+        stream: |stream| stream,
+    }
+    .decide(tenant)
+}
+
+pub fn instantiate_with_params_ptsz(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    params: Out<'_, CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> Outcome<CUresult> {
+    let call = || next::cuGraphInstantiateWithParams_ptsz(place, graph, params);
+    let upload = |exec, stream| next::cuGraphUpload_ptsz(exec, stream);
+    Parametrised {
+        place,
+        graph,
+        params,
+        call: &call,
+        upload: &upload,
+        stream: named,
+    }
+    .decide(tenant)
+}
+
+/// A graph made executable by a structure, which may ask for its upload.
+struct Parametrised<'a> {
+    place: Out<'a, CUgraphExec>,
+    graph: CUgraph,
+    params: Out<'a, CUDA_GRAPH_INSTANTIATE_PARAMS>,
+    call: &'a dyn Fn() -> CUresult,
+    upload: &'a dyn Fn(CUgraphExec, CUstream) -> CUresult,
+    /// The stream as the plain entry points call it.
+    stream: fn(CUstream) -> CUstream,
+}
+
+impl Parametrised<'_> {
+    /// The driver makes it executable, and says what it has against that; then it is uploaded as by a call of its own, which
+    /// knows what the graph needs.
+    fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
+        let uploading = tenant.memory.graphs.any_allocation().then(|| {
+            let params = self.params.read()?;
+            (params.flags & UPLOAD != 0).then_some(params)
+        });
+        let Some(mut asked) = uploading.flatten() else {
+            return instantiated(tenant, self.place, self.graph, self.call);
+        };
+        let before = self.place.read();
+        let with = asked.flags;
+        asked.flags &= !UPLOAD;
+        self.params.write(asked);
+        let outcome = instantiated(tenant, self.place, self.graph, self.call);
+        // What the driver told stays, but for the flag, which was the caller's.
+        if let Some(mut told) = self.params.read() {
+            told.flags = with;
+            self.params.write(told);
+        }
+        let (Outcome::Done(CUresult::SUCCESS), Some(exec)) = (&outcome, self.place.read()) else {
+            return outcome;
+        };
+        let stream = asked.hUploadStream;
+        let uploaded = run(tenant, exec, (self.stream)(stream), || {
+            (self.upload)(exec, stream)
+        });
+        let uploaded = match uploaded {
+            Outcome::PassThrough(_) => Outcome::Done((self.upload)(exec, stream)),
+            decided => decided,
+        };
+        if !matches!(uploaded, Outcome::Done(CUresult::SUCCESS)) {
+            let _ = tenant.forget_executable(exec);
+            let _ = next::cuGraphExecDestroy(exec);
+            if let Some(before) = before {
+                self.place.write(before);
+            }
+        }
+        uploaded
+    }
+}
+
+pub fn upload(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
+    run(tenant, exec, stream, || next::cuGraphUpload(exec, stream))
+}
+
+pub fn upload_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
+    run(tenant, exec, named(stream), || {
+        next::cuGraphUpload_ptsz(exec, stream)
+    })
+}
+
+pub fn launch(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
+    let call = || next::cuGraphLaunch(exec, stream);
+    let granted = || run(tenant, exec, stream, call);
+    if !is_paced() {
+        return granted();
+    }
+    paced(&granted, call, &|call| {
+        throttle::launch_graph(tenant, exec, stream, NoStream::Legacy, call)
+    })
+}
+
+pub fn launch_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
+    let call = || next::cuGraphLaunch_ptsz(exec, stream);
+    let granted = || run(tenant, exec, named(stream), call);
+    if !is_paced() {
+        return granted();
+    }
+    paced(&granted, call, &|call| {
+        throttle::launch_graph(tenant, exec, stream, NoStream::PerThread, call)
+    })
+}
+
+/// A launch that waits until it may begin, and takes its memory then: nobody waits with memory granted.
+#[cold]
+fn paced(
+    granted: &dyn Fn() -> Outcome<CUresult>,
+    call: impl Fn() -> CUresult,
+    pace: &dyn Fn(&dyn Fn() -> CUresult) -> Outcome<CUresult>,
+) -> Outcome<CUresult> {
+    let refused = Cell::new(None);
+    let whole = || match granted() {
+        Outcome::Done(code) => code,
+        Outcome::PassThrough(_) => call(),
+        Outcome::Refused(why) => {
+            refused.set(Some(why));
+            CUresult::ERROR_OUT_OF_MEMORY
+        }
+    };
+    match (pace(&whole), refused.get()) {
+        (Outcome::PassThrough(_), _) => granted(),
+        (Outcome::Done(_), Some(why)) => Outcome::Refused(why),
+        (decided, _) => decided,
+    }
+}
+
+pub fn update(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    error: Out<'_, CUgraphNode>,
+    result: Out<'_, CUgraphExecUpdateResult>,
+) -> Outcome<CUresult> {
+    updated(tenant, exec, graph, || {
+        next::cuGraphExecUpdate(exec, graph, error, result)
+    })
+}
+
+pub fn update_v2(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    info: Out<'_, CUgraphExecUpdateResultInfo>,
+) -> Outcome<CUresult> {
+    updated(tenant, exec, graph, || {
+        next::cuGraphExecUpdate_v2(exec, graph, info)
+    })
+}
+
+/// An updated executable graph needs what the graph that it came from allocates.
+fn updated(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    if !tenant.memory.graphs.any_allocation() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let code = call();
+    if code == CUresult::SUCCESS {
+        tenant.know_executable(exec, needs(graph));
+    }
+    Outcome::Done(code)
+}
+
+pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
+    if !tenant.memory.graphs.any_executable() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    // The record leaves first: the handle may come back at once.
+    let known = tenant.forget_executable(exec);
+    let code = next::cuGraphExecDestroy(exec);
+    if let Some(known) = known.filter(|_| code != CUresult::SUCCESS) {
+        tenant.know_executable(exec, known);
+    }
+    Outcome::Done(code)
+}
+
+pub fn trim(tenant: Tenant, ordinal: CUdevice) -> Outcome<CUresult> {
+    let device = tenant.devices().and_then(|devices| devices.get(ordinal));
+    let Some(device) = device.filter(|_| tenant.memory.graphs.any_allocation()) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    Outcome::Done(tenant.trim_graphs_of(device))
+}
+
+fn instantiated(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    if !tenant.memory.graphs.any_allocation() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let code = call();
+    if code == CUresult::SUCCESS
+        && let Some(exec) = place.read()
+    {
+        tenant.know_executable(exec, needs(graph));
+    }
+    Outcome::Done(code)
+}
+
+/// A call that takes what an executable graph needs. `stream` is as the plain entry points call it.
+#[inline]
+fn run(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    stream: CUstream,
+    call: impl Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    if !tenant.memory.graphs.any_executable() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    run_allocating(tenant, exec, stream, &call)
+}
+
+#[cold]
+fn run_allocating(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    stream: CUstream,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    let Some(needs) = tenant.needs_of(exec) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    // On a stream that captures the driver refuses, and takes nothing.
+    if tenant.capture_of(stream).is_some() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    if tenant.enter_with_all(exec, &needs) {
+        let code = call();
+        tenant.leave_with_all(&needs);
+        return Outcome::Done(code);
+    }
+    match tenant.back(&needs, stream, call) {
+        Ok(backed) => {
+            if backed.code == CUresult::SUCCESS {
+                tenant.know_backed(exec, backed.epoch);
+            }
+            Outcome::Done(backed.code)
+        }
+        Err(refused) => Outcome::Refused(refused),
+    }
+}
+
+/// What a call that took memory for graphs answered, and the epoch in which it has all that it needs.
+pub struct Backed {
+    pub code: CUresult,
+    pub epoch: u64,
+}
+
+impl Tenant {
+    /// Makes a call that may take what graphs need.
+    fn back(
+        self,
+        needs: &[Need],
+        stream: CUstream,
+        call: &dyn Fn() -> CUresult,
+    ) -> Result<Backed, Refused> {
+        let mut grants = Vec::new();
+        for need in needs {
+            let device = self.device(need.ordinal).ok_or(Refused::UnknownDevice)?;
+            let grant = self.reserve_for_graph(device, need.bytes, stream)?;
+            grants.push((device, grant, need.bytes));
+        }
+        for (device, ..) in &grants {
+            self.begin_growth(device);
+        }
+        let code = call();
+        let mut whole = true;
+        for (device, grant, bound) in grants {
+            whole &= self.settle_graphs(device, grant, bound);
+        }
+        // What it did not take anew it may have had of another graph, which has to ask again.
+        let graphs = &self.memory.graphs;
+        let epoch = if whole {
+            graphs.epoch()
+        } else {
+            graphs.next_epoch()
+        };
+        Ok(Backed { code, epoch })
+    }
+}

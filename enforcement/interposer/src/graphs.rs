@@ -1,0 +1,404 @@
+//! What the process's graphs need and hold.
+//!
+//! What an executable graph's nodes can hold together is the union of their address ranges: a launch reserves as much before,
+//! and charges what the device's graphs hold after. A graph that was launched has what it needs until something is trimmed, or
+//! until another graph may have been given it: that begins an epoch, and a launch in a new one reserves again.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use abi::cuda::enumerations::CUgraphNodeType;
+use abi::cuda::{
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream,
+};
+use budget::charge::POOL_STEP;
+use budget::{Bytes, DeviceSet};
+
+use crate::boundary::arena::{Errno, Lock};
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::capture::{Relaxed, is_busy};
+use crate::devices::Device;
+use crate::grant::Grant;
+use crate::outcome::Refused;
+use crate::process::{ORDINALS, Tenant};
+
+/// CU_GRAPH_NODE_TYPE_MEM_ALLOC.
+pub const ALLOCATION: CUgraphNodeType = 10;
+/// CU_GRAPH_NODE_TYPE_GRAPH.
+const CHILD: CUgraphNodeType = 4;
+/// CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT.
+const RESERVED: i32 = 2;
+/// Graphs within graphs are looked at so deep.
+const DEPTH: u32 = 16;
+/// How long a launch waits for what its stream has before it, whose memory it could have, rather than be refused.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a launch that takes memory waits for those that were made before it, which do not.
+const PASSING: Duration = Duration::from_millis(50);
+
+/// What graphs hold. All zeros is nothing.
+#[repr(C)]
+pub struct Graphs {
+    /// Not 0: some node allocated, once.
+    allocations: AtomicU64,
+    /// Not 0: some stream captured, once.
+    captures: AtomicU64,
+    /// Executable graphs that allocate.
+    executables: AtomicU64,
+    epoch: AtomicU64,
+    /// By ordinal: what is charged for the device's graphs.
+    charged: [AtomicU64; ORDINALS],
+    /// By ordinal: calls under way that may make it grow.
+    growing: [AtomicU64; ORDINALS],
+    /// By ordinal: calls under way that have all they need.
+    passing: [AtomicU64; ORDINALS],
+    /// Held while what is charged is brought to what the driver says.
+    lock: Lock,
+}
+
+impl Graphs {
+    pub fn notice_allocation(&self) {
+        self.allocations.store(1, Ordering::Release);
+    }
+
+    pub fn notice_capture(&self) {
+        self.captures.store(1, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn any_allocation(&self) -> bool {
+        self.allocations.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub fn any_capture(&self) -> bool {
+        self.captures.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub fn any_executable(&self) -> bool {
+        self.executables.load(Ordering::Relaxed) != 0
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whoever was launched before asks again.
+    pub fn next_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// What a graph allocates on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub ordinal: u32,
+    pub bytes: Bytes,
+}
+
+/// The executable graphs that allocate, by handle.
+#[derive(Default)]
+pub struct Executables(Mutex<HashMap<u64, Executable>>);
+
+struct Executable {
+    needs: Vec<Need>,
+    /// In which it was launched last, and has what it needs; `None` before the first launch.
+    epoch: Option<u64>,
+}
+
+impl Tenant {
+    /// An executable graph needs this from now on.
+    pub fn know_executable(self, exec: CUgraphExec, needs: Vec<Need>) {
+        let known = (!needs.is_empty()).then_some(Executable { needs, epoch: None });
+        self.executables(|book| match known {
+            Some(known) => book.insert(exec.0 as u64, known),
+            None => book.remove(&(exec.0 as u64)),
+        });
+    }
+
+    /// What it needed.
+    pub fn forget_executable(self, exec: CUgraphExec) -> Option<Vec<Need>> {
+        self.executables(|book| book.remove(&(exec.0 as u64)))
+            .map(|known| known.needs)
+    }
+
+    pub fn needs_of(self, exec: CUgraphExec) -> Option<Vec<Need>> {
+        self.executables(|book| book.get(&(exec.0 as u64)).map(|known| known.needs.clone()))
+    }
+
+    /// It has all that it needs in this epoch.
+    pub fn know_backed(self, exec: CUgraphExec, epoch: u64) {
+        self.executables(|book| {
+            if let Some(known) = book.get_mut(&(exec.0 as u64)) {
+                known.epoch = Some(epoch);
+            }
+        });
+    }
+
+    fn executables<R>(self, act: impl FnOnce(&mut HashMap<u64, Executable>) -> R) -> R {
+        let _errno = Errno::keep();
+        let executables = &self.memory.executables;
+        let executables = executables
+            .get()
+            .unwrap_or_else(|| executables.set(Executables::default()));
+        let mut book = executables.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = act(&mut book);
+        let count = book.len() as u64;
+        self.memory
+            .graphs
+            .executables
+            .store(count, Ordering::Release);
+        answer
+    }
+
+    /// Whether a graph's launch takes nothing: it has all that it needs, and nobody is about to be given any of it. If so the
+    /// launch is under way until `leave_with_all`.
+    pub fn enter_with_all(self, exec: CUgraphExec, needs: &[Need]) -> bool {
+        let graphs = &self.memory.graphs;
+        for need in needs {
+            graphs.passing[need.ordinal as usize % ORDINALS].fetch_add(1, Ordering::SeqCst);
+        }
+        let of_epoch =
+            self.executables(|book| book.get(&(exec.0 as u64)).and_then(|known| known.epoch));
+        let undisturbed = needs.iter().all(|need| {
+            graphs.growing[need.ordinal as usize % ORDINALS].load(Ordering::SeqCst) == 0
+        });
+        let whole = undisturbed && of_epoch == Some(graphs.epoch());
+        if !whole {
+            self.leave_with_all(needs);
+        }
+        whole
+    }
+
+    pub fn leave_with_all(self, needs: &[Need]) {
+        for need in needs {
+            self.memory.graphs.passing[need.ordinal as usize % ORDINALS]
+                .fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Asks for what a graph needs. Before it is refused, what graphs and pools hold without need is given back, that of the
+    /// stream's earlier work included: the driver would let this graph have it.
+    pub fn reserve_for_graph(
+        self,
+        device: &Device,
+        bytes: Bytes,
+        stream: CUstream,
+    ) -> Result<Grant, Refused> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let refused = match self.reserve_or_trim(device.indices, bytes) {
+                Ok(grant) => return Ok(grant),
+                Err(refused) => refused,
+            };
+            let holds = self.memory.graphs.charged[device.ordinal as usize].load(Ordering::Acquire);
+            let relaxed = Relaxed::begin(self);
+            if holds == 0 || Instant::now() > end || !is_busy(stream) {
+                return Err(refused);
+            }
+            drop(relaxed);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A call begins that may make a device's graphs hold more. Launches that take nothing pass before it.
+    pub fn begin_growth(self, device: &Device) {
+        let graphs = &self.memory.graphs;
+        let ordinal = device.ordinal as usize;
+        graphs.growing[ordinal].fetch_add(1, Ordering::SeqCst);
+        let end = Instant::now() + PASSING;
+        while graphs.passing[ordinal].load(Ordering::SeqCst) != 0 && Instant::now() < end {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What a device's graphs grew by is charged: exactly, unless other calls are under way, of which the last sees to it.
+    /// Whether it was as much as was reserved.
+    pub fn settle_graphs(self, device: &Device, grant: Grant, bound: Bytes) -> bool {
+        let graphs = &self.memory.graphs;
+        self.memory.activity.fetch_add(1, Ordering::Relaxed);
+        let _held = graphs.lock.hold();
+        let growing = &graphs.growing[device.ordinal as usize];
+        let alone = growing.fetch_sub(1, Ordering::SeqCst) == 1;
+        let word = &graphs.charged[device.ordinal as usize];
+        let charged = Bytes(word.load(Ordering::Acquire));
+        let Some(held) = held(device).filter(|_| alone) else {
+            grant.commit_as(bound);
+            word.store(charged.saturating_add(bound).0, Ordering::Release);
+            return false;
+        };
+        let more = held.saturating_sub(charged);
+        grant.commit_as(more.min(bound));
+        self.charge_anyway(device, more.saturating_sub(bound));
+        self.release(device.indices, charged.saturating_sub(held));
+        word.store(held.0, Ordering::Release);
+        more == bound
+    }
+
+    /// Gives back what a device's graphs hold without need; the driver's answer.
+    pub fn trim_graphs_of(self, device: &Device) -> CUresult {
+        self.memory.graphs.next_epoch();
+        let code = next::cuDeviceGraphMemTrim(device.ordinal as CUdevice);
+        self.read_graphs(device);
+        code
+    }
+
+    /// As above, of all these devices. Answers whether anything came back.
+    pub fn trim_graphs(self, devices: DeviceSet) -> bool {
+        let Some(known) = self.devices() else {
+            return false;
+        };
+        let mut freed = false;
+        for device in known.iter() {
+            let word = &self.memory.graphs.charged[device.ordinal as usize];
+            let charged = word.load(Ordering::Acquire);
+            if charged != 0 && device.indices.iter().any(|index| devices.contains(index)) {
+                let _ = self.trim_graphs_of(device);
+                freed |= word.load(Ordering::Acquire) < charged;
+            }
+        }
+        freed
+    }
+
+    /// Brings the charge of a device's graphs to what the driver says they hold. While calls are under way the last sees to it.
+    fn read_graphs(self, device: &Device) {
+        let graphs = &self.memory.graphs;
+        let ordinal = device.ordinal as usize;
+        let _held = graphs.lock.hold();
+        if graphs.growing[ordinal].load(Ordering::SeqCst) != 0
+            || graphs.passing[ordinal].load(Ordering::SeqCst) != 0
+        {
+            return;
+        }
+        let word = &graphs.charged[ordinal];
+        let charged = Bytes(word.load(Ordering::Acquire));
+        if let Some(held) = held(device) {
+            self.charge_anyway(device, held.saturating_sub(charged));
+            self.memory.activity.fetch_add(1, Ordering::Relaxed);
+            self.release(device.indices, charged.saturating_sub(held));
+            word.store(held.0, Ordering::Release);
+        }
+    }
+
+    /// The driver took it already: it is charged even where it does not fit, so that nothing more is granted.
+    fn charge_anyway(self, device: &Device, bytes: Bytes) {
+        match self.reserve(device.indices, bytes) {
+            Ok(grant) => grant.commit_as(bytes),
+            Err(_) => {
+                for index in device.indices.iter() {
+                    // A word that cannot name the sum has no room for another grant either.
+                    let _ = self
+                        .ledger()
+                        .is_some_and(|ledger| ledger.overdraw(index, bytes));
+                }
+            }
+        }
+    }
+
+    /// A device's last context is gone: what its graphs hold is what the driver says.
+    pub fn forget_graphs(self, device: &Device) {
+        if self.memory.graphs.charged[device.ordinal as usize].load(Ordering::Acquire) != 0 {
+            self.memory.graphs.next_epoch();
+            self.read_graphs(device);
+        }
+    }
+}
+
+/// What a graph allocates: the union of its nodes' ranges, each in whole steps as the driver backs them.
+pub fn needs(graph: CUgraph) -> Vec<Need> {
+    let _errno = Errno::keep();
+    let mut ranges = Vec::new();
+    collect(graph, DEPTH, &mut ranges);
+    union(ranges)
+}
+
+/// Of (ordinal, first address, end).
+fn union(mut ranges: Vec<(u32, u64, u64)>) -> Vec<Need> {
+    ranges.sort_unstable();
+    let mut needs: Vec<Need> = Vec::new();
+    let mut last = (u32::MAX, 0);
+    for (ordinal, from, to) in ranges {
+        let (from, to) = (from / POOL_STEP.0, to.div_ceil(POOL_STEP.0));
+        let from = if last.0 == ordinal {
+            from.max(last.1)
+        } else {
+            from
+        };
+        let bytes = Bytes(to.saturating_sub(from).saturating_mul(POOL_STEP.0));
+        match needs.last_mut().filter(|need| need.ordinal == ordinal) {
+            Some(need) => need.bytes = need.bytes.saturating_add(bytes),
+            None => needs.push(Need { ordinal, bytes }),
+        }
+        last = (ordinal, to.max(from));
+    }
+    needs
+}
+
+fn collect(graph: CUgraph, depth: u32, ranges: &mut Vec<(u32, u64, u64)>) {
+    let mut count = 0;
+    let code = next::cuGraphGetNodes(graph, Out::<CUgraphNode>::nowhere(), Out::to(&mut count));
+    if code != CUresult::SUCCESS || count == 0 || depth == 0 {
+        return;
+    }
+    let mut nodes = vec![CUgraphNode::NULL; count];
+    let code = next::cuGraphGetNodes(graph, Out::buffer(&mut nodes), Out::to(&mut count));
+    if code != CUresult::SUCCESS {
+        return;
+    }
+    for node in nodes.into_iter().take(count) {
+        let mut kind = 0;
+        if next::cuGraphNodeGetType(node, Out::to(&mut kind)) != CUresult::SUCCESS {
+            continue;
+        }
+        if kind == ALLOCATION {
+            let mut params = CUDA_MEM_ALLOC_NODE_PARAMS::zeroed();
+            if next::cuGraphMemAllocNodeGetParams(node, Out::to(&mut params)) == CUresult::SUCCESS {
+                let end = params.dptr.saturating_add(params.bytesize as u64);
+                let ordinal = u32::try_from(params.poolProps.location.id).unwrap_or(0);
+                ranges.push((ordinal, params.dptr, end));
+            }
+        } else if kind == CHILD {
+            let mut child = CUgraph::NULL;
+            if next::cuGraphChildGraphNodeGetGraph(node, Out::to(&mut child)) == CUresult::SUCCESS {
+                collect(child, depth - 1, ranges);
+            }
+        }
+    }
+}
+
+/// What a device's graphs hold, by the driver.
+fn held(device: &Device) -> Option<Bytes> {
+    let mut held = 0;
+    let code = next::cuDeviceGetGraphMemAttribute(
+        device.ordinal as CUdevice,
+        RESERVED,
+        Out::word(&mut held),
+    );
+    (code == CUresult::SUCCESS).then_some(Bytes(held))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_needs_the_union_of_its_ranges_in_whole_steps() {
+        let step = POOL_STEP.0;
+        let ranges = vec![
+            (0, 8 * step, 10 * step),
+            (1, 9 * step, 10 * step),
+            (0, 9 * step + 1, 11 * step + 1),
+            (0, 8 * step + 5, 9 * step),
+            (0, 40 * step + 1, 40 * step + 2),
+        ];
+        let need = |ordinal, steps| Need {
+            ordinal,
+            bytes: Bytes(steps * step),
+        };
+        assert_eq!(union(ranges), [need(0, 5), need(1, 1)]);
+        assert_eq!(union(Vec::new()), []);
+    }
+}

@@ -1,0 +1,443 @@
+//! Memory of graphs: taken when an executable graph is uploaded or first launched, kept until it is trimmed.
+
+use abi::cuda::{CUdeviceptr, CUresult};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{cuda, fill};
+use crate::ffi::cuda::{Add, Begin, Cuda, Exec, Graph, Instantiate, MISSING, Node, Ordered, Run};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
+
+const MOST: Bytes = Bytes::gib(3);
+
+/// A graph, what it allocates, and where.
+#[derive(Clone, Copy)]
+struct Made {
+    graph: Graph,
+    address: CUdeviceptr,
+}
+
+/// A graph that is executable.
+#[derive(Clone, Copy)]
+struct Ready {
+    made: Made,
+    exec: Exec,
+}
+
+fn empty(cuda: &Cuda) -> Result<Graph, Failure> {
+    let graph = cuda.create_graph();
+    ensure_eq!(graph.code, OK, "cuGraphCreate");
+    Ok(graph.out)
+}
+
+fn allocating(
+    cuda: &Cuda,
+    graph: Graph,
+    after: Option<Node>,
+    bytes: Bytes,
+) -> Result<(Node, CUdeviceptr), Failure> {
+    let added = cuda.add_allocation(Add::Own, graph, after, 0, bytes.0);
+    ensure_eq!(added.code, OK, "a node that allocates {bytes}");
+    Ok(added.out)
+}
+
+fn freeing(cuda: &Cuda, graph: Graph, after: Node, address: CUdeviceptr) -> Result<Node, Failure> {
+    let added = cuda.add_free(graph, after, address);
+    ensure_eq!(added.code, OK, "cuGraphAddMemFreeNode");
+    Ok(added.out)
+}
+
+/// A graph that allocates 3 GiB and leaves them to the program.
+fn made(cuda: &Cuda) -> Result<Made, Failure> {
+    let graph = empty(cuda)?;
+    let (_, address) = allocating(cuda, graph, None, MOST)?;
+    Ok(Made { graph, address })
+}
+
+fn ready(cuda: &Cuda, way: Instantiate, made: Made) -> Result<Ready, Failure> {
+    let exec = cuda.instantiate(way, made.graph);
+    ensure_eq!(exec.code, OK, "{way:?}");
+    let exec = exec.out;
+    Ok(Ready { made, exec })
+}
+
+fn end(cuda: &Cuda, ready: Ready) -> Result<(), Failure> {
+    ensure_eq!(cuda.destroy_exec(ready.exec), OK, "cuGraphExecDestroy");
+    ensure_eq!(cuda.destroy_graph(ready.made.graph), OK, "cuGraphDestroy");
+    Ok(())
+}
+
+fn available(cuda: &Cuda) -> Result<Bytes, Failure> {
+    let free = cuda.memory_info_free();
+    ensure_eq!(free.code, OK, "cuMemGetInfo_v2");
+    Ok(Bytes(free.out))
+}
+
+/// Under 4 GiB, 3 of which the graph allocates: it does not run beside 3 GiB, runs without them, and gives back all of it.
+fn is_held_to_the_budget(cuda: &Cuda, run: Run, ready: Ready) -> Result<(), Failure> {
+    let before = available(cuda)?;
+    let plain = cuda.allocate(MOST.0);
+    ensure_eq!(plain.code, OK, "3 of 4 GiB beside a graph that never ran");
+    ensure_eq!(
+        cuda.run_graph(run, ready.exec),
+        OUT_OF_MEMORY,
+        "{run:?} beside 3 GiB"
+    );
+    ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+    ensure_eq!(cuda.run_graph(run, ready.exec), OK, "{run:?}");
+    if matches!(run, Run::Upload | Run::UploadOfThread) {
+        ensure_eq!(
+            cuda.run_graph(Run::Launch, ready.exec),
+            OK,
+            "the launch of an uploaded graph"
+        );
+    }
+    ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+    ensure_eq!(
+        cuda.allocate(MOST.0).code,
+        OUT_OF_MEMORY,
+        "3 GiB beside what a graph allocated"
+    );
+    gives_back(cuda, ready, before)
+}
+
+/// Its nodes' memory is the program's until it is freed, and charged until it is trimmed, whatever is destroyed.
+fn gives_back(cuda: &Cuda, ready: Ready, before: Bytes) -> Result<(), Failure> {
+    end(cuda, ready)?;
+    let held = before - MOST;
+    ensure_eq!(available(cuda)?, held, "free when the graph is destroyed");
+    ensure_eq!(cuda.trim_graphs(0), OK, "cuDeviceGraphMemTrim");
+    ensure_eq!(
+        available(cuda)?,
+        held,
+        "free after a trim of what is the program's still"
+    );
+    ensure_eq!(
+        cuda.free(ready.made.address),
+        OK,
+        "cuMemFree_v2 of what a graph allocated"
+    );
+    ensure_eq!(available(cuda)?, held, "free when it is freed");
+    ensure_eq!(cuda.trim_graphs(0), OK, "cuDeviceGraphMemTrim");
+    ensure_eq!(available(cuda)?, before, "free when it is trimmed");
+    Ok(())
+}
+
+cases! {
+    /// However a graph was made executable and is run, what it allocates is within the budget, is charged until it is freed and
+    /// trimmed, and is charged once.
+    graphs_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R3", "R4"], budget: "0=4GiB",
+        entry_points: [
+            "cuGraphInstantiate", "cuGraphInstantiate_v2", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams",
+            "cuGraphInstantiateWithParams_ptsz", "cuGraphUpload", "cuGraphUpload_ptsz", "cuGraphLaunch", "cuGraphLaunch_ptsz",
+            "cuGraphExecDestroy", "cuDeviceGraphMemTrim",
+        ],
+    } (session) {
+        let cuda = cuda()?;
+        for (way, run) in [
+            (Instantiate::First, Run::Launch),
+            (Instantiate::Second, Run::LaunchOfThread),
+            (Instantiate::WithFlags, Run::Upload),
+            (Instantiate::WithParams, Run::UploadOfThread),
+            (Instantiate::WithParamsOfThread, Run::Launch),
+        ] {
+            let made = made(&cuda)?;
+            match cuda.instantiate(way, made.graph) {
+                // Older drivers have no structure for it.
+                answer if answer.code == MISSING => ensure_eq!(cuda.destroy_graph(made.graph), OK, "cuGraphDestroy"),
+                answer => {
+                    ensure_eq!(answer.code, OK, "{way:?}");
+                    is_held_to_the_budget(&cuda, run, Ready { made, exec: answer.out })?;
+                }
+            }
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A graph that is uploaded as it is made executable takes its memory then; if it may not, there is no executable graph.
+    graphs_uploaded_at_once_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R3"], budget: "0=4GiB",
+        entry_points: ["cuGraphInstantiateWithParams", "cuGraphInstantiateWithParams_ptsz"],
+    } (session) {
+        let cuda = cuda()?;
+        for way in [Instantiate::Uploading, Instantiate::UploadingOfThread] {
+            let (first, second) = (made(&cuda)?, made(&cuda)?);
+            let exec = cuda.instantiate(way, first.graph);
+            if exec.code == MISSING {
+                break;
+            }
+            ensure_eq!(exec.code, OK, "{way:?}");
+            let first = Ready { made: first, exec: exec.out };
+            ensure_eq!(cuda.run_graph(Run::Launch, first.exec), OK, "the launch");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let refused = cuda.instantiate(way, second.graph);
+            ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, Exec::NONE), "{way:?} of another graph");
+            end(&cuda, first)?;
+            ensure_eq!(cuda.free(first.made.address), OK, "cuMemFree_v2");
+            let again = ready(&cuda, way, second)?;
+            let plain = cuda.allocate(MOST.0);
+            ensure_eq!(plain.code, OK, "3 GiB, for which the graph that never ran gives way");
+            ensure_eq!(cuda.run_graph(Run::Launch, again.exec), OUT_OF_MEMORY, "its launch then");
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+            end(&cuda, again)?;
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// So are nodes that allocate, by whichever call they were made.
+    nodes_of_any_kind_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R3"], budget: "0=4GiB",
+        entry_points: ["cuGraphAddMemAllocNode", "cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphLaunch"],
+    } (session) {
+        let cuda = cuda()?;
+        for way in [Add::Own, Add::Any, Add::AnySecond] {
+            let graph = empty(&cuda)?;
+            let added = cuda.add_allocation(way, graph, None, 0, MOST.0);
+            if added.code == MISSING {
+                continue;
+            }
+            ensure_eq!(added.code, OK, "{way:?}");
+            let made = Made { graph, address: added.out.1 };
+            is_held_to_the_budget(&cuda, Run::Launch, ready(&cuda, Instantiate::WithFlags, made)?)?;
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// An allocation on a stream that captures is a node: it takes nothing, whatever is left, before its graph is launched.
+    captured_allocations_are_charged_when_they_are_launched {
+        kind: Budget, defects: ["R3", "R4"], budget: "0=4GiB",
+        entry_points: [
+            "cuStreamBeginCapture", "cuStreamBeginCapture_ptsz", "cuStreamBeginCapture_v2", "cuStreamBeginCapture_v2_ptsz",
+            "cuStreamBeginCaptureToGraph", "cuStreamBeginCaptureToGraph_ptsz", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
+            "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz", "cuGraphLaunch",
+        ],
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.default_pool(0);
+        ensure_eq!(pool.code, OK, "cuDeviceGetDefaultMemPool");
+        for (begin, ordered) in [
+            (Begin::First, Ordered::Plain),
+            (Begin::FirstOfThread, Ordered::PlainOfThread),
+            (Begin::Second, Ordered::FromPool),
+            (Begin::SecondOfThread, Ordered::FromPoolOfThread),
+            (Begin::ToGraph, Ordered::PlainOfThread),
+            (Begin::ToGraphOfThread, Ordered::Plain),
+        ] {
+            let own = empty(&cuda)?;
+            let began = cuda.begin_capture(begin, own);
+            if began == MISSING {
+                continue;
+            }
+            ensure_eq!(began, OK, "{begin:?}");
+            let before = available(&cuda)?;
+            let node = cuda.allocate_ordered(ordered, pool.out, 2 * MOST.0);
+            ensure_eq!(node.code, OK, "6 GiB under 4, captured, {ordered:?}");
+            let node = cuda.allocate_ordered(ordered, pool.out, MOST.0);
+            ensure_eq!(node.code, OK, "3 GiB captured");
+            ensure_eq!(available(&cuda)?, before, "free after captured allocations");
+            let graph = cuda.end_capture();
+            ensure_eq!(graph.code, OK, "cuStreamEndCapture");
+            let both = cuda.instantiate(Instantiate::WithFlags, graph.out);
+            ensure_eq!(both.code, OK, "a graph that allocates 9 GiB made executable");
+            ensure_eq!(cuda.run_graph(Run::Launch, both.out), OUT_OF_MEMORY, "its launch");
+            ensure_eq!(cuda.destroy_exec(both.out), OK, "cuGraphExecDestroy");
+            ensure_eq!(cuda.destroy_graph(graph.out), OK, "cuGraphDestroy");
+
+            let own = empty(&cuda)?;
+            ensure_eq!(cuda.begin_capture(begin, own), OK, "{begin:?}");
+            let node = cuda.allocate_ordered(ordered, pool.out, MOST.0);
+            ensure_eq!(node.code, OK, "3 GiB captured");
+            let graph = cuda.end_capture();
+            ensure_eq!(graph.code, OK, "cuStreamEndCapture");
+            let made = Made { graph: graph.out, address: node.out };
+            is_held_to_the_budget(&cuda, Run::Launch, ready(&cuda, Instantiate::WithFlags, made)?)?;
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Four allocations of 2 GiB, the third and fourth where the first and second were freed, are 4 GiB.
+    memory_that_a_graph_uses_again_is_charged_once {
+        kind: Budget, defects: ["R3", "C10"], budget: "0=6GiB", entry_points: ["cuGraphLaunch", "cuMemGetInfo_v2"],
+    } (_session) {
+        let cuda = cuda()?;
+        let graph = empty(&cuda)?;
+        let part = Bytes::gib(2);
+        let (first, one) = allocating(&cuda, graph, None, part)?;
+        let (second, two) = allocating(&cuda, graph, Some(first), part)?;
+        let freed = freeing(&cuda, graph, second, one)?;
+        let (third, three) = allocating(&cuda, graph, Some(freed), part)?;
+        let freed = freeing(&cuda, graph, third, two)?;
+        let (fourth, four) = allocating(&cuda, graph, Some(freed), part)?;
+        ensure!(one == three && two == four && one != two, "the driver did not use freed addresses again");
+        let freed = freeing(&cuda, graph, fourth, three)?;
+        freeing(&cuda, graph, freed, four)?;
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        let before = available(&cuda)?;
+        for _ in 0..3 {
+            ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "four times 2 GiB in 4, under 6");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            ensure_eq!(available(&cuda)?, before - Bytes::gib(4), "free after a launch");
+        }
+        let plain = cuda.allocate(Bytes::gib(5).0);
+        ensure_eq!(plain.code, OK, "5 GiB, for which the graph's memory gives way");
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OUT_OF_MEMORY, "its launch then");
+        Ok(())
+    }
+
+    /// Graphs that free what they allocate have the same memory one after the other, as often as they are launched, and
+    /// whatever is between them.
+    graphs_share_what_they_do_not_hold {
+        kind: Budget, defects: ["R3", "C10"], budget: "0=4GiB", entry_points: ["cuGraphLaunch", "cuDeviceGraphMemTrim"],
+    } (_session) {
+        let cuda = cuda()?;
+        let mut execs = Vec::new();
+        for _ in 0..2 {
+            let graph = empty(&cuda)?;
+            let (node, address) = allocating(&cuda, graph, None, MOST)?;
+            freeing(&cuda, graph, node, address)?;
+            let exec = cuda.instantiate(Instantiate::WithFlags, graph);
+            ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+            execs.push(exec.out);
+        }
+        let before = available(&cuda)?;
+        for round in 0..4 {
+            for exec in &execs {
+                ensure_eq!(cuda.run_graph(Run::Launch, *exec), OK, "3 of 4 GiB by turns, round {round}");
+                ensure_eq!(available(&cuda)?, before - MOST, "free after round {round}");
+            }
+            if round == 1 {
+                ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+                ensure_eq!(cuda.trim_graphs(0), OK, "cuDeviceGraphMemTrim");
+                ensure_eq!(available(&cuda)?, before, "free after a trim");
+            }
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.allocate(MOST.0).code, OK, "3 GiB, for which they give way");
+        ensure_eq!(cuda.run_graph(Run::Launch, execs[0]), OUT_OF_MEMORY, "3 GiB beside these");
+        Ok(())
+    }
+
+    /// An executable graph that is updated from another needs what that one allocates, if the driver takes it.
+    updated_graphs_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R3"], budget: "0=4GiB", entry_points: ["cuGraphExecUpdate", "cuGraphExecUpdate_v2", "cuGraphLaunch"],
+    } (_session) {
+        let cuda = cuda()?;
+        for update in [Cuda::update_exec_v1, Cuda::update_exec] {
+            let small = empty(&cuda)?;
+            allocating(&cuda, small, None, Bytes::mib(64))?;
+            let exec = cuda.instantiate(Instantiate::WithFlags, small);
+            ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+            let large = made(&cuda)?;
+            let updated = update(&cuda, exec.out, large.graph);
+            if updated == MISSING {
+                continue;
+            }
+            let plain = cuda.allocate(MOST.0);
+            ensure_eq!(plain.code, OK, "3 of 4 GiB");
+            let launched = cuda.run_graph(Run::Launch, exec.out);
+            match updated {
+                OK => ensure_eq!(launched, OUT_OF_MEMORY, "the launch of 3 GiB beside these"),
+                _ => ensure_eq!(launched, OK, "the launch of the old 64 MiB beside these"),
+            }
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        }
+        let held = is_held_to_the_budget(&cuda, Run::Launch, ready(&cuda, Instantiate::WithFlags, made(&cuda)?)?);
+        held.or_else(|failure| fail!("after the updates: {failure:?}"))
+    }
+
+    /// A graph within another, a copy of one, a second executable of one: what the driver lets allocate is within the budget.
+    copies_of_graphs_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R3"], budget: "0=4GiB",
+        entry_points: ["cuGraphAddNode_v2", "cuGraphLaunch", "cuGraphInstantiateWithFlags"],
+    } (_session) {
+        let cuda = cuda()?;
+        let way = Instantiate::WithFlags;
+        let first = made(&cuda)?;
+        let outer = empty(&cuda)?;
+        let copied = cuda.add_child(outer, first.graph);
+        let moved = match copied {
+            OK => OK,
+            NOT_SUPPORTED => cuda.move_child(outer, first.graph),
+            other => fail!("cuGraphAddChildGraphNode answered {other:?}"),
+        };
+        if moved == OK {
+            let exec = ready(&cuda, way, Made { graph: outer, ..first })?;
+            is_held_to_the_budget(&cuda, Run::Launch, exec)?;
+        } else {
+            ensure!(matches!(moved, NOT_SUPPORTED | MISSING), "a graph that allocates, moved into another: {moved:?}");
+            ensure_eq!(cuda.destroy_graph(first.graph), OK, "cuGraphDestroy");
+        }
+        let second = made(&cuda)?;
+        let exec = ready(&cuda, way, second)?;
+        let again = cuda.instantiate(way, second.graph);
+        let copy = cuda.clone_graph(second.graph);
+        let copy = match copy.code {
+            OK => cuda.instantiate(way, copy.out),
+            code => crate::ffi::cuda::Answer { code, out: Exec::NONE },
+        };
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.exec), OK, "a graph that allocates 3 of 4 GiB");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        for other in [again, copy] {
+            match other.code {
+                OK => ensure_eq!(cuda.run_graph(Run::Launch, other.out), OUT_OF_MEMORY, "another 3 GiB"),
+                code => ensure_eq!(code, NOT_SUPPORTED, "a copy that the driver does not make"),
+            }
+        }
+        ensure_eq!(cuda.allocate(MOST.0).code, OUT_OF_MEMORY, "3 GiB beside it");
+        Ok(())
+    }
+
+    /// However cuGraphLaunch was looked up, it keeps the budget.
+    launches_found_by_any_look_up_keep_the_budget {
+        kind: Budget, defects: ["R3", "R8", "S1"], budget: "0=4GiB",
+        entry_points: ["cuGetProcAddress_v2", "dlsym", "cuGraphLaunch", "cuGraphLaunch_ptsz"],
+    } (_session) {
+        const PER_THREAD_STREAM: u64 = 2;
+        let cuda = cuda()?;
+        let exec = ready(&cuda, Instantiate::WithFlags, made(&cuda)?)?.exec;
+        let plain = cuda.allocate(MOST.0);
+        ensure_eq!(plain.code, OK, "3 of 4 GiB");
+        let found = [
+            cuda.library.address("cuGraphLaunch"),
+            cuda.library.address("cuGraphLaunch_ptsz"),
+            cuda.proc_address_v1("cuGraphLaunch", 11040, 0).address,
+            cuda.proc_address("cuGraphLaunch", 12000, 0).address,
+            cuda.proc_address("cuGraphLaunch", 12000, PER_THREAD_STREAM).address,
+        ];
+        // A driver has the older cuGetProcAddress, the newer one, or both.
+        ensure!(found.iter().flatten().count() >= 3, "cuGraphLaunch was not found");
+        for address in found.into_iter().flatten() {
+            ensure_eq!(cuda.launch_graph_by(address, exec), OUT_OF_MEMORY, "3 GiB beside 3 of 4");
+        }
+        Ok(())
+    }
+
+    /// A refusal that pools and graphs could avert by giving back what they do not need is averted, and no capture ends by that.
+    what_a_pool_keeps_gives_way_to_a_graph_beside_a_capture {
+        kind: Budget, defects: ["R3", "C10"], budget: "0=4GiB", entry_points: ["cuGraphLaunch", "cuStreamBeginCapture_v2"],
+    } (_session) {
+        let cuda = cuda()?;
+        let pool = cuda.default_pool(0);
+        ensure_eq!(pool.code, OK, "cuDeviceGetDefaultMemPool");
+        ensure_eq!(cuda.keep_in_pool(pool.out, u64::MAX), OK, "cuMemPoolSetAttribute");
+        let stream = crate::ffi::cuda::Stream::Legacy;
+        let kept = cuda.allocate_async(stream, MOST.0);
+        ensure_eq!(kept.code, OK, "3 of 4 GiB in stream order");
+        ensure_eq!(cuda.free_async(stream, kept.out), OK, "cuMemFreeAsync");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let exec = ready(&cuda, Instantiate::WithFlags, made(&cuda)?)?;
+        let other = ready(&cuda, Instantiate::WithFlags, made(&cuda)?)?;
+        let capturing = cuda.create_stream();
+        ensure_eq!(capturing.code, OK, "cuStreamCreate");
+        ensure_eq!(cuda.begin_capture_on(capturing.out), OK, "cuStreamBeginCapture_v2");
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.exec), OK, "3 of 4 GiB beside 3 that a pool keeps");
+        ensure_eq!(cuda.run_graph(Run::Launch, other.exec), OUT_OF_MEMORY, "3 GiB more");
+        ensure_eq!(cuda.end_capture_on(capturing.out).code, OK, "cuStreamEndCapture");
+        Ok(())
+    }
+}

@@ -1,0 +1,346 @@
+//! Graphs that allocate.
+
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+use abi::cuda::{
+    CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
+    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUdevice, CUdeviceptr, CUgraph, CUgraphExec,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUmemLocation, CUmemPoolProps,
+    CUresult, CUstream, fns,
+};
+
+use super::{Address, Answer, Cuda, MISSING, Pool};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graph(CUgraph);
+
+/// An executable graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exec(CUgraphExec);
+
+impl Exec {
+    pub const NONE: Exec = Exec(CUgraphExec::NULL);
+}
+
+/// A node that allocates, frees or is a graph, to hang others behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Node(CUgraphNode);
+
+/// By which call a node that allocates is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Add {
+    /// cuGraphAddMemAllocNode.
+    Own,
+    /// cuGraphAddNode, with a structure for nodes of any kind.
+    Any,
+    /// cuGraphAddNode_v2.
+    AnySecond,
+}
+
+/// By which call a graph becomes executable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instantiate {
+    First,
+    Second,
+    WithFlags,
+    WithParams,
+    /// cuGraphInstantiateWithParams_ptsz.
+    WithParamsOfThread,
+    /// With parameters that say it is to be uploaded.
+    Uploading,
+    UploadingOfThread,
+}
+
+/// By which call its memory is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    Launch,
+    LaunchOfThread,
+    Upload,
+    UploadOfThread,
+}
+
+/// By which call the thread's own stream begins to capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    First,
+    /// cuStreamBeginCapture_ptsz.
+    FirstOfThread,
+    Second,
+    SecondOfThread,
+    ToGraph,
+    ToGraphOfThread,
+}
+
+/// By which call the thread's own stream allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    Plain,
+    /// cuMemAllocAsync_ptsz.
+    PlainOfThread,
+    FromPool,
+    FromPoolOfThread,
+}
+
+/// A stream that the program made.
+#[derive(Clone, Copy, Debug)]
+pub struct MadeStream(CUstream);
+
+/// CU_STREAM_PER_THREAD.
+fn threads_stream() -> CUstream {
+    CUstream(without_provenance_mut(2))
+}
+
+fn pool_props(device: CUdevice) -> CUmemPoolProps {
+    CUmemPoolProps {
+        allocType: 1,
+        handleTypes: 0,
+        location: CUmemLocation {
+            type_: 1,
+            id: device,
+        },
+        win32SecurityAttributes: null_mut(),
+        maxSize: 0,
+        usage: 0,
+        reserved: [0; 54],
+    }
+}
+
+impl Cuda {
+    pub fn create_graph(&self) -> Answer<Graph> {
+        let mut graph = CUgraph::NULL;
+        let code = call!(self.cuGraphCreate(&mut graph, 0));
+        Answer {
+            code,
+            out: Graph(graph),
+        }
+    }
+
+    /// Adds a node that allocates; its address.
+    pub fn add_allocation(
+        &self,
+        way: Add,
+        graph: Graph,
+        after: Option<Node>,
+        device: CUdevice,
+        bytes: u64,
+    ) -> Answer<(Node, CUdeviceptr)> {
+        let mut node = CUgraphNode::NULL;
+        let before = after.map(|node| node.0);
+        let (list, count) = (
+            before.as_ref().map_or(null(), |node| &raw const *node),
+            before.iter().count(),
+        );
+        if way == Add::Own {
+            let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
+                poolProps: pool_props(device),
+                accessDescs: null_mut(),
+                accessDescCount: 0,
+                bytesize: bytes as usize,
+                dptr: 0,
+            };
+            let code =
+                call!(self.cuGraphAddMemAllocNode(&mut node, graph.0, list, count, &mut params));
+            let out = (Node(node), params.dptr);
+            return Answer { code, out };
+        }
+        let mut params = CUgraphNodeParams::zeroed();
+        params.type_ = 10;
+        params.anon.alloc = CUDA_MEM_ALLOC_NODE_PARAMS_v2 {
+            poolProps: pool_props(device),
+            accessDescs: null_mut(),
+            accessDescCount: 0,
+            bytesize: bytes as usize,
+            dptr: 0,
+        };
+        let params_at = &raw mut params;
+        let code = match way {
+            Add::Any => call!(self.cuGraphAddNode(&mut node, graph.0, list, count, params_at)),
+            _ => {
+                call!(self.cuGraphAddNode_v2(&mut node, graph.0, list, null(), count, params_at))
+            }
+        };
+        // SAFETY: the member that was written above, which the driver completed.
+        let address = unsafe { params.anon.alloc.dptr };
+        Answer {
+            code,
+            out: (Node(node), address),
+        }
+    }
+
+    /// Adds a node that frees what another allocates.
+    pub fn add_free(&self, graph: Graph, after: Node, address: CUdeviceptr) -> Answer<Node> {
+        let mut node = CUgraphNode::NULL;
+        let code = call!(self.cuGraphAddMemFreeNode(&mut node, graph.0, &after.0, 1, address));
+        Answer {
+            code,
+            out: Node(node),
+        }
+    }
+
+    /// Adds a graph as a node: a copy of it.
+    pub fn add_child(&self, graph: Graph, child: Graph) -> CUresult {
+        let mut node = CUgraphNode::NULL;
+        call!(self.cuGraphAddChildGraphNode(&mut node, graph.0, null(), 0, child.0))
+    }
+
+    /// Adds a graph as a node: itself, which the other owns from then on.
+    pub fn move_child(&self, graph: Graph, child: Graph) -> CUresult {
+        const MOVE: i32 = 1;
+        let mut node = CUgraphNode::NULL;
+        let mut params = CUgraphNodeParams::zeroed();
+        params.type_ = 4;
+        params.anon.graph = CUDA_CHILD_GRAPH_NODE_PARAMS {
+            graph: child.0,
+            ownership: MOVE,
+        };
+        call!(self.cuGraphAddNode_v2(&mut node, graph.0, null(), null(), 0, &mut params))
+    }
+
+    pub fn clone_graph(&self, graph: Graph) -> Answer<Graph> {
+        let mut copy = CUgraph::NULL;
+        let code = call!(self.cuGraphClone(&mut copy, graph.0));
+        Answer {
+            code,
+            out: Graph(copy),
+        }
+    }
+
+    pub fn instantiate(&self, way: Instantiate, graph: Graph) -> Answer<Exec> {
+        const UPLOAD: u64 = 2;
+        let mut exec = CUgraphExec::NULL;
+        let place = &raw mut exec;
+        let uploads = matches!(way, Instantiate::Uploading | Instantiate::UploadingOfThread);
+        let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS {
+            flags: if uploads { UPLOAD } else { 0 },
+            hUploadStream: CUstream::NULL,
+            hErrNode_out: CUgraphNode::NULL,
+            result_out: 0,
+        };
+        let code = match way {
+            Instantiate::First => {
+                call!(self.cuGraphInstantiate(place, graph.0, null_mut(), null_mut(), 0))
+            }
+            Instantiate::Second => {
+                call!(self.cuGraphInstantiate_v2(place, graph.0, null_mut(), null_mut(), 0))
+            }
+            Instantiate::WithFlags => call!(self.cuGraphInstantiateWithFlags(place, graph.0, 0)),
+            Instantiate::WithParams | Instantiate::Uploading => {
+                call!(self.cuGraphInstantiateWithParams(place, graph.0, &mut params))
+            }
+            Instantiate::WithParamsOfThread | Instantiate::UploadingOfThread => {
+                call!(self.cuGraphInstantiateWithParams_ptsz(place, graph.0, &mut params))
+            }
+        };
+        Answer {
+            code,
+            out: Exec(exec),
+        }
+    }
+
+    /// cuGraphExecUpdate.
+    pub fn update_exec_v1(&self, exec: Exec, graph: Graph) -> CUresult {
+        let (mut node, mut result) = (CUgraphNode::NULL, 0);
+        call!(self.cuGraphExecUpdate(exec.0, graph.0, &mut node, &mut result))
+    }
+
+    pub fn update_exec(&self, exec: Exec, graph: Graph) -> CUresult {
+        let mut info = CUgraphExecUpdateResultInfo::zeroed();
+        call!(self.cuGraphExecUpdate_v2(exec.0, graph.0, &mut info))
+    }
+
+    /// On the default stream.
+    pub fn run_graph(&self, way: Run, exec: Exec) -> CUresult {
+        match way {
+            Run::Launch => call!(self.cuGraphLaunch(exec.0, CUstream::NULL)),
+            Run::LaunchOfThread => call!(self.cuGraphLaunch_ptsz(exec.0, CUstream::NULL)),
+            Run::Upload => call!(self.cuGraphUpload(exec.0, CUstream::NULL)),
+            Run::UploadOfThread => call!(self.cuGraphUpload_ptsz(exec.0, CUstream::NULL)),
+        }
+    }
+
+    /// cuGraphLaunch by an address that some look-up gave.
+    pub fn launch_graph_by(&self, address: Address, exec: Exec) -> CUresult {
+        // SAFETY: cases hand in addresses that were looked up under the name cuGraphLaunch, with or without _ptsz.
+        let function: fns::cuGraphLaunch = unsafe { address.as_function() };
+        // SAFETY: the handle is the driver's, the stream is the default one.
+        unsafe { function(exec.0, CUstream::NULL) }
+    }
+
+    pub fn destroy_exec(&self, exec: Exec) -> CUresult {
+        call!(self.cuGraphExecDestroy(exec.0))
+    }
+
+    pub fn destroy_graph(&self, graph: Graph) -> CUresult {
+        call!(self.cuGraphDestroy(graph.0))
+    }
+
+    pub fn trim_graphs(&self, device: CUdevice) -> CUresult {
+        call!(self.cuDeviceGraphMemTrim(device))
+    }
+
+    /// A stream that does not wait for the default one.
+    pub fn create_stream(&self) -> Answer<MadeStream> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream = CUstream::NULL;
+        let code = call!(self.cuStreamCreate(&mut stream, NON_BLOCKING));
+        Answer {
+            code,
+            out: MadeStream(stream),
+        }
+    }
+
+    /// Lets a stream capture, so that no thread may do what could end that.
+    pub fn begin_capture_on(&self, stream: MadeStream) -> CUresult {
+        const GLOBAL: i32 = 0;
+        call!(self.cuStreamBeginCapture_v2(stream.0, GLOBAL))
+    }
+
+    pub fn end_capture_on(&self, stream: MadeStream) -> Answer<Graph> {
+        let mut graph = CUgraph::NULL;
+        let code = call!(self.cuStreamEndCapture(stream.0, &mut graph));
+        Answer {
+            code,
+            out: Graph(graph),
+        }
+    }
+
+    /// Lets the thread's own stream capture, into `graph` where the call takes one.
+    pub fn begin_capture(&self, way: Begin, graph: Graph) -> CUresult {
+        const THREAD_LOCAL: i32 = 1;
+        let (own, none, mode) = (threads_stream(), CUstream::NULL, THREAD_LOCAL);
+        let (after, edges) = (null(), null());
+        match way {
+            Begin::First => call!(self.cuStreamBeginCapture(own)),
+            Begin::FirstOfThread => call!(self.cuStreamBeginCapture_ptsz(none)),
+            Begin::Second => call!(self.cuStreamBeginCapture_v2(own, mode)),
+            Begin::SecondOfThread => call!(self.cuStreamBeginCapture_v2_ptsz(none, mode)),
+            Begin::ToGraph => {
+                call!(self.cuStreamBeginCaptureToGraph(own, graph.0, after, edges, 0, mode))
+            }
+            Begin::ToGraphOfThread => {
+                call!(self.cuStreamBeginCaptureToGraph_ptsz(none, graph.0, after, edges, 0, mode))
+            }
+        }
+    }
+
+    pub fn end_capture(&self) -> Answer<Graph> {
+        self.end_capture_on(MadeStream(threads_stream()))
+    }
+
+    /// Allocates on the thread's own stream.
+    pub fn allocate_ordered(&self, way: Ordered, pool: Pool, bytes: u64) -> Answer<CUdeviceptr> {
+        let (own, none, bytes) = (threads_stream(), CUstream::NULL, bytes as usize);
+        let mut out = super::UNTOUCHED;
+        let at = &raw mut out;
+        let code = match way {
+            Ordered::Plain => call!(self.cuMemAllocAsync(at, bytes, own)),
+            Ordered::PlainOfThread => call!(self.cuMemAllocAsync_ptsz(at, bytes, none)),
+            Ordered::FromPool => call!(self.cuMemAllocFromPoolAsync(at, bytes, pool.0, own)),
+            Ordered::FromPoolOfThread => {
+                call!(self.cuMemAllocFromPoolAsync_ptsz(at, bytes, pool.0, none))
+            }
+        };
+        Answer { code, out }
+    }
+}
