@@ -331,6 +331,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context) {
         memory::freed(tenant, record, memory::When::Now)
     });
     tenant.end_arrays(context.handle);
+    tenant.end_openings(context.handle);
     if !tenant.memory.contexts.has_any(device.ordinal) {
         tenant.forget_pools(device);
         tenant.forget_graphs(device);

@@ -40,6 +40,11 @@ macro_rules! table {
                 cuMemMapArrayAsync => tenant crate::physical::map_array;
                 cuMemMapArrayAsync_ptsz => tenant crate::physical::map_array_ptsz;
 
+                cuIpcGetMemHandle => tenant crate::sharing::get_handle;
+                cuIpcOpenMemHandle => tenant crate::sharing::open_handle;
+                cuIpcOpenMemHandle_v2 => tenant crate::sharing::open_handle_v2;
+                cuIpcCloseMemHandle => tenant crate::sharing::close_handle;
+
                 cuCtxSetLimit => tenant crate::limits::set;
 
                 cuMemAllocAsync => tenant crate::pool::alloc;
@@ -117,6 +122,7 @@ macro_rules! table {
                 cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
                 cuMemPoolGetAttribute; cuDeviceGetGraphMemAttribute; cuGraphGetNodes; cuGraphNodeGetType;
                 cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph; cuStreamGetCaptureInfo; cuStreamQuery;
+                cuMemGetAddressRange_v2; cuPointerGetAttribute;
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
                 cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
                 cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;

@@ -34,5 +34,6 @@ mod process;
 mod records;
 mod report;
 mod scope;
+mod sharing;
 mod texels;
 mod throttle;

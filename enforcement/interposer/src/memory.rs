@@ -236,6 +236,9 @@ pub fn free_by(
 /// An allocation is gone: what it was charged is given back.
 #[inline]
 pub fn freed(tenant: Tenant, record: Record, when: When) {
+    if tenant.shares() {
+        tenant.unexport(record.address);
+    }
     match record.kind {
         Kind::Pool => tenant.leave_pool(record.ordinal, record.size),
         Kind::Blocks => {

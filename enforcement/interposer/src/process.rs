@@ -15,6 +15,7 @@ use crate::physical::Physical;
 use crate::pools::Pools;
 use crate::records::Records;
 use crate::report::{self, Once};
+use crate::sharing::{Shared, Sharing};
 use crate::texels::Arrays;
 use crate::throttle::Lane;
 
@@ -49,6 +50,8 @@ pub struct Memory {
     pub graphs: Graphs,
     pub executables: Forever<Executables>,
     pub pools: Pools,
+    pub shared: Shared,
+    pub sharing: Forever<Sharing>,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
     pub lanes: [Lane; ORDINALS],

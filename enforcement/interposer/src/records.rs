@@ -108,6 +108,26 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         None
     }
 
+    /// The record of exactly this address, for who knows that nobody frees it meanwhile.
+    pub fn find(&self, address: u64) -> Option<Record> {
+        if address <= BUSY {
+            return None;
+        }
+        let start = Self::bucket_of(address);
+        for distance in 0..BUCKETS {
+            let at = (start + distance) % BUCKETS;
+            let keys = &self.buckets[at].keys;
+            let way = (0..WAYS).find(|way| keys[*way].load(Ordering::Acquire) == address);
+            if let Some(way) = way {
+                return Some(self.read_at(at, way, address));
+            }
+            if self.buckets[at].overflowed.load(Ordering::Acquire) == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Takes every record of one owner out.
     pub fn take_owned(&self, owner: u64, mut each: impl FnMut(Record)) {
         for at in 0..BUCKETS {

@@ -10,6 +10,7 @@
 //!
 //! This file is compiled twice: over the processor's atomics, and over loom's (tests/loom.rs), where [`Protocol`] seeds the bugs.
 
+use crate::objects::Objects;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::word::{Budget, LEASE_MOST, LEASE_UNIT, Word};
 use core::marker::PhantomData;
@@ -44,6 +45,8 @@ pub struct Account<'a, P: Protocol = Sound> {
     lines: &'a [Line],
     high: &'a AtomicU64,
     budget: &'a AtomicU64,
+    /// Charged beside the lines, on a device.
+    beside: Option<(&'a Objects, usize)>,
     protocol: PhantomData<P>,
 }
 
@@ -88,8 +91,23 @@ impl<'a, P: Protocol> Account<'a, P> {
             lines,
             high,
             budget,
+            beside: None,
             protocol: PhantomData,
         }
+    }
+
+    /// With what is charged to no slot.
+    pub fn beside(self, objects: &'a Objects, device: usize) -> Self {
+        Account {
+            beside: Some((objects, device)),
+            ..self
+        }
+    }
+
+    /// Read after the lines: an object is charged before the word that it comes from is relieved.
+    fn charged_beside(&self) -> u64 {
+        self.beside
+            .map_or(0, |(objects, device)| objects.charged(device))
     }
 
     pub fn budget(&self) -> Budget {
@@ -173,11 +191,12 @@ impl<'a, P: Protocol> Account<'a, P> {
 
     /// All that a request must fit beside, its own announcement included.
     fn total_below(&self, high: usize) -> u64 {
-        self.lines.iter().take(high).fold(0, |total, line| {
+        let lines = self.lines.iter().take(high).fold(0_u64, |total, line| {
             let pending = line.pending.load(Ordering::Acquire);
             let charged = Word(line.word.load(Ordering::Acquire)).charged();
             total.saturating_add(pending).saturating_add(charged)
-        })
+        });
+        lines.saturating_add(self.charged_beside())
     }
 
     /// The grant enters the word before the announcement leaves.
@@ -212,6 +231,9 @@ impl<'a, P: Protocol> Account<'a, P> {
                 (word.used() ^ (slot as u64).rotate_right(11)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             seen.mark = seen.mark.wrapping_add(mixed ^ (mixed >> 29));
         }
+        let beside = self.charged_beside();
+        seen.used = seen.used.saturating_add(beside);
+        seen.mark = seen.mark.wrapping_add(beside);
         seen
     }
 

@@ -4,10 +4,11 @@ use crate::account::Account;
 use crate::attach::{self, Seat};
 use crate::contest;
 use crate::driver::{Driver, NoDriver};
+use crate::objects::{Key, Object};
 use crate::reap::Reaper;
 use crate::region::{KeptErrno, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
-use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 
@@ -164,6 +165,40 @@ impl Ledger {
     #[inline]
     pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {
         self.pace(device).map(|pace| &pace.words)
+    }
+
+    /// Gives memory that this slot is charged for, `bytes` on each of `devices`, a name by which other processes may hold it too.
+    /// `None` where there is no room: then whoever opens it has to pay for it.
+    pub fn name_object(&self, key: Key, devices: DeviceSet, bytes: Bytes) -> Option<Object> {
+        if !self.is_mine() {
+            return None;
+        }
+        let devices = devices.iter().filter_map(DeviceIndex::slot);
+        let mask = devices.fold(0, |mask, device| mask | 1_u32 << device);
+        let objects = &self.seat.layout().objects;
+        objects.enter(self.seat.slot, key, mask, bytes.0)
+    }
+
+    /// Holds the object of that name. It stays charged, to whomever it was, until everyone let go of it.
+    pub fn hold_object(&self, key: Key) -> Option<Object> {
+        if !self.is_mine() {
+            return None;
+        }
+        self.seat.layout().objects.join(self.seat.slot, key)
+    }
+
+    /// The end of what `hold_object` began.
+    pub fn let_go_of_object(&self, object: Object) {
+        if self.is_mine() {
+            self.seat.layout().objects.part(self.seat.slot, object);
+        }
+    }
+
+    /// Before this slot is relieved of what it named: others may hold it on.
+    pub fn pass_object_on(&self, object: Object) {
+        if self.is_mine() {
+            self.seat.layout().objects.pass_on(self.seat.slot, object);
+        }
     }
 
     /// Looks for dead processes and takes back what the driver has let go of. Never waits.

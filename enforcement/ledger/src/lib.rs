@@ -9,6 +9,7 @@ mod contest;
 mod driver;
 mod errors;
 mod ledger;
+mod objects;
 mod probe;
 mod reap;
 mod region;
@@ -20,6 +21,7 @@ pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Ledger, Reservation, Setup};
+pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use view::{DeviceShare, SlotView, Stats, View};
 

@@ -62,11 +62,14 @@ impl Reaper<'_> {
     /// Finds the dead among those who hold anything of `device`, and takes back what has drained.
     pub fn sweep(&self, device: DeviceIndex, driver: &dyn Driver) -> Result<Swept, Errno> {
         let mut swept = Swept::default();
-        let Some(account) = device.slot().and_then(|device| self.layout.account(device)) else {
+        let Some(ordinal) = device.slot() else {
+            return Ok(swept);
+        };
+        let Some(account) = self.layout.account(ordinal) else {
             return Ok(swept);
         };
         for (slot, record) in self.records() {
-            if account.is_empty(slot) {
+            if account.is_empty(slot) && !self.layout.objects.concern_on(slot, ordinal) {
                 continue;
             }
             if record.dying.load(Ordering::Acquire) == 0 {
@@ -77,7 +80,9 @@ impl Reaper<'_> {
             }
             self.drain(slot, device, driver, &mut swept)?;
             if record.dying.load(Ordering::Acquire) != 0 {
-                swept.draining = swept.draining.saturating_add(account.word(slot).used());
+                let objects = self.layout.objects.kept_by(slot, ordinal);
+                let used = account.word(slot).used().saturating_add(objects);
+                swept.draining = swept.draining.saturating_add(used);
             }
         }
         Ok(swept)
@@ -158,7 +163,11 @@ impl Reaper<'_> {
         if read() != (since, owner) || region::is_locked(self.fd, slot)? {
             return Ok(());
         }
-        if let Some(account) = device.slot().and_then(|device| self.layout.account(device)) {
+        if let Some(device) = device.slot()
+            && let Some(account) = self.layout.account(device)
+        {
+            // What others hold on of it is charged before its word is emptied.
+            self.layout.objects.bury(slot, Some(device));
             account.clear(slot);
         }
         self.vacate(slot, record);
@@ -203,6 +212,7 @@ impl Reaper<'_> {
             self.bury_locked(slot);
             let since = record.dying.load(Ordering::Acquire);
             if since != 0 && region::now_ms().abs_diff(since) >= patience {
+                self.layout.objects.bury(slot, None);
                 for account in self.layout.accounts() {
                     account.clear(slot);
                 }

@@ -16,6 +16,7 @@ pub use files::{
 pub use forks::{Attaching, forget_in_child, keep_in_child};
 
 use crate::account::{Account, Line};
+use crate::objects::Objects;
 use crate::word::Budget;
 use crate::{MAX_DEVICES, SLOTS};
 use core::ptr::NonNull;
@@ -23,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
 pub const PACE_WORDS: usize = 264;
@@ -36,6 +37,8 @@ pub struct Layout {
     pub slots: [Slot; SLOTS],
     lines: [[Line; SLOTS]; MAX_DEVICES],
     paces: [Pace; MAX_DEVICES],
+    /// Memory that several processes hold.
+    pub objects: Objects,
 }
 
 /// A device's budget of time, and the words by which it is kept.
@@ -123,11 +126,10 @@ const _: () =
 impl Layout {
     pub fn account(&self, device: usize) -> Option<Account<'_>> {
         let lines = self.lines.get(device)?;
-        Some(Account::new(
-            lines,
-            &self.header.high,
-            self.header.budgets.get(device)?,
-        ))
+        Some(
+            Account::new(lines, &self.header.high, self.header.budgets.get(device)?)
+                .beside(&self.objects, device),
+        )
     }
 
     pub fn pace(&self, device: usize) -> Option<&Pace> {
@@ -138,9 +140,9 @@ impl Layout {
         (0..MAX_DEVICES).filter_map(|device| self.account(device))
     }
 
-    /// Whether the slot has nothing charged on any device.
+    /// Whether the slot has nothing charged on any device, and no object.
     pub fn is_empty(&self, slot: usize) -> bool {
-        self.accounts().all(|account| account.is_empty(slot))
+        self.accounts().all(|account| account.is_empty(slot)) && !self.objects.concern(slot)
     }
 
     /// The mark below which every slot in use lies.

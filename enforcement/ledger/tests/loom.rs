@@ -7,6 +7,9 @@ mod sync {
 #[path = "../src/account.rs"]
 #[expect(dead_code, reason = "the models drive a part of it")]
 mod account;
+#[path = "../src/objects.rs"]
+#[expect(dead_code, reason = "no object is shared in the models")]
+mod objects;
 #[path = "../src/word.rs"]
 mod word;
 

@@ -1,4 +1,5 @@
 //! CUDA, Vulkan and NVML together: one budget, one story.
 
+pub mod objects;
 pub mod share;
 pub mod story;

@@ -47,6 +47,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::lifetime::CASES,
         vulkan::devices::CASES,
         vulkan::loader::CASES,
+        cross::objects::CASES,
         cross::share::CASES,
         cross::story::CASES,
         process::endings::CASES,
@@ -62,7 +63,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::proc_address::CASES,
         symbols::missing::CASES,
     ],
-    roles: &[tenant::ROLES, kill_storm::ROLES],
+    roles: &[tenant::ROLES, cross::objects::ROLES, kill_storm::ROLES],
     expectations: harness::expectations::SHIPPED,
     afterwards: ffi::vulkan::validated,
 };

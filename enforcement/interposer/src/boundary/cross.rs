@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use abi::cuda::{
     CUDA_LAUNCH_PARAMS, CUarray, CUarrayMapInfo, CUcontext, CUevent, CUfunction, CUgraph,
-    CUgraphExec, CUgraphNode, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool,
-    CUmipmappedArray, CUmodule, CUresult, CUstream,
+    CUgraphExec, CUgraphNode, CUipcMemHandle, CUkernel, CUlibrary, CUmemGenericAllocationHandle,
+    CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
 
@@ -159,7 +159,7 @@ macro_rules! plain {
 }
 plain! {
     i32 u32 u64 usize
-    CUarray CUcontext CUevent CUfunction CUgraph CUgraphExec CUgraphNode CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
+    CUarray CUcontext CUevent CUfunction CUgraph CUgraphExec CUgraphNode CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
     nvmlDevice_t
 }
 

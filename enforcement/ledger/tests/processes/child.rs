@@ -1,7 +1,7 @@
 //! A process that does as it is told, line by line: the same test executable, run again as its own child.
 
 use crate::{kernel, stress};
-use ledger::{Bytes, DeviceIndex, Driver, Ledger, NoDriver, Refusal, Setup};
+use ledger::{Bytes, DeviceIndex, Driver, Key, Ledger, NoDriver, Refusal, Setup};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -153,6 +153,15 @@ fn obeys() {
             ("release", Some(ledger)) => {
                 ledger.release(DEVICE, Bytes(number(1)));
                 tell("released");
+            }
+            ("name", Some(ledger)) => {
+                let devices = core::iter::once(DEVICE).collect();
+                let named = ledger.name_object(Key([number(1), 7]), devices, Bytes(number(2)));
+                tell(if named.is_some() { "named" } else { "no room" });
+            }
+            ("hold", Some(ledger)) => {
+                let held = ledger.hold_object(Key([number(1), 7]));
+                tell(if held.is_some() { "held" } else { "unknown" });
             }
             ("usage", Some(ledger)) => tell(&ledger.usage(DEVICE).0.to_string()),
             ("own", Some(ledger)) => tell(&ledger.own_usage(DEVICE).0.to_string()),

@@ -1,7 +1,7 @@
 //! What the dead leave behind, and when it is granted again.
 
 use crate::child::{Child, DEVICE, MIB, reserve, setup};
-use ledger::{Bytes, DeviceIndex, Driver, Ledger, NoDriver, Refusal, View};
+use ledger::{Bytes, DeviceIndex, Driver, Key, Ledger, NoDriver, Refusal, View};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -180,4 +180,67 @@ fn a_reaper_without_a_descriptor_refuses_and_says_why() {
         other.ask(&format!("reserve-asking {}", 50 * MIB)),
         "Unreaped"
     );
+}
+
+#[test]
+fn an_object_is_charged_until_its_last_holder_lets_go_whoever_dies() {
+    let (_place, path) = place();
+    let (mut maker, mut holder) = (
+        Child::attached(&path, BUDGET),
+        Child::attached(&path, BUDGET),
+    );
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let (key, size) = (Key([3, 7]), Bytes(60 * MIB));
+    assert_eq!(ledger.hold_object(key), None);
+    assert_eq!(maker.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    assert_eq!(maker.ask(&format!("name 3 {}", size.0)), "named");
+    assert_eq!(holder.ask("hold 3"), "held");
+    let object = ledger.hold_object(key).unwrap();
+    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB), "charged once");
+    maker.kill();
+    ledger.reap(&Holds(false));
+    assert_eq!(ledger.usage(DEVICE), size, "its holders have it still");
+    let view = View::open(&path).unwrap();
+    assert_eq!(view.usage(DEVICE), size);
+    assert_eq!(
+        reserve(&ledger, 50 * MIB, &Holds(false)),
+        Err(Refusal::OverBudget {
+            requested: Bytes(50 * MIB),
+            usage: size,
+            budget: Bytes(BUDGET),
+        })
+    );
+    ledger.let_go_of_object(object);
+    assert_eq!(ledger.usage(DEVICE), size, "one holder has it still");
+    holder.kill();
+    ledger.reap(&Holds(true));
+    assert_eq!(ledger.usage(DEVICE), size, "until the driver let go of it");
+    ledger.reap(&Holds(false));
+    assert_eq!(ledger.usage(DEVICE), Bytes::ZERO);
+    assert_eq!(ledger.hold_object(key), None, "it is gone");
+    assert_eq!(view.slots().len(), 1, "the dead have left their slots");
+}
+
+#[test]
+fn an_object_that_its_maker_is_relieved_of_is_charged_to_the_tenant() {
+    let (_place, path) = place();
+    let mut holder = Child::attached(&path, BUDGET);
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let devices = || core::iter::once(DEVICE).collect();
+    for (number, held) in [(1, false), (2, true)] {
+        assert_eq!(reserve(&ledger, 60 * MIB, &NoDriver), Ok(()));
+        let key = Key([number, 7]);
+        let object = ledger.name_object(key, devices(), Bytes(60 * MIB)).unwrap();
+        if held {
+            assert_eq!(holder.ask(&format!("hold {number}")), "held");
+        }
+        ledger.pass_object_on(object);
+        ledger.release(DEVICE, Bytes(60 * MIB));
+        let left = if held { 60 * MIB } else { 0 };
+        assert_eq!(ledger.usage(DEVICE), Bytes(left));
+        assert_eq!(ledger.own_usage(DEVICE), Bytes::ZERO);
+    }
+    holder.kill();
+    ledger.reap(&Holds(false));
+    assert_eq!(ledger.usage(DEVICE), Bytes::ZERO);
 }

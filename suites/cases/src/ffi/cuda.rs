@@ -21,6 +21,7 @@ macro_rules! table {
 }
 
 table! {
+    cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle
     cuInit cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2
     cuDeviceGet cuDeviceGetCount cuDeviceTotalMem_v2 cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2
@@ -65,6 +66,7 @@ macro_rules! call {
 mod array;
 mod context;
 mod graph;
+mod ipc;
 pub mod launch;
 mod lookup;
 mod memory;
@@ -73,6 +75,7 @@ mod pool;
 mod routes;
 
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
+pub use ipc::{IpcHandle, Open};
 pub use physical::Purpose;
 
 /// What an out-parameter holds before a call, so that a case sees whether it was written.

@@ -1,0 +1,307 @@
+//! Memory shared with other processes by handles of 64 bytes (R9 of DEFECTS, FINDINGS 11).
+//!
+//! What is exported gets a row in the ledger, named after the handle. Whoever opens a handle holds that row: the memory stays
+//! charged when its maker is gone, and is charged once however many hold it. A handle that names no row is charged to who opens it.
+
+use core::ffi::c_uint;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
+use budget::Bytes;
+use budget::charge::Span;
+use ledger::{Key, Object};
+
+use crate::boundary::arena::Errno;
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::{Device, current_context};
+use crate::memory::devices_of;
+use crate::outcome::{Outcome, Reason, Refused};
+use crate::process::Tenant;
+
+/// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
+const ORDINAL_OF: i32 = 9;
+
+/// What this process shares with others.
+#[derive(Default)]
+pub struct Sharing(Mutex<Book>);
+
+/// Addresses that are shared: nothing is looked up while there are none.
+#[repr(transparent)]
+pub struct Shared(AtomicU64);
+
+#[derive(Default)]
+struct Book {
+    /// By first address: the rows of what was exported.
+    exported: HashMap<u64, Vec<(Key, Object)>>,
+    /// By the address that an opening gave: as many as there were.
+    opened: HashMap<u64, Vec<Opened>>,
+    /// How often a row is held: the ledger knows a process once.
+    holds: HashMap<Object, u32>,
+}
+
+/// One opening.
+#[derive(Clone, Copy)]
+struct Opened {
+    hold: Hold,
+    context: u64,
+}
+
+/// Who pays for what was opened.
+#[derive(Clone, Copy)]
+enum Hold {
+    Row(Object),
+    /// This process: nobody had named it.
+    Own {
+        ordinal: u32,
+        bytes: Bytes,
+    },
+    /// An opening before this one.
+    Another,
+}
+
+pub fn get_handle(
+    tenant: Tenant,
+    out: Out<'_, CUipcMemHandle>,
+    address: CUdeviceptr,
+) -> Outcome<CUresult> {
+    let code = next::cuIpcGetMemHandle(out, address);
+    if code == CUresult::SUCCESS
+        && let Some(handle) = out.read()
+        && let Some((base, size)) = range_of(address)
+    {
+        tenant.export(key_of(&handle), base, size);
+    }
+    Outcome::Done(code)
+}
+
+pub fn open_handle(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    handle: CUipcMemHandle,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    tenant.open(place, key_of(&handle), &|| {
+        next::cuIpcOpenMemHandle(place, handle, flags)
+    })
+}
+
+pub fn open_handle_v2(
+    tenant: Tenant,
+    place: Out<'_, CUdeviceptr>,
+    handle: CUipcMemHandle,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    tenant.open(place, key_of(&handle), &|| {
+        next::cuIpcOpenMemHandle_v2(place, handle, flags)
+    })
+}
+
+pub fn close_handle(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
+    // The record leaves first: the address may come back to another thread at once.
+    let Some(opened) = tenant.sharing(|book| book.take(address)) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let code = next::cuIpcCloseMemHandle(address);
+    if code == CUresult::SUCCESS {
+        tenant.closed(opened);
+    } else {
+        tenant.sharing(|book| book.opened.entry(address).or_default().push(opened));
+    }
+    Outcome::Done(code)
+}
+
+/// The name that all who have a handle's bytes give its object.
+fn key_of(handle: &CUipcMemHandle) -> Key {
+    Key(
+        [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f].map(|seed: u64| {
+            handle.reserved.iter().fold(seed, |hash, byte| {
+                let mixed = (hash ^ u64::from(*byte as u8)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                mixed ^ (mixed >> 32)
+            })
+        }),
+    )
+}
+
+/// The allocation around an address, by the driver.
+fn range_of(address: CUdeviceptr) -> Option<(u64, Bytes)> {
+    let (mut base, mut size) = (0, 0);
+    let code = next::cuMemGetAddressRange_v2(Out::to(&mut base), Out::to(&mut size), address);
+    (code == CUresult::SUCCESS).then_some((base, Bytes(size as u64)))
+}
+
+impl Book {
+    /// The last opening of an address that nothing else needs.
+    fn take(&mut self, address: u64) -> Option<Opened> {
+        let all = self.opened.get_mut(&address)?;
+        let last = all.pop();
+        if all.is_empty() {
+            self.opened.remove(&address);
+        }
+        last
+    }
+}
+
+impl Tenant {
+    /// Whether anything of this process is shared.
+    #[inline]
+    pub fn shares(self) -> bool {
+        self.memory.shared.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// An allocation of ours has a name from now on, unless it has it already.
+    fn export(self, key: Key, base: u64, size: Bytes) {
+        let Some(record) = self.memory.records.find(base) else {
+            return;
+        };
+        let (Some(span), Some(ledger)) = (Span::of(base, size), self.ledger()) else {
+            return;
+        };
+        let devices = devices_of(self, record.ordinal);
+        self.sharing(|book| {
+            let rows = book.exported.entry(base).or_default();
+            if rows.iter().all(|(known, _)| *known != key) {
+                rows.extend(
+                    ledger
+                        .name_object(key, devices, span.bytes())
+                        .map(|object| (key, object)),
+                );
+            }
+            if rows.is_empty() {
+                book.exported.remove(&base);
+            }
+        });
+    }
+
+    /// An allocation is about to be released: who opened it holds it on.
+    #[cold]
+    pub fn unexport(self, base: u64) {
+        let rows = self.sharing(|book| book.exported.remove(&base));
+        if let Some(ledger) = self.ledger() {
+            rows.into_iter()
+                .flatten()
+                .for_each(|(_, object)| ledger.pass_object_on(object));
+        }
+    }
+
+    /// Makes a call that opens what a key names. It is held before, so that it is charged whoever lets go of it meanwhile.
+    fn open(
+        self,
+        place: Out<'_, CUdeviceptr>,
+        key: Key,
+        call: &dyn Fn() -> CUresult,
+    ) -> Outcome<CUresult> {
+        let before = place.read();
+        let row = self.hold(key);
+        let code = call();
+        let address = place.read().filter(|_| code == CUresult::SUCCESS);
+        let Some(address) = address else {
+            row.into_iter().for_each(|object| self.let_go(object));
+            return Outcome::Done(code);
+        };
+        let hold = match row {
+            Some(object) => Ok(Hold::Row(object)),
+            None => self.charge_opened(address),
+        };
+        match hold {
+            Ok(hold) => {
+                let context = current_context();
+                let opened = Opened { hold, context };
+                self.sharing(|book| book.opened.entry(address).or_default().push(opened));
+                Outcome::Done(code)
+            }
+            Err(refused) => {
+                let _ = next::cuIpcCloseMemHandle(address);
+                before.into_iter().for_each(|before| place.write(before));
+                Outcome::Refused(refused)
+            }
+        }
+    }
+
+    fn charge_opened(self, address: u64) -> Result<Hold, Refused> {
+        if self.sharing(|book| book.opened.contains_key(&address)) {
+            return Ok(Hold::Another);
+        }
+        let device = self.device_at(address).ok_or(Refused::UnknownDevice)?;
+        let (base, size) = range_of(address).ok_or(Refused::UnknownDevice)?;
+        let bytes = Span::of(base, size).ok_or(Refused::UnknownDevice)?.bytes();
+        self.reserve_or_trim(device.indices, bytes)?
+            .commit_as(bytes);
+        let ordinal = device.ordinal;
+        Ok(Hold::Own { ordinal, bytes })
+    }
+
+    /// The device that an address lies on.
+    fn device_at(self, address: u64) -> Option<&'static Device> {
+        let mut ordinal = 0;
+        let code = next::cuPointerGetAttribute(Out::word(&mut ordinal), ORDINAL_OF, address);
+        (code == CUresult::SUCCESS)
+            .then(|| self.devices()?.get(ordinal as CUdevice))
+            .flatten()
+    }
+
+    /// One opening is over.
+    fn closed(self, opened: Opened) {
+        match opened.hold {
+            Hold::Row(object) => self.let_go(object),
+            Hold::Own { ordinal, bytes } => self.release(devices_of(self, ordinal), bytes),
+            Hold::Another => {}
+        }
+    }
+
+    /// A context is gone, and with it what was opened in it.
+    pub fn end_openings(self, context: u64) {
+        if !self.shares() {
+            return;
+        }
+        let ended = self.sharing(|book| {
+            let mut ended = Vec::new();
+            book.opened.retain(|_, all| {
+                ended.extend(all.extract_if(.., |opened| opened.context == context));
+                !all.is_empty()
+            });
+            ended
+        });
+        ended.into_iter().for_each(|opened| self.closed(opened));
+    }
+
+    /// Under the book's lock, so that a last and a first hold of two threads do not cross.
+    fn hold(self, key: Key) -> Option<Object> {
+        let ledger = self.ledger()?;
+        self.sharing(|book| {
+            let object = ledger.hold_object(key)?;
+            *book.holds.entry(object).or_default() += 1;
+            Some(object)
+        })
+    }
+
+    fn let_go(self, object: Object) {
+        self.sharing(|book| {
+            let Some(count) = book.holds.get_mut(&object) else {
+                return;
+            };
+            *count -= 1;
+            if *count == 0 {
+                book.holds.remove(&object);
+                if let Some(ledger) = self.ledger() {
+                    ledger.let_go_of_object(object);
+                }
+            }
+        });
+    }
+
+    fn sharing<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
+        let _errno = Errno::keep();
+        let sharing = &self.memory.sharing;
+        let sharing = sharing
+            .get()
+            .unwrap_or_else(|| sharing.set(Sharing::default()));
+        let mut book = sharing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = act(&mut book);
+        let count = book.exported.len() + book.opened.len();
+        self.memory.shared.0.store(count as u64, Ordering::Release);
+        answer
+    }
+}

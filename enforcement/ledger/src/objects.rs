@@ -1,0 +1,294 @@
+//! Memory that several processes hold (FINDINGS 11): a charge follows the object, not whoever made it.
+//!
+//! As long as the process that made an object holds it, the object is charged in that process's word, as all it has. When it lets go
+//! of it, or is dead, the row itself is charged, until the last of those that opened it has let go. The row is charged before the
+//! word is relieved, and sums read the words first: at no instant does a sum miss it.
+//!
+//! A row's state changes by one compare-and-swap and counts its changes; a row is given up only in the very state in which nobody
+//! was found holding it, so that whoever joins meanwhile is not forgotten. No lock: whoever is killed leaves a row that the
+//! reaper of its slot can tell.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Objects that a ledger has room for. One more is charged to each process that opens it.
+pub const OBJECTS: usize = 1024;
+const HOLDERS: usize = crate::SLOTS / 64;
+
+/// What an object is called by those who share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(pub [u64; 2]);
+
+/// An object's row, to one of those who hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Object {
+    row: u32,
+}
+
+/// All zeros is an empty table.
+#[repr(C)]
+pub struct Objects {
+    /// Rows in use lie below.
+    high: AtomicU64,
+    /// Apart from the rows: sums read no more than these where nothing is charged.
+    states: [AtomicU64; OBJECTS],
+    rows: [Row; OBJECTS],
+}
+
+#[repr(C)]
+struct Row {
+    key: [AtomicU64; 2],
+    bytes: AtomicU64,
+    /// One bit for each device that it is charged on.
+    devices: AtomicU64,
+    /// One bit for each slot that opened it.
+    holders: [AtomicU64; HOLDERS],
+}
+
+/// What a row is, whose, and the number of its changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Free,
+    /// Being written by a slot.
+    Making,
+    /// Charged in a slot's word.
+    Paid,
+    /// Charged here.
+    Charged,
+}
+
+const SLOT_SHIFT: u32 = 2;
+const CHANGE_SHIFT: u32 = 16;
+const SLOT_MASK: u64 = (1 << (CHANGE_SHIFT - SLOT_SHIFT)) - 1;
+
+impl State {
+    fn phase(self) -> Phase {
+        match self.0 & 3 {
+            0 => Phase::Free,
+            1 => Phase::Making,
+            2 => Phase::Paid,
+            _ => Phase::Charged,
+        }
+    }
+
+    fn is_by(self, slot: usize) -> bool {
+        (self.0 >> SLOT_SHIFT) & SLOT_MASK == slot as u64
+    }
+
+    /// The next state.
+    fn to(self, phase: Phase, slot: usize) -> State {
+        let changes = (self.0 >> CHANGE_SHIFT).wrapping_add(1) << CHANGE_SHIFT;
+        State(changes | (slot as u64 & SLOT_MASK) << SLOT_SHIFT | phase as u64)
+    }
+}
+
+impl Objects {
+    fn state(&self, row: usize) -> State {
+        State(
+            self.states
+                .get(row)
+                .map_or(0, |state| state.load(Ordering::SeqCst)),
+        )
+    }
+
+    fn change(&self, row: usize, from: State, to: State) -> bool {
+        self.states.get(row).is_some_and(|state| {
+            state
+                .compare_exchange(from.0, to.0, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        })
+    }
+
+    fn rows(&self) -> usize {
+        usize::try_from(self.high.load(Ordering::SeqCst))
+            .unwrap_or(OBJECTS)
+            .min(OBJECTS)
+    }
+
+    /// Names an object whose `bytes` are charged in the slot's word, on each of `devices`. `None` where there is no room.
+    pub fn enter(&self, slot: usize, key: Key, devices: u32, bytes: u64) -> Option<Object> {
+        let (row, made) = (0..OBJECTS).find_map(|row| {
+            let state = self.state(row);
+            let made = state.to(Phase::Making, slot);
+            if state.phase() != Phase::Free {
+                return None;
+            }
+            // First: a reaper must see the row that it makes.
+            self.high.fetch_max(row as u64 + 1, Ordering::SeqCst);
+            self.change(row, state, made).then_some((row, made))
+        })?;
+        let entry = self.rows.get(row)?;
+        for (word, part) in entry.key.iter().zip(key.0) {
+            word.store(part, Ordering::SeqCst);
+        }
+        entry.bytes.store(bytes, Ordering::SeqCst);
+        entry.devices.store(u64::from(devices), Ordering::SeqCst);
+        // Fails where a reaper took us for dead.
+        self.change(row, made, made.to(Phase::Paid, slot))
+            .then_some(Object { row: row as u32 })
+    }
+
+    /// The object of a name, which the slot holds from now on.
+    pub fn join(&self, slot: usize, key: Key) -> Option<Object> {
+        (0..self.rows()).find_map(|row| {
+            let known = self.is_known_as(row, self.state(row), key);
+            (known && self.join_row(slot, key, row)).then_some(Object { row: row as u32 })
+        })
+    }
+
+    fn is_known_as(&self, row: usize, state: State, key: Key) -> bool {
+        matches!(state.phase(), Phase::Paid | Phase::Charged)
+            && self.rows.get(row).is_some_and(|entry| {
+                key.0 == [0, 1].map(|part: usize| entry.key[part].load(Ordering::SeqCst))
+            })
+    }
+
+    /// The bit first: whoever gives the row up in a state that came after sees it.
+    fn join_row(&self, slot: usize, key: Key, row: usize) -> bool {
+        self.hold(row, slot);
+        loop {
+            let state = self.state(row);
+            if !self.is_known_as(row, state, key) {
+                self.let_go(row, slot);
+                return false;
+            }
+            let payer = (state.0 >> SLOT_SHIFT & SLOT_MASK) as usize;
+            if self.change(row, state, state.to(state.phase(), payer)) {
+                return true;
+            }
+        }
+    }
+
+    /// The slot, which joined, holds it no longer.
+    pub fn part(&self, slot: usize, object: Object) {
+        self.let_go(object.row as usize, slot);
+    }
+
+    /// The slot, in whose word it is charged, is about to be relieved of it: others may hold it on.
+    pub fn pass_on(&self, slot: usize, object: Object) {
+        self.pass_on_row(slot, object.row as usize);
+    }
+
+    fn pass_on_row(&self, slot: usize, row: usize) {
+        loop {
+            let state = self.state(row);
+            if state.phase() != Phase::Paid || !state.is_by(slot) {
+                return;
+            }
+            if self.change(row, state, state.to(Phase::Charged, 0)) {
+                return self.give_up_unheld(row);
+            }
+        }
+    }
+
+    /// A charged row that nobody holds is free.
+    fn give_up_unheld(&self, row: usize) {
+        loop {
+            let state = self.state(row);
+            let held = self.rows.get(row).is_some_and(|entry| {
+                entry
+                    .holders
+                    .iter()
+                    .any(|word| word.load(Ordering::SeqCst) != 0)
+            });
+            if state.phase() != Phase::Charged || held {
+                return;
+            }
+            if self.change(row, state, state.to(Phase::Free, 0)) {
+                return;
+            }
+        }
+    }
+
+    fn hold(&self, row: usize, slot: usize) {
+        if let Some(word) = self.word_of(row, slot) {
+            word.fetch_or(1 << (slot % 64), Ordering::SeqCst);
+        }
+    }
+
+    fn let_go(&self, row: usize, slot: usize) {
+        if let Some(word) = self.word_of(row, slot) {
+            word.fetch_and(!(1 << (slot % 64)), Ordering::SeqCst);
+        }
+        self.give_up_unheld(row);
+    }
+
+    fn word_of(&self, row: usize, slot: usize) -> Option<&AtomicU64> {
+        self.rows.get(row)?.holders.get(slot / 64)
+    }
+
+    /// What is charged here on a device.
+    pub fn charged(&self, device: usize) -> u64 {
+        (0..self.rows())
+            .filter(|row| self.state(*row).phase() == Phase::Charged && self.is_on(*row, device))
+            .filter_map(|row| Some(self.rows.get(row)?.bytes.load(Ordering::SeqCst)))
+            .fold(0, u64::saturating_add)
+    }
+
+    fn is_on(&self, row: usize, device: usize) -> bool {
+        self.rows.get(row).is_some_and(|entry| {
+            entry
+                .devices
+                .load(Ordering::SeqCst)
+                .checked_shr(device as u32)
+                .unwrap_or(0)
+                & 1
+                != 0
+        })
+    }
+
+    /// What is charged here on a device for a slot alone.
+    pub fn kept_by(&self, slot: usize, device: usize) -> u64 {
+        let alone = |row: &usize| {
+            let state = self.state(*row);
+            let entry = self.rows.get(*row).filter(|_| {
+                state.phase() == Phase::Charged
+                    && self.concerns(*row, slot)
+                    && self.is_on(*row, device)
+            })?;
+            let holders = entry.holders.iter();
+            let count: u32 = holders
+                .map(|word| word.load(Ordering::SeqCst).count_ones())
+                .sum();
+            (count == 1).then(|| entry.bytes.load(Ordering::SeqCst))
+        };
+        (0..self.rows())
+            .filter_map(|row| alone(&row))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Whether a slot has to do with any object.
+    pub fn concern(&self, slot: usize) -> bool {
+        (0..self.rows()).any(|row| self.concerns(row, slot))
+    }
+
+    /// Whether a slot has to do with any object on a device.
+    pub fn concern_on(&self, slot: usize, device: usize) -> bool {
+        (0..self.rows()).any(|row| self.concerns(row, slot) && self.is_on(row, device))
+    }
+
+    fn concerns(&self, row: usize, slot: usize) -> bool {
+        let state = self.state(row);
+        let paid = matches!(state.phase(), Phase::Making | Phase::Paid) && state.is_by(slot);
+        let holds = self
+            .word_of(row, slot)
+            .is_some_and(|word| word.load(Ordering::SeqCst) >> (slot % 64) & 1 != 0);
+        paid || holds
+    }
+
+    /// A dead slot lets go of what it had on a device, or anywhere. Before its words are emptied, and only by who may do that.
+    pub fn bury(&self, slot: usize, device: Option<usize>) {
+        for row in 0..self.rows() {
+            let state = self.state(row);
+            if state.phase() == Phase::Making && state.is_by(slot) {
+                let _ = self.change(row, state, state.to(Phase::Free, 0));
+            }
+            if self.concerns(row, slot) && device.is_none_or(|device| self.is_on(row, device)) {
+                self.pass_on_row(slot, row);
+                self.let_go(row, slot);
+            }
+        }
+    }
+}

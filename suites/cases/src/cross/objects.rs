@@ -1,0 +1,234 @@
+//! Memory that several processes hold: charged once, to the tenant, until the last of them has let go.
+
+use abi::cuda::{CUdeviceptr, CUresult};
+use harness::Libraries::LayerOnly;
+use harness::{Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure_eq, fail, roles};
+
+use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::ffi::cuda::{Cuda, IpcHandle, Open, UNTOUCHED};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+
+const SHARED: Bytes = Bytes::gib(4);
+/// Does not fit beside [`SHARED`] and two contexts under 8 GiB.
+const MOST: Bytes = Bytes::gib(3);
+/// What two processes' contexts may take.
+const ROOM: Bytes = Bytes(2 * CONTEXT_ROOM.0);
+
+/// Another process of the tenant, which makes memory and opens that of others.
+struct Holder(Peer);
+
+impl Holder {
+    fn start(session: &Session) -> Result<Holder, Failure> {
+        Holder::launch(session.launch("holder"))
+    }
+
+    fn launch(launch: Launch<'_>) -> Result<Holder, Failure> {
+        Ok(Holder(launch.start()?))
+    }
+
+    fn ask(&mut self, command: &str) -> Result<String, Failure> {
+        self.0.say(command)?;
+        self.0.line()
+    }
+
+    fn does(&mut self, command: &str, code: CUresult) -> Result<(), Failure> {
+        let answer = self.ask(command)?;
+        ensure_eq!(
+            answer,
+            code.0.to_string(),
+            "\"{command}\" in another process"
+        );
+        Ok(())
+    }
+
+    fn allocates(&mut self, bytes: Bytes, code: CUresult) -> Result<(), Failure> {
+        self.does(&format!("allocate {}", bytes.0), code)
+    }
+
+    /// Has it allocate and export.
+    fn export(&mut self) -> Result<IpcHandle, Failure> {
+        self.allocates(SHARED, OK)?;
+        let text = self.ask("export")?;
+        match IpcHandle::parse(&text) {
+            Some(handle) => Ok(handle),
+            None => fail!("a process exported \"{text}\""),
+        }
+    }
+
+    fn opens(&mut self, handle: &IpcHandle, code: CUresult) -> Result<(), Failure> {
+        self.does(&format!("open {}", handle.text()), code)
+    }
+}
+
+fn opened(cuda: &Cuda, way: Open, handle: &IpcHandle) -> Result<CUdeviceptr, Failure> {
+    let opened = cuda.open_ipc(way, handle);
+    ensure_eq!(opened.code, OK, "cuIpcOpenMemHandle, {way:?}");
+    Ok(opened.out)
+}
+
+fn available(cuda: &Cuda) -> Result<Bytes, Failure> {
+    let free = cuda.memory_info_free();
+    ensure_eq!(free.code, OK, "cuMemGetInfo_v2");
+    Ok(Bytes(free.out))
+}
+
+/// 3 GiB are refused, to this process and to another, beside 4 that somebody holds under 8.
+fn is_charged(cuda: &Cuda, other: &mut Holder, what: &str) -> Result<(), Failure> {
+    ensure_eq!(
+        cuda.allocate(MOST.0).code,
+        OUT_OF_MEMORY,
+        "3 GiB beside 4 that {what}"
+    );
+    other.allocates(MOST, OUT_OF_MEMORY)
+}
+
+/// Nothing of the 4 GiB is charged any longer.
+fn is_given_back(session: &Session, cuda: &Cuda, other: &mut Holder) -> Result<(), Failure> {
+    other.allocates(MOST, OK)?;
+    fills(fill(cuda).bytes + MOST, budget(session, 0)?, ROOM)
+}
+
+cases! {
+    /// What another process exported and this one opened is charged once, outlives its maker's death, and is given back when
+    /// this one closes it.
+    opened_memory_outlives_its_makers_death_and_is_charged_once {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"],
+    } (session) {
+        let cuda = cuda()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        other.allocates(Bytes::mib(2), OK)?;
+        let handle = maker.export()?;
+        let before = available(&cuda)?;
+        let address = opened(&cuda, Open::Second, &handle)?;
+        ensure_eq!(available(&cuda)?, before, "free when it is opened");
+        is_charged(&cuda, &mut other, "two hold")?;
+        maker.0.kill()?;
+        is_charged(&cuda, &mut other, "their maker's death left to this process")?;
+        ensure_eq!(cuda.close_ipc(address), OK, "cuIpcCloseMemHandle");
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What its maker frees stays charged as long as somebody has it open, whether that ends by closing, with its context, or
+    /// with its process.
+    opened_memory_outlives_its_makers_free {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuMemFree_v2", "cuDevicePrimaryCtxReset_v2"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        other.allocates(Bytes::mib(2), OK)?;
+        for end in ["a closing", "a reset", "a death"] {
+            context(&cuda, 0)?;
+            let handle = maker.export()?;
+            let mut third = match end {
+                "a death" => Some(Holder::start(session)?),
+                _ => None,
+            };
+            let address = match &mut third {
+                Some(third) => {
+                    third.opens(&handle, OK)?;
+                    0
+                }
+                None => opened(&cuda, Open::First, &handle)?,
+            };
+            maker.does("free", OK)?;
+            ensure_eq!(cuda.allocate(SHARED.0).code, OUT_OF_MEMORY, "4 GiB beside 4 that are open, before {end}");
+            other.allocates(SHARED, OUT_OF_MEMORY)?;
+            match (end, third) {
+                (_, Some(mut third)) => drop(third.0.kill()?),
+                ("a closing", None) => ensure_eq!(cuda.close_ipc(address), OK, "cuIpcCloseMemHandle"),
+                _ => ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2"),
+            }
+            context(&cuda, 0)?;
+            let plain = cuda.allocate(SHARED.0);
+            ensure_eq!(plain.code, OK, "4 GiB after {end}");
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        }
+        maker.0.finish()?;
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// A handle that nobody in the ledger made is charged to who opens it, and refused where that does not fit.
+    memory_of_nobody_known_is_charged_to_who_opens_it {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut other = Holder::start(session)?;
+        let handle = stranger.export()?;
+        other.opens(&handle, OK)?;
+        let refused = cuda.open_ipc(Open::Second, &handle);
+        ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
+        other.0.finish()?;
+        // It does not fit before the other's is back, so that nothing changes any more after.
+        let address = opened(&cuda, Open::Second, &handle)?;
+        let left = available(&cuda)?;
+        ensure_eq!(cuda.close_ipc(address), OK, "cuIpcCloseMemHandle");
+        ensure_eq!(available(&cuda)?, left + SHARED, "free when it is closed");
+        stranger.0.finish()
+    }
+}
+
+/// What the role holds.
+#[derive(Default)]
+struct Hands {
+    cuda: Option<Cuda>,
+    pointer: CUdeviceptr,
+}
+
+impl Hands {
+    fn obey(&mut self, command: &str) -> Result<String, Failure> {
+        let (verb, object) = command.split_once(' ').unwrap_or((command, ""));
+        if self.cuda.is_none() {
+            self.cuda = Some(cuda()?);
+        }
+        let Some(cuda) = &self.cuda else {
+            fail!("no CUDA");
+        };
+        let code = match verb {
+            "allocate" => {
+                let bytes = object
+                    .parse()
+                    .map_err(|_| Failure::Broken(command.to_owned()))?;
+                let answer = cuda.allocate(bytes);
+                if answer.code == OK {
+                    self.pointer = answer.out;
+                }
+                answer.code
+            }
+            "export" => {
+                let answer = cuda.export_ipc(self.pointer);
+                ensure_eq!(answer.code, OK, "cuIpcGetMemHandle");
+                return Ok(answer.out.text());
+            }
+            "open" => match IpcHandle::parse(object) {
+                Some(handle) => cuda.open_ipc(Open::Second, &handle).code,
+                None => fail!("\"{command}\" names no handle"),
+            },
+            "free" => cuda.free(self.pointer),
+            _ => fail!("a holder cannot \"{command}\""),
+        };
+        Ok(code.0.to_string())
+    }
+}
+
+roles! {
+    /// Makes memory, exports it and opens that of others, a command a line.
+    holder(_session, parent) {
+        let mut hands = Hands::default();
+        serve(parent, &mut hands)
+    }
+}
+
+fn serve(parent: &mut Parent, hands: &mut Hands) -> Result<(), Failure> {
+    while let Some(command) = parent.hear() {
+        let answer = hands.obey(&command)?;
+        parent.say(&answer)?;
+    }
+    Ok(())
+}
