@@ -1,7 +1,50 @@
 //! Link arguments, as lines that a build script prints to cargo.
 
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs};
+
+/// What every build of the interposer's source is linked with.
+pub fn interposer() {
+    bound_to_itself();
+    // A hook's address may be anywhere once it was handed out.
+    never_unmapped();
+    // dlsym is called before lazy binding could be trusted.
+    bound_at_once();
+    // The naked entries keep it.
+    with_shadow_stack();
+    needing_libc_alone();
+}
+
+/// Names the conditions under which the interposer's source becomes a proxy (`enforcement/proxy`).
+pub fn proxy_cfg() {
+    println!("cargo::rustc-check-cfg=cfg(proxy)");
+    println!("cargo::rustc-check-cfg=cfg(stands_for, values(\"libcuda\", \"libnvml\"))");
+}
+
+/// DT_NEEDED on `name`, looked for in `directory`, without the library being there when this one is linked.
+///
+/// # Panics
+/// Where OUT_DIR cannot be written or `cc`, rustc's own linker, makes no library.
+pub fn needing(name: &str, directory: &str) {
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let library = Path::new(&out).join(name);
+    let made = Command::new("cc")
+        .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
+        .arg(&library)
+        .arg(format!("-Wl,-soname,{name}"))
+        .status();
+    assert!(
+        made.is_ok_and(|status| status.success()),
+        "cc made no {}",
+        library.display()
+    );
+    argument(&format!(
+        "--push-state,--no-as-needed,{},--pop-state",
+        library.display()
+    ));
+    argument(&format!("-rpath,{directory}"));
+}
 
 /// References to the library's own exports reach those, as in the vendor's libraries (FINDINGS 18).
 pub fn bound_to_itself() {

@@ -12,6 +12,7 @@ pub mod pages;
 pub mod percent;
 pub mod settings;
 pub mod size;
+pub mod tenant_file;
 pub mod units;
 
 pub use units::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};

@@ -1,6 +1,7 @@
 //! What the environment asks for. The caller hands in the look-up, so that the environment is read once and nothing here touches it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -103,6 +104,63 @@ pub struct Settings {
     /// HAMI_VK_TRACE=1: the layer's decisions on stderr.
     pub vulkan_trace: bool,
     pub remarks: Vec<Remark>,
+    unreadable: Option<Refusal>,
+}
+
+/// Why nothing can be granted, as one line says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A budget that could not be read.
+    Budget { variable: String, text: String },
+    /// A place with settings that says nothing.
+    Place { place: String, reason: String },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Budget { variable, text } => write!(out, "{variable}={text:?} is not a size"),
+            Refusal::Place { place, reason } => write!(out, "{place}: {reason}"),
+        }
+    }
+}
+
+/// Budgets of one device or, without an index, of all.
+const MEMORY: [&str; 2] = ["RINGFENCE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT"];
+const COMPUTE: [&str; 2] = ["RINGFENCE_COMPUTE", "CUDA_DEVICE_SM_LIMIT"];
+/// What else changes what is enforced.
+const ENFORCING: [&str; 5] = [
+    "RINGFENCE_LEDGER",
+    "CUDA_DEVICE_MEMORY_SHARED_CACHE",
+    "RINGFENCE_CONTEXT_CHARGE",
+    "GPU_CORE_UTILIZATION_POLICY",
+    "CUDA_TASK_PRIORITY",
+];
+/// What does not.
+const TELLING: [&str; 4] = [
+    "RINGFENCE_VK_BUDGET",
+    "LIBCUDA_LOG_LEVEL",
+    "RINGFENCE_TRACE",
+    "HAMI_VK_TRACE",
+];
+
+/// Whether a variable is one of ours.
+#[must_use]
+pub fn is_setting(name: &str) -> bool {
+    enforces(name) || TELLING.contains(&name)
+}
+
+/// Whether a variable changes what is enforced.
+#[must_use]
+pub fn enforces(name: &str) -> bool {
+    let of_family = |family: &str| match name.strip_prefix(family) {
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix('_')
+            .is_some_and(|index| index.parse::<u32>().is_ok()),
+        None => false,
+    };
+    ENFORCING.contains(&name) || MEMORY.into_iter().chain(COMPUTE).any(of_family)
 }
 
 impl Settings {
@@ -172,7 +230,13 @@ impl Settings {
             )
             .unwrap_or(false),
             remarks,
+            unreadable: None,
         }
+    }
+
+    /// Grants nothing from here on: a place that holds settings could not be read.
+    pub fn refuse(&mut self, place: String, reason: String) {
+        self.unreadable = Some(Refusal::Place { place, reason });
     }
 
     /// The budget of one device; an index beyond the ledger's has none of its own and answers the default's strictest reading, `Limited(0)`,
@@ -206,7 +270,8 @@ impl Settings {
     /// Whether anything is to be enforced at all. Where not, a library forwards and touches nothing.
     #[must_use]
     pub fn any_budget(&self) -> bool {
-        self.any_compute_budget()
+        self.unreadable.is_some()
+            || self.any_compute_budget()
             || self
                 .memory
                 .iter()
@@ -230,10 +295,24 @@ impl Settings {
         })
     }
 
+    /// Why nothing can be granted, if so.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        let budget = || {
+            let (variable, text) = self.unparsable()?;
+            Some(Refusal::Budget {
+                variable: variable.to_owned(),
+                text: text.to_owned(),
+            })
+        };
+        self.unreadable.clone().or_else(budget)
+    }
+
     /// The budgets as the ledger takes them. One that could not be read is 0 bytes: nothing is granted.
     #[must_use]
     pub fn budgets(&self) -> [Option<Bytes>; MAX_DEVICES] {
         std::array::from_fn(|slot| match &self.memory[slot] {
+            _ if self.unreadable.is_some() => Some(Bytes::ZERO),
             Budget::Unlimited => None,
             Budget::Limited(bytes) => Some(*bytes),
             Budget::Unparsable { .. } => Some(Bytes::ZERO),
@@ -272,8 +351,7 @@ fn memory(
     get: &dyn Fn(&str) -> Option<Vec<u8>>,
     remarks: &mut Vec<Remark>,
 ) -> [Budget; MAX_DEVICES] {
-    const FAMILIES: [&str; 2] = ["RINGFENCE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT"];
-    by_device(FAMILIES, &|variable| budget(get, variable), remarks)
+    by_device(MEMORY, &|variable| budget(get, variable), remarks)
         .map(|budget| budget.unwrap_or(Budget::Unlimited))
 }
 
@@ -281,8 +359,7 @@ fn compute(
     get: &dyn Fn(&str) -> Option<Vec<u8>>,
     remarks: &mut Vec<Remark>,
 ) -> [ComputeBudget; MAX_DEVICES] {
-    const FAMILIES: [&str; 2] = ["RINGFENCE_COMPUTE", "CUDA_DEVICE_SM_LIMIT"];
-    by_device(FAMILIES, &|variable| compute_budget(get, variable), remarks)
+    by_device(COMPUTE, &|variable| compute_budget(get, variable), remarks)
         .map(|budget| budget.unwrap_or(ComputeBudget::Unlimited))
 }
 

@@ -6,5 +6,7 @@ pub mod drivers;
 mod elf;
 pub mod entries;
 pub mod loader;
+#[cfg(not(proxy))]
 mod lookup;
+pub mod sign;
 pub mod time;

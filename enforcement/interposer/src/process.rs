@@ -1,12 +1,13 @@
 //! What this process is to its tenant: enforced, passing through, or a child that the driver refuses by itself.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use budget::DeviceIndex;
 use budget::settings::{ComputeBudget, Settings};
 use ledger::{Ledger, Setup};
 
 use crate::boundary::arena::{self, Errno, Forever, Lock};
+use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
 use crate::graphs::{Executables, Graphs};
@@ -60,8 +61,10 @@ pub struct Memory {
 const ENFORCED: u32 = 1;
 const FORK_CHILD: u32 = 2;
 
-/// No budget is set: decided once, and true of every child.
-static NO_BUDGET: AtomicBool = AtomicBool::new(false);
+/// Hooks only forward, decided once and true of every child: no budget is set (1), or another of our libraries keeps account here (2).
+static FORWARD: AtomicU8 = AtomicU8::new(0);
+const NO_BUDGET: u8 = 1;
+const HANDED_OVER: u8 = 2;
 /// This process or one that it was forked from has initialised CUDA. Not in the arena: a child must find it.
 static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
 
@@ -100,10 +103,16 @@ pub struct Tenant {
 /// What hooks do now. Any thread may be the first to ask.
 #[inline]
 pub fn standing() -> Standing {
-    if NO_BUDGET.load(Ordering::Relaxed) {
-        return Standing::Forward(Reason::NoBudget);
+    match FORWARD.load(Ordering::Relaxed) {
+        0 => begun().unwrap_or_else(begin),
+        HANDED_OVER => Standing::Forward(Reason::HandedOver),
+        _ => Standing::Forward(Reason::NoBudget),
     }
-    begun().unwrap_or_else(begin)
+}
+
+/// Another of our libraries keeps account in this process.
+pub fn hand_over() {
+    FORWARD.store(HANDED_OVER, Ordering::Relaxed);
 }
 
 #[inline]
@@ -119,7 +128,7 @@ fn begun() -> Option<Standing> {
 #[cold]
 fn begin() -> Standing {
     let _errno = Errno::keep();
-    let settings = Settings::read(&environment);
+    let settings = sources::settings(sign::own_path().as_deref());
     PACED.store(
         if settings.any_compute_budget() {
             YES
@@ -129,7 +138,7 @@ fn begin() -> Standing {
         Ordering::Relaxed,
     );
     if !settings.any_budget() {
-        NO_BUDGET.store(true, Ordering::Relaxed);
+        FORWARD.store(NO_BUDGET, Ordering::Relaxed);
         return Standing::Forward(Reason::NoBudget);
     }
     let Some(memory) = arena::memory() else {
@@ -143,11 +152,6 @@ fn begin() -> Standing {
     memory.settings.set(settings);
     memory.phase.store(ENFORCED, Ordering::Release);
     Standing::Enforce(Tenant { memory })
-}
-
-/// The environment is read here and nowhere else.
-fn environment(variable: &str) -> Option<Vec<u8>> {
-    std::env::var_os(variable).map(std::os::unix::ffi::OsStringExt::into_vec)
 }
 
 impl Tenant {
@@ -167,7 +171,7 @@ impl Tenant {
     #[cold]
     fn attach(self) -> Option<&'static Ledger> {
         let _errno = Errno::keep();
-        if self.settings().unparsable().is_some() {
+        if self.settings().refusal().is_some() {
             return None;
         }
         let _held = self.memory.attaching.hold();

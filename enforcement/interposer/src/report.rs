@@ -10,6 +10,7 @@ use budget::settings::{LogLevel, Remark, Settings};
 
 use crate::boundary::arena::{self, Errno};
 use crate::boundary::entries::{Entry, NAMES};
+use crate::boundary::sign;
 use crate::outcome::{Outcome, Refused};
 use crate::process::{Standing, standing};
 
@@ -31,13 +32,13 @@ static LOUD: AtomicBool = AtomicBool::new(false);
 
 /// Says what the settings make necessary to say.
 pub fn begin(settings: &Settings) {
-    if let Some((variable, text)) = settings.unparsable() {
+    if let Some(refusal) = settings.refusal() {
         once(
             Once::Unparsable,
-            format_args!("{variable}={text:?} is not a size; every allocation is refused"),
+            format_args!("{refusal}; every allocation is refused"),
         );
     }
-    if !settings.remarks.is_empty() && first(Once::Remarks) {
+    if !settings.remarks.is_empty() && first(Once::Remarks) && !sign::is_spoken_for() {
         for remark in &settings.remarks {
             match remark {
                 Remark::Disagreement { used, ignored } => {
@@ -57,7 +58,7 @@ pub fn begin(settings: &Settings) {
 
 /// One line, the first time only.
 pub fn once(which: Once, text: fmt::Arguments<'_>) {
-    if first(which) {
+    if first(which) && !sign::is_spoken_for() {
         line(text);
     }
 }

@@ -79,9 +79,9 @@ fn attach() -> Option<Ledger> {
             }
         }
     }
-    if let Some((variable, text)) = settings.unparsable() {
+    if let Some(refusal) = settings.refusal() {
         trace::tell(format_args!(
-            "{variable}={text:?} is not a size: every device allocation is refused"
+            "{refusal}: every device allocation is refused"
         ));
         return None;
     }

@@ -1,13 +1,13 @@
-//! The environment, read once.
+//! The settings, read once.
 
-use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
 use budget::settings::Settings;
 
-/// What the environment said when the first instance was created.
+use crate::boundary::os;
+
+/// What the tenant file or the environment said when the first instance was created.
 pub fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
-    SETTINGS
-        .get_or_init(|| Settings::read(&|name| std::env::var_os(name).map(OsStringExt::into_vec)))
+    SETTINGS.get_or_init(|| sources::settings(os::own_path().as_deref()))
 }

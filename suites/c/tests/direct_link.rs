@@ -80,7 +80,15 @@ fn witness(target: &str) -> BTreeMap<String, u64> {
 
 #[test]
 fn a_directly_linked_program_is_held_to_its_budget() {
-    let told = witness("ours");
+    is_held(&witness("ours"));
+}
+
+#[test]
+fn a_directly_linked_program_is_held_by_the_proxies() {
+    is_held(&witness("proxy"));
+}
+
+fn is_held(told: &BTreeMap<String, u64>) {
     for total in ["device-total", "context-total", "nvml-total", "nvml2-total"] {
         assert_eq!(told[total], BUDGET, "{total} in {told:?}");
     }

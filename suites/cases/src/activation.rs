@@ -3,3 +3,5 @@
 pub mod absent;
 pub mod mapped;
 pub mod matrix;
+pub mod proxy;
+pub mod scrubbed;

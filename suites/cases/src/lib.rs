@@ -59,6 +59,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         activation::matrix::CASES,
         activation::absent::CASES,
         activation::mapped::CASES,
+        activation::proxy::CASES,
+        activation::scrubbed::CASES,
         symbols::lookup::CASES,
         symbols::proc_address::CASES,
         symbols::missing::CASES,

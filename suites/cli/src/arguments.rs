@@ -36,6 +36,9 @@ pub enum Command {
         /// `/` for where a container runtime mounts them from, or any directory
         #[arg(long)]
         prefix: PathBuf,
+        /// The directory of the vendor's libcuda.so.1 and libnvidia-ml.so.1: puts our proxies for them into `proxies` beside the libraries
+        #[arg(long, value_name = "DIR")]
+        proxies_before: Option<PathBuf>,
     },
     /// Read a tenant's ledger
     #[command(subcommand)]

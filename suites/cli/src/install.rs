@@ -8,11 +8,14 @@
 //! Every file appears whole or not at all: it is written beside its place and renamed, so that a program that starts meanwhile, or has the old library mapped, keeps a
 //! whole one.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf, absolute};
+
+use harness::{Library, artifacts, proxies};
 
 /// The manifest as shipped.
 const MANIFEST: &str = include_str!("../../../enforcement/layer/hami.json");
@@ -25,6 +28,39 @@ pub struct Installed {
     pub libvgpu: PathBuf,
     pub libvgpu_vk: PathBuf,
     pub manifest: PathBuf,
+}
+
+/// Puts our proxies before the drivers that lie in `drivers`, into the directory `proxies` beside the installed libraries. A driver that is not
+/// there has no proxy; where there is none of them at all nothing was meant.
+///
+/// # Errors
+/// What the system answered, or `drivers` where no driver lies in it.
+pub fn install_proxies(
+    installed: &Installed,
+    drivers: &Path,
+) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let directory = installed.libvgpu.with_file_name("proxies");
+    // The links must lead there from wherever they are mounted.
+    let drivers = absolute(drivers).map_err(|error| about(drivers, &error))?;
+    let mut put = Vec::new();
+    for (soname, library) in [
+        ("libcuda.so.1", Library::ProxyLibcuda),
+        ("libnvidia-ml.so.1", Library::ProxyLibnvml),
+    ] {
+        let driver = drivers.join(soname);
+        if driver.exists() {
+            proxies::put(&directory, soname, &artifacts::find(library)?, &driver)?;
+            put.push(directory.join(soname));
+        }
+    }
+    if put.is_empty() {
+        return Err(format!(
+            "{}: neither libcuda.so.1 nor libnvidia-ml.so.1 is there",
+            drivers.display()
+        )
+        .into());
+    }
+    Ok(put)
 }
 
 /// Installs `libvgpu` and `libvgpu_vk` (as built) and the manifest under `prefix`.

@@ -37,7 +37,10 @@ fn main() -> ExitCode {
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::TraceDiff(arguments) => trace_diff::run(&arguments),
-        Command::Install { prefix } => install_under(&prefix),
+        Command::Install {
+            prefix,
+            proxies_before,
+        } => install_under(&prefix, proxies_before.as_deref()),
         Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
     };
     outcome.unwrap_or_else(|error| {
@@ -54,7 +57,7 @@ fn say(text: &str) -> std::io::Result<()> {
     }
 }
 
-fn install_under(prefix: &Path) -> Result<ExitCode, Box<dyn Error>> {
+fn install_under(prefix: &Path, proxies_before: Option<&Path>) -> Result<ExitCode, Box<dyn Error>> {
     let (interposer, layer) = (
         artifacts::find(Library::Interposer)?,
         artifacts::find(Library::Layer)?,
@@ -66,6 +69,11 @@ fn install_under(prefix: &Path) -> Result<ExitCode, Box<dyn Error>> {
         &installed.manifest,
     ] {
         println!("{}", path.display());
+    }
+    if let Some(drivers) = proxies_before {
+        for path in install::install_proxies(&installed, drivers)? {
+            println!("{}", path.display());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

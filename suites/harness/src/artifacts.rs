@@ -16,19 +16,25 @@ pub enum Library {
     MockNvml,
     MockIcd,
     Interposer,
+    ProxyLibcuda,
+    ProxyLibnvml,
     Layer,
+    Plugin,
     RecorderLibcuda,
     RecorderLibnvml,
     RecorderLayer,
 }
 
 impl Library {
-    pub const ALL: [Library; 8] = [
+    pub const ALL: [Library; 11] = [
         Self::MockLibcuda,
         Self::MockNvml,
         Self::MockIcd,
         Self::Interposer,
+        Self::ProxyLibcuda,
+        Self::ProxyLibnvml,
         Self::Layer,
+        Self::Plugin,
         Self::RecorderLibcuda,
         Self::RecorderLibnvml,
         Self::RecorderLayer,
@@ -40,7 +46,10 @@ impl Library {
             Self::MockNvml => "libmock_nvml.so",
             Self::MockIcd => "libmock_icd.so",
             Self::Interposer => "libvgpu.so",
+            Self::ProxyLibcuda => "libvgpu_cuda.so",
+            Self::ProxyLibnvml => "libvgpu_nvml.so",
             Self::Layer => "libvgpu_vk.so",
+            Self::Plugin => "libplugin.so",
             Self::RecorderLibcuda => "librecorder_libcuda.so",
             Self::RecorderLibnvml => "librecorder_libnvml.so",
             Self::RecorderLayer => "librecorder_layer.so",

@@ -28,6 +28,10 @@ pub enum Libraries {
     PreloadWithIdleLayer,
     /// The layer installed without its enabling variable, no preload.
     IdleLayer,
+    /// The target's proxies in the drivers' place, no preload, no layer.
+    Proxies,
+    /// Preload and proxies, layer installed and enabled.
+    BothAndProxies,
     /// Neither.
     Neither,
 }
@@ -36,16 +40,21 @@ impl Libraries {
     pub fn preloads(self) -> bool {
         matches!(
             self,
-            Self::Both | Self::PreloadOnly | Self::PreloadWithIdleLayer
+            Self::Both | Self::PreloadOnly | Self::PreloadWithIdleLayer | Self::BothAndProxies
         )
     }
 
+    /// Whether the case asks for proxies by itself.
+    pub fn proxies(self) -> bool {
+        matches!(self, Self::Proxies | Self::BothAndProxies)
+    }
+
     pub fn installs_layer(self) -> bool {
-        !matches!(self, Self::PreloadOnly | Self::Neither)
+        !matches!(self, Self::PreloadOnly | Self::Proxies | Self::Neither)
     }
 
     pub fn enables_layer(self) -> bool {
-        matches!(self, Self::Both | Self::LayerOnly)
+        matches!(self, Self::Both | Self::LayerOnly | Self::BothAndProxies)
     }
 }
 

@@ -12,7 +12,9 @@ use crate::artifacts::{self, ArtifactError, Library};
 use crate::budgets::{BudgetError, Budgets};
 use crate::case::{Absent, Libraries};
 use crate::driver::Driver;
-use crate::plan::Plan;
+use crate::plan::{PROXIES, Plan};
+use crate::proxies::{self, ProxyError};
+use crate::recording;
 use crate::symbols::{self, SymbolError};
 use crate::target::{LayerSpec, Target, TargetError};
 use mock_device::Bytes;
@@ -62,6 +64,8 @@ pub enum EnvironmentError {
     Artifact(#[from] ArtifactError),
     #[error(transparent)]
     Symbol(#[from] SymbolError),
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     #[error(transparent)]
     World(#[from] WorldError),
     #[error(transparent)]
@@ -157,6 +161,7 @@ impl Environment {
                 .collect(),
             root: path,
         };
+        put_proxies(&plan)?;
         plan.store().map_err(file_error(&plan.path()))?;
         let without = absent.contains(&Absent::Nvml);
         let nvml_answers = spec.is_none_or(|spec| !without && !faults_nvml(&spec.faults));
@@ -168,6 +173,25 @@ impl Environment {
             _shared: shared,
         })
     }
+}
+
+/// Over a mock always, because any process of the case may ask for them; the machine's own drivers take time to find.
+fn put_proxies(plan: &Plan) -> Result<(), EnvironmentError> {
+    if plan.world.is_none() && !plan.proxied(plan.libraries) {
+        return Ok(());
+    }
+    for (soname, proxy) in &plan.target.proxies {
+        // The link that a recorder may be put into later.
+        let mock = plan.root.join("lib").join(soname);
+        let driver = match &plan.world {
+            Some(_) => mock.exists().then_some(mock),
+            None => recording::driver_of(plan, soname)?,
+        };
+        if let Some(driver) = driver {
+            proxies::put(&plan.root.join(PROXIES), soname, Path::new(proxy), &driver)?;
+        }
+    }
+    Ok(())
 }
 
 fn temporary(parent: &Path) -> Result<tempfile::TempDir, EnvironmentError> {

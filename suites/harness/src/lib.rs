@@ -5,7 +5,7 @@
 //!
 //! * [`case`], [`rows`]: what a case is and the `cases!` and `roles!` tables it is written in.
 //! * [`session`], [`peer`], [`failure`]: what a case's body holds, its other processes, and how it says no.
-//! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`]: what is put under and before a case.
+//! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`], [`proxies`]: what is put under and before a case.
 //! * [`recording`], [`traces`], [`trace_diff`]: what drivers are asked, and how two such records compare.
 //! * [`runner`], [`child`], [`checkers`]: running cases and judging what they left behind.
 //! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
@@ -27,6 +27,7 @@ pub mod nvml;
 pub mod peer;
 pub mod plan;
 pub mod progress;
+pub mod proxies;
 pub mod recording;
 pub mod report;
 mod rows;

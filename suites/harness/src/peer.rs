@@ -22,6 +22,10 @@ pub struct Launch<'a> {
     args: Vec<String>,
     libraries: Libraries,
     env: Vec<(String, Option<String>)>,
+    /// The only variables that it is left, where its environment is scrubbed.
+    keeps: Option<Vec<String>>,
+    /// The program that starts it, where that is not we.
+    through: Vec<String>,
 }
 
 impl<'a> Launch<'a> {
@@ -33,6 +37,8 @@ impl<'a> Launch<'a> {
             args: Vec::new(),
             libraries: session.plan().libraries,
             env: Vec::new(),
+            keeps: None,
+            through: Vec::new(),
         }
     }
 
@@ -48,6 +54,19 @@ impl<'a> Launch<'a> {
 
     pub fn without(mut self, name: &str) -> Self {
         self.env.push((name.to_owned(), None));
+        self
+    }
+
+    /// Takes all variables but these from it, as a program does that starts others with an environment of its own.
+    pub fn scrubbed(mut self, keeps: &[&str]) -> Self {
+        self.keeps = Some(keeps.iter().map(|&name| name.to_owned()).collect());
+        self
+    }
+
+    /// Has another program start it: the process's own command follows that program's arguments.
+    pub fn through(mut self, program: &str, args: &[&str]) -> Self {
+        let words = std::iter::once(&program).chain(args);
+        self.through = words.map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -68,7 +87,14 @@ impl<'a> Launch<'a> {
         let name = self
             .name
             .unwrap_or_else(|| self.session.next_name(&self.role));
-        let mut command = Command::new(&plan.executable);
+        let mut command = match self.through.split_first() {
+            None => Command::new(&plan.executable),
+            Some((program, args)) => {
+                let mut command = Command::new(program);
+                command.args(args).arg(&plan.executable);
+                command
+            }
+        };
         command
             .args(["__role", &self.role])
             .arg(plan.path())
@@ -80,6 +106,14 @@ impl<'a> Launch<'a> {
                 Some(value) => command.env(variable, value),
                 None => command.env_remove(variable),
             };
+        }
+        if let Some(keeps) = &self.keeps {
+            let kept: Vec<_> = command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+                .filter(|(name, _)| keeps.iter().any(|keep| name == keep.as_str()))
+                .collect();
+            command.env_clear().envs(kept);
         }
         let mut child = command
             .stdin(Stdio::piped())

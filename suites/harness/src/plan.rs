@@ -49,6 +49,9 @@ pub fn has_validation_layer() -> bool {
         .is_file()
 }
 
+/// Where, below a case's root, proxies lie.
+pub const PROXIES: &str = "proxies";
+
 /// A case's circumstances, resolved.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Plan {
@@ -116,6 +119,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether a process finds the target's proxies in the drivers' place.
+    pub fn proxied(&self, libraries: Libraries) -> bool {
+        let alone = self.target.preload.is_empty() && libraries.preloads();
+        !self.target.proxies.is_empty() && (alone || libraries.proxies())
+    }
+
     /// Gives a user's own program the runner's environment, with the machine and the enforcer put into it.
     pub fn apply_over_ours(&self, command: &mut Command) -> Result<(), TargetError> {
         for (name, _) in std::env::vars_os() {
@@ -158,6 +167,13 @@ impl Plan {
         set.extend(self.target.environment.clone());
         if libraries.preloads() && !self.target.preload.is_empty() {
             set.insert("LD_PRELOAD".to_owned(), self.target.preload.join(":"));
+        }
+        if self.proxied(libraries) {
+            let inherited = || crate::recording::inherited("LD_LIBRARY_PATH");
+            let search = set.remove("LD_LIBRARY_PATH").or_else(inherited);
+            let proxies = self.root.join(PROXIES).display().to_string();
+            let search = search.map_or_else(|| proxies.clone(), |rest| format!("{proxies}:{rest}"));
+            set.insert("LD_LIBRARY_PATH".to_owned(), search);
         }
         if let Some(layer) = self
             .target

@@ -112,7 +112,7 @@ impl Environment {
 }
 
 /// A variable of the runner's own environment.
-fn inherited(name: &str) -> Option<String> {
+pub(crate) fn inherited(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -135,32 +135,8 @@ fn without_absent(
     driver: &Path,
     root: &Path,
 ) -> Result<PathBuf, EnvironmentError> {
-    let built = artifacts::find(library)?;
-    let exports = |path: &Path| {
-        let bytes = std::fs::read(path).map_err(|source| EnvironmentError::File {
-            path: path.to_owned(),
-            source,
-        })?;
-        symbols::exports(&bytes).map_err(|source| {
-            EnvironmentError::Symbol(symbols::SymbolError::NotElf {
-                path: path.to_owned(),
-                source,
-            })
-        })
-    };
-    let has: std::collections::BTreeSet<String> =
-        exports(driver)?.into_iter().map(|(name, _)| name).collect();
-    let missing: Vec<String> = exports(&built)?
-        .into_iter()
-        .map(|(name, _)| name)
-        .filter(|name| !has.contains(name))
-        .collect();
-    if missing.is_empty() {
-        return Ok(built);
-    }
     let copy = root.join(library.file_name());
-    symbols::copy_without(&built, &copy, &missing)?;
-    Ok(copy)
+    Ok(symbols::twin(&artifacts::find(library)?, driver, &copy)?)
 }
 
 /// Where the machine's own library of this name lies; none where it has none. Another process looks, so that this one

@@ -1,6 +1,7 @@
 //! Takes exported symbols out of a copy of a shared library, so that a driver "without `cuMemAlloc_v2`" is one for every
 //! way to ask: direct linking, dlsym, and the library's own answers (which read the same list from the world).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use build_support::oracle;
@@ -87,6 +88,48 @@ pub fn copy_without(
         bytes[*offset..offset + size_of::<elf::Sym64<Endianness>>()].fill(0);
     }
     std::fs::write(copy, bytes).map_err(file(copy))
+}
+
+/// `library` as this driver's twin: `copy`, made without what the driver does not export, or `library` itself where the driver exports all of it.
+pub fn twin(library: &Path, driver: &Path, copy: &Path) -> Result<PathBuf, SymbolError> {
+    let names = |path: &Path| {
+        let file = |source| SymbolError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let not_elf = |source| SymbolError::NotElf {
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = std::fs::read(path).map_err(file)?;
+        let found = exports(&bytes).map_err(not_elf)?;
+        Ok(found.into_iter().map(|(name, _)| name).collect())
+    };
+    let (own, has): (BTreeSet<String>, BTreeSet<String>) = (names(library)?, names(driver)?);
+    let missing: Vec<&String> = own.difference(&has).collect();
+    if missing.is_empty() {
+        return Ok(library.to_owned());
+    }
+    copy_without(library, copy, &missing)?;
+    Ok(copy.to_owned())
+}
+
+/// Whether an ELF library has a section of that name.
+pub fn has_section(library: &Path, name: &str) -> Result<bool, SymbolError> {
+    let bytes = std::fs::read(library).map_err(|source| SymbolError::File {
+        path: library.to_owned(),
+        source,
+    })?;
+    let found = || -> Result<bool, object::Error> {
+        let header = elf::FileHeader64::<Endianness>::parse(&*bytes)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, &*bytes)?;
+        Ok(sections.section_by_name(endian, name.as_bytes()).is_some())
+    };
+    found().map_err(|source| SymbolError::NotElf {
+        path: library.to_owned(),
+        source,
+    })
 }
 
 /// Every exported symbol, with the file offset of its entry in `.dynsym`.

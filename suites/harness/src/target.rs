@@ -8,7 +8,7 @@ use mock_device::Bytes;
 
 /// One target, as its TOML file gives it.
 ///
-/// In values, `{vgpu}` and `{vgpu_vk}` are our built libraries, `{root}` the case's directory, `{ledger}` its ledger;
+/// In values, `{vgpu}`, `{vgpu_vk}`, `{vgpu_cuda}` and `{vgpu_nvml}` are our built libraries, `{root}` the case's directory, `{ledger}` its ledger;
 /// in a budget's row `{device}`, `{bytes}` and `{mib}` are what they say.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +25,9 @@ pub struct Target {
     /// For LD_PRELOAD.
     #[serde(default)]
     pub preload: Vec<String>,
+    /// A driver's name → the library put in its place, for cases that ask for proxies; for all where nothing is preloaded.
+    #[serde(default)]
+    pub proxies: BTreeMap<String, String>,
     #[serde(default)]
     pub layer: Option<LayerSpec>,
     /// Variable → value, once per budgeted device.
@@ -129,6 +132,7 @@ impl Target {
             own: false,
             declares_ledger: false,
             preload: Vec::new(),
+            proxies: BTreeMap::new(),
             layer: None,
             budget: BTreeMap::new(),
             environment: BTreeMap::new(),
@@ -148,11 +152,14 @@ impl Target {
         let values = target
             .preload
             .iter_mut()
+            .chain(target.proxies.values_mut())
             .chain(target.environment.values_mut());
         for value in values.chain(target.layer.iter_mut().map(|layer| &mut layer.library)) {
             for (word, library) in [
                 ("{vgpu}", Library::Interposer),
                 ("{vgpu_vk}", Library::Layer),
+                ("{vgpu_cuda}", Library::ProxyLibcuda),
+                ("{vgpu_nvml}", Library::ProxyLibnvml),
             ] {
                 if value.contains(word) {
                     let path = artifacts::find(library).map_err(|source| TargetError::Library {
@@ -211,7 +218,7 @@ mod tests {
         for name in known() {
             assert_eq!(Target::named(name).expect("it reads").name, name);
         }
-        assert_eq!(known(), ["none", "ours", "passthrough"]);
+        assert_eq!(known(), ["none", "ours", "passthrough", "proxy"]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::entries::{ENTRIES, Entry, NAMES};
-use super::{elf, loader};
+use super::entries::{ENTRIES, Entry, HOOKS, NAMES};
+use super::{elf, loader, sign};
+use crate::process;
 
 /// Which driver an entry point belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +46,23 @@ impl Library {
         }
     }
 
-    pub fn of(soname: Option<&CStr>) -> Option<Library> {
+    /// Which driver an object is. A proxy of ours has a driver's name and is none.
+    pub fn of(object: &elf::Object<'_>) -> Option<Library> {
+        let soname = object.soname()?;
         [Library::Cuda, Library::Nvml]
             .into_iter()
-            .find(|library| soname == Some(library.soname()))
+            .find(|library| soname == library.soname())
+            .filter(|_| !sign::is_ours(object))
     }
+
+    /// The driver in whose place this build of the library stands; none where it is preloaded.
+    const STANDS_FOR: Option<Library> = if cfg!(stands_for = "libcuda") {
+        Some(Library::Cuda)
+    } else if cfg!(stands_for = "libnvml") {
+        Some(Library::Nvml)
+    } else {
+        None
+    };
 
     /// The address of an entry point in the driver, 0 where the driver lacks it or there is no driver yet.
     ///
@@ -75,33 +88,13 @@ impl Library {
 
     /// Binds the first object of this name, if none is bound. Answers whether one is.
     pub fn bind_any(self) -> bool {
-        self.is_bound() || {
-            let mut found = false;
-            elf::each(&mut |object| {
-                found = Library::of(object.soname()) == Some(self);
-                if found {
-                    self.store(object);
-                }
-                found
-            });
-            if found {
-                self.pin();
-            }
-            found
-        }
+        self.is_bound() || self.bind_where(&|_| true)
     }
 
     /// Binds the object at `base` if none is bound yet. Answers whether it is the bound one.
     pub fn bind(self, base: usize) -> bool {
         if !self.is_bound() {
-            elf::each(&mut |object| {
-                let found = object.base == base;
-                if found {
-                    self.store(object);
-                }
-                found
-            });
-            self.pin();
+            self.bind_where(&|object| object.base == base);
         }
         self.is_bound() && DRIVERS[self as usize].base.load(Ordering::Relaxed) == base
     }
@@ -117,7 +110,39 @@ impl Library {
         DRIVERS[self as usize].bound.load(Ordering::Acquire) != 0
     }
 
-    fn store(self, object: &elf::Object<'_>) {
+    /// Binds the first driver of this name for which `wanted` holds. Answers whether there is one.
+    fn bind_where(self, wanted: &dyn Fn(&elf::Object<'_>) -> bool) -> bool {
+        let leader = (Library::STANDS_FOR == Some(self))
+            .then(|| sign::leader(self.first_hook()))
+            .flatten();
+        let (mut found, mut path) = (false, [0; libc::PATH_MAX as usize]);
+        elf::each(&mut |object| {
+            found = Library::of(object) == Some(self) && wanted(object);
+            if found {
+                self.store(object, leader);
+                object.copy_name(&mut path);
+            }
+            found
+        });
+        // The addresses outlive a dlclose by the program. By path: by its name alone the loader may find a proxy of ours.
+        if found && let Ok(path) = CStr::from_bytes_until_nul(&path) {
+            loader::open(
+                path,
+                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+            );
+        }
+        found
+    }
+
+    /// A hook that every build exports which has this driver's hooks at all.
+    fn first_hook(self) -> &'static CStr {
+        NAMES
+            .iter()
+            .find(|(_, library)| *library == self)
+            .map_or(c"", |(name, _)| name)
+    }
+
+    fn store(self, object: &elf::Object<'_>, leader: Option<usize>) {
         let driver = &DRIVERS[self as usize];
         // The first thread's object wins; a second one of the same name stays unbound.
         let base = object.base;
@@ -136,14 +161,25 @@ impl Library {
                 next.store(address, Ordering::Release);
             }
         }
+        if let Some(leader) = leader {
+            self.hand_over(leader);
+        }
         driver.bound.store(1, Ordering::Release);
     }
 
-    /// The addresses outlive a dlclose by the program.
-    fn pin(self) {
-        loader::open(
-            self.soname(),
-            libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-        );
+    /// Another of our libraries keeps account in this process: its hooks are what comes next.
+    fn hand_over(self, leader: usize) {
+        process::hand_over();
+        elf::each(&mut |object| {
+            if object.base != leader {
+                return false;
+            }
+            for (next, (name, library)) in NEXT.iter().zip(NAMES).take(HOOKS) {
+                if library == self && next.load(Ordering::Relaxed) != 0 {
+                    next.store(object.symbol(name).unwrap_or(0), Ordering::Release);
+                }
+            }
+            true
+        });
     }
 }

@@ -121,6 +121,14 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// The same into a buffer of zeros, whole or not at all: nothing may be allocated while the loader's lock is held.
+    pub fn copy_name(&self, buffer: &mut [u8]) {
+        let name = self.name().to_bytes_with_nul();
+        if let Some(buffer) = buffer.get_mut(..name.len()) {
+            buffer.copy_from_slice(name);
+        }
+    }
+
     pub fn soname(&self) -> Option<&'a CStr> {
         (self.soname != 0).then(|| self.string(self.soname))
     }
@@ -179,6 +187,21 @@ impl<'a> Object<'a> {
             return Some(unsafe { resolve() });
         }
         Some(address)
+    }
+
+    /// Whether one of its notes is of this owner: the name of an ELF note, its NUL included.
+    pub fn has_note(&self, owner: &[u8]) -> bool {
+        self.headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_NOTE)
+            .any(|header| {
+                let start = self.base + header.p_vaddr as usize;
+                // SAFETY: the segment is mapped and that long.
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(start as *const u8, header.p_memsz as usize)
+                };
+                notes(bytes, header.p_align).any(|name| name == owner)
+            })
     }
 
     /// Names of functions that it exports, in no order, none if it has no GNU hash table.
@@ -295,6 +318,21 @@ impl<'a> Object<'a> {
             (first, last + 1)
         }
     }
+}
+
+/// The owners of a note segment's notes. Stops at what is no note.
+fn notes(mut bytes: &[u8], align: u64) -> impl Iterator<Item = &[u8]> {
+    // Entries are padded to 8 bytes only where the segment says so.
+    let align = if align == 8 { 8 } else { 4 };
+    core::iter::from_fn(move || {
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let (name, description) = (word(0)? as usize, word(4)? as usize);
+        let owner = bytes.get(12..12usize.checked_add(name)?)?;
+        let described = (12 + name).next_multiple_of(align);
+        let next = described.checked_add(description)?.next_multiple_of(align);
+        bytes = bytes.get(next..).unwrap_or_default();
+        Some(owner)
+    })
 }
 
 const _: () = assert!(size_of::<Dyn>() == 16);

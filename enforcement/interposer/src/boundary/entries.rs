@@ -15,11 +15,12 @@ struct Address(*const ());
 // SAFETY: the address of a function, never written through.
 unsafe impl Sync for Address {}
 
+// The first argument of a row: where its function is not exported. A proxy exports the hooks of its own driver alone.
 macro_rules! export {
-    { ($when:ident $body:path) $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
+    { (($inner:meta) $when:ident $body:path) $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
         /// # Safety
         /// As the driver's function of this name.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(not($inner), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             let next = enter(Entry::$name);
             if next == 0 {
@@ -116,13 +117,13 @@ macro_rules! entries {
             use super::*;
             use abi::cuda::enumerations::*;
             use abi::cuda::*;
-            $( abi::cuda_signature!($cuda => export!($cuda_when $cuda_body)); )*
+            $( abi::cuda_signature!($cuda => export!((any(test, stands_for = "libnvml")) $cuda_when $cuda_body)); )*
         }
         #[allow(non_snake_case, reason = "C names stay exact")]
         mod nvml {
             use super::*;
             use abi::nvml::*;
-            $( abi::nvml_signature!($nvml => export!($nvml_when $nvml_body)); )*
+            $( abi::nvml_signature!($nvml => export!((any(test, stands_for = "libcuda")) $nvml_when $nvml_body)); )*
         }
 
         /// The CUDA driver's own functions.

@@ -166,7 +166,7 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usi
         let mut driver = None;
         elf::each(&mut |object| {
             let found = object.contains(found);
-            if found && Library::of(object.soname()) == Some(library) {
+            if found && Library::of(object) == Some(library) {
                 driver = Some(object.base);
             }
             found
@@ -222,7 +222,7 @@ fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize
         return 0;
     };
     let library = entries::library(entry);
-    let is_driver = found.soname == library.soname().to_bytes() && library.bind(found.base);
+    let is_driver = library.bind(found.base);
     let definition = found.definition.unwrap_or(0);
     if is_driver {
         entries::answer(entry, definition)

@@ -1,5 +1,8 @@
 //! Two questions to the system.
 
+use core::ffi::CStr;
+use std::path::PathBuf;
+
 use crate::exports::Descriptor;
 
 /// One write(2) to stderr. Nothing is done about a failure: a guest has no other place to complain.
@@ -22,4 +25,18 @@ pub fn descriptor(fd: i32) -> Option<Descriptor> {
             inode: status.st_ino,
         })
     }
+}
+
+/// Where the loader found this library.
+pub fn own_path() -> Option<PathBuf> {
+    // SAFETY: plain pointers and numbers, for which all zeros is a value.
+    let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: any address may be asked about; the answer is written to our own place.
+    if unsafe { libc::dladdr(own_path as *const libc::c_void, &raw mut found) } == 0
+        || found.dli_fname.is_null()
+    {
+        return None;
+    }
+    // SAFETY: the loader's own string, which lives as long as this library.
+    sources::library(unsafe { CStr::from_ptr(found.dli_fname) })
 }

@@ -165,11 +165,15 @@ impl Cuda {
     }
 
     pub fn open_as(name: &str, visibility: Visibility) -> Result<Self, Absent> {
-        let library = Library::open(name, visibility)?;
-        Ok(Self {
+        Ok(Self::of(Library::open(name, visibility)?))
+    }
+
+    /// A libcuda that was opened in another way.
+    pub fn of(library: Library) -> Self {
+        Self {
             library,
             table: Table::of(library),
-        })
+        }
     }
 
     pub fn init(&self) -> CUresult {

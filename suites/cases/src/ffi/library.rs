@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::ptr::NonNull;
 
+use abi::cuda::CUresult;
 use libloading::os::unix as dl;
 
 /// An opened library. Never closed: drivers do not bear it.
@@ -101,6 +102,34 @@ impl Library {
         }
     }
 
+    /// Opened with RTLD_DEEPBIND: it finds its own needs before the program's, a preload's included.
+    pub fn open_bound_deeply(path: &std::path::Path) -> Result<Self, Absent> {
+        let name = path.display().to_string();
+        opened(&name, |name| {
+            // SAFETY: the name ends in NUL; the library's constructors are harmless.
+            unsafe { libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_DEEPBIND) }
+        })
+    }
+
+    /// Opened in a namespace of its own, with copies of all that it needs.
+    pub fn open_apart(name: &str) -> Result<Self, Absent> {
+        opened(name, |name| {
+            // SAFETY: the name ends in NUL; drivers bear being loaded twice.
+            unsafe { libc::dlmopen(libc::LM_ID_NEWLM, name, libc::RTLD_NOW) }
+        })
+    }
+
+    /// Has a plugin's core take device memory: what it took, and the code that ended it.
+    pub fn take(self, step: u64, most: u64) -> Option<(u64, CUresult)> {
+        // SAFETY: the type of the plugin's one export.
+        let take: unsafe extern "C" fn(u64, u64, *mut u64) -> u32 =
+            unsafe { self.function("core_take") }?;
+        let mut taken = 0;
+        // SAFETY: a place of our own.
+        let code = unsafe { take(step, most, &raw mut taken) };
+        Some((taken, CUresult(code)))
+    }
+
     /// `dlsym` by handle.
     pub fn address(self, name: &str) -> Option<Address> {
         // SAFETY: the handle is open and the name ends in NUL.
@@ -144,6 +173,28 @@ pub fn look_up_version(scope: Scope, name: &str, version: &CStr) -> Option<Addre
 pub fn take_error() -> bool {
     // SAFETY: dlerror has no preconditions.
     !unsafe { libc::dlerror() }.is_null()
+}
+
+fn opened(name: &str, open: impl FnOnce(*const c_char) -> *mut c_void) -> Result<Library, Absent> {
+    let absent = |reason: &str| Absent {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let text = CString::new(name).map_err(|_| absent("its name holds a NUL"))?;
+    let handle = open(text.as_ptr());
+    if !handle.is_null() {
+        return Ok(Library { handle });
+    }
+    // SAFETY: dlerror has no preconditions; its answer is a string until the thread's next call of the loader.
+    let reason = unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            CString::default()
+        } else {
+            CStr::from_ptr(text).to_owned()
+        }
+    };
+    Err(absent(&reason.to_string_lossy()))
 }
 
 fn with_name(name: &str, find: impl FnOnce(*const c_char) -> *mut c_void) -> Option<Address> {

@@ -32,24 +32,48 @@ fn granted_under(
     Ok(granted)
 }
 
+/// CUDA grants nothing.
+fn cuda_refuses() -> Result<(), Failure> {
+    let cuda = Cuda::open()?;
+    ensure_eq!(cuda.init(), OK, "cuInit");
+    let retained = cuda.retain_primary(0);
+    if retained.code == OK {
+        cuda.set_current(retained.out);
+        ensure_eq!(
+            cuda.allocate(1).code,
+            OUT_OF_MEMORY,
+            "one byte by cuMemAlloc_v2"
+        );
+        let ordered = cuda.allocate_async(Stream::Legacy, 1);
+        ensure_eq!(ordered.code, OUT_OF_MEMORY, "one byte by cuMemAllocAsync");
+    } else {
+        ensure_eq!(retained.code, OUT_OF_MEMORY, "cuDevicePrimaryCtxRetain");
+    }
+    Ok(())
+}
+
+/// CUDA grants nothing, and one line on stderr names the place that says so.
+pub fn cuda_fails_closed(place: &str) -> Result<(), Failure> {
+    let (answers, heard) = overhear(cuda_refuses)?;
+    answers?;
+    says_once(place, &heard, 1)
+}
+
+/// At least one line on stderr names the place, at most `most` do, and stdout hears nothing.
+fn says_once(place: &str, [stdout, stderr]: &[String; 2], most: usize) -> Result<(), Failure> {
+    ensure!(stdout.is_empty(), "on stdout: {stdout}");
+    let lines = stderr.lines().filter(|line| line.contains(place)).count();
+    ensure!(
+        (1..=most).contains(&lines),
+        "lines that name {place}: {lines}; stderr: {stderr}"
+    );
+    Ok(())
+}
+
 /// No route grants anything, and one line on stderr names the variable.
 fn fails_closed(variable: &str) -> Result<(), Failure> {
-    let (answers, [stdout, stderr]) = overhear(|| {
-        let cuda = Cuda::open()?;
-        ensure_eq!(cuda.init(), OK, "cuInit");
-        let retained = cuda.retain_primary(0);
-        if retained.code == OK {
-            cuda.set_current(retained.out);
-            ensure_eq!(
-                cuda.allocate(1).code,
-                OUT_OF_MEMORY,
-                "one byte by cuMemAlloc_v2"
-            );
-            let ordered = cuda.allocate_async(Stream::Legacy, 1);
-            ensure_eq!(ordered.code, OUT_OF_MEMORY, "one byte by cuMemAllocAsync");
-        } else {
-            ensure_eq!(retained.code, OUT_OF_MEMORY, "cuDevicePrimaryCtxRetain");
-        }
+    let (answers, heard) = overhear(|| {
+        cuda_refuses()?;
         // The layer may refuse the device itself.
         match Gpu::first() {
             Ok(gpu) => ensure_eq!(
@@ -63,18 +87,8 @@ fn fails_closed(variable: &str) -> Result<(), Failure> {
         Ok(())
     })?;
     answers?;
-    ensure!(stdout.is_empty(), "on stdout: {stdout}");
-    let lines: Vec<_> = stderr
-        .lines()
-        .filter(|line| line.contains(variable))
-        .collect();
     // Each of the two libraries may say it once.
-    ensure!(
-        matches!(lines.len(), 1 | 2),
-        "lines that name {variable}: {}; stderr: {stderr}",
-        lines.len()
-    );
-    Ok(())
+    says_once(variable, &heard, 2)
 }
 
 cases! {

@@ -1,0 +1,169 @@
+//! Where a tenant's settings come from, so that a program with a scrubbed environment has them too (FINDINGS 24, R11 of DEFECTS).
+//!
+//! 1. A tenant file: `/etc/ringfence/tenant.toml`, else `tenant.toml` in the directory of the library that asks. Where there is one it alone
+//!    says what is enforced; the environment may still ask for traces and logs.
+//! 2. The process's environment.
+//! 3. If that names no setting at all, the environment of PID 1, as far as the kernel lets us read it: in a container that is what the
+//!    container was started with.
+//!
+//! `budget` says what the settings mean. Nothing here is asked more than once in a process.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use budget::settings::Settings;
+use budget::tenant_file::TenantFile;
+
+/// The tenant file that an operator mounts read-only into a container.
+pub const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
+const FIRST_PROCESS: &str = "/proc/1/environ";
+
+/// This process's settings. `library` is the path of the library that asks.
+#[must_use]
+pub fn settings(library: Option<&Path>) -> Settings {
+    let beside = library.and_then(Path::parent);
+    let places = [
+        Some(PathBuf::from(TENANT_FILE)),
+        beside.map(|directory| directory.join("tenant.toml")),
+    ];
+    match places.into_iter().flatten().find_map(|place| open(&place)) {
+        Some(Found::File(file)) => from_file(&file, &own),
+        Some(Found::Unreadable(place, reason)) => {
+            let mut settings = Settings::read(&own);
+            settings.refuse(place, reason);
+            settings
+        }
+        None => from_environment(),
+    }
+}
+
+enum Found {
+    File(TenantFile),
+    /// There is one and it says nothing: fails closed. (place, reason)
+    Unreadable(String, String),
+}
+
+fn open(place: &Path) -> Option<Found> {
+    let unreadable = |place: String, reason| Some(Found::Unreadable(place, reason));
+    match std::fs::read(place) {
+        Ok(text) => match TenantFile::parse(&text) {
+            Ok(file) => Some(Found::File(file)),
+            Err(wrong) => unreadable(
+                format!("{}, line {}", place.display(), wrong.line),
+                wrong.to_string(),
+            ),
+        },
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            None
+        }
+        Err(error) => unreadable(place.display().to_string(), error.to_string()),
+    }
+}
+
+/// What a tenant file says, and of the environment what enforces nothing.
+fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -> Settings {
+    Settings::read(&|name| {
+        file.get(name).map(<[u8]>::to_vec).or_else(|| {
+            (!budget::settings::enforces(name))
+                .then(|| environment(name))
+                .flatten()
+        })
+    })
+}
+
+fn from_environment() -> Settings {
+    let named = |name: &OsString| name.to_str().is_some_and(budget::settings::is_setting);
+    if std::env::vars_os().any(|(name, _)| named(&name)) {
+        return Settings::read(&own);
+    }
+    // Gone, hidden or another user's: then there is nothing to learn.
+    let first = std::fs::read(FIRST_PROCESS).unwrap_or_default();
+    Settings::read(&|name| variable(&first, name).map(<[u8]>::to_vec))
+}
+
+fn own(name: &str) -> Option<Vec<u8>> {
+    std::env::var_os(name).map(OsString::into_vec)
+}
+
+/// A variable of an environment as the kernel shows it: `NAME=value`, each ended by a NUL.
+fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
+/// A path as the loader gives it; none where it gives none.
+#[must_use]
+pub fn library(name: &core::ffi::CStr) -> Option<PathBuf> {
+    let name = std::ffi::OsStr::from_bytes(name.to_bytes());
+    (!name.is_empty()).then(|| PathBuf::from(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use budget::settings::Budget;
+    use budget::{Bytes, DeviceIndex};
+
+    fn beside(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
+        let library = directory.path().join("libcuda.so.1");
+        (directory, library)
+    }
+
+    #[test]
+    fn a_file_beside_the_library_sets_budgets_that_the_environment_cannot_change() {
+        let file = TenantFile::parse(b"CUDA_DEVICE_MEMORY_LIMIT_0 = \"4g\"\n").expect("a file");
+        let environment = |name: &str| match name {
+            "RINGFENCE_MEMORY_0" | "RINGFENCE_MEMORY_1" => Some(b"100g".to_vec()),
+            "RINGFENCE_CONTEXT_CHARGE" => Some(b"free".to_vec()),
+            "RINGFENCE_TRACE" => Some(b"/tmp/trace".to_vec()),
+            _ => None,
+        };
+        let settings = from_file(&file, &environment);
+        assert_eq!(
+            settings.memory(DeviceIndex(0)),
+            Budget::Limited(Bytes(4 << 30))
+        );
+        assert_eq!(settings.memory(DeviceIndex(1)), Budget::Unlimited);
+        assert_eq!(settings.context_charge, Default::default());
+        assert_eq!(settings.trace, Some(PathBuf::from("/tmp/trace")));
+    }
+
+    #[test]
+    fn the_file_beside_the_library_is_found_by_the_library() {
+        let (_directory, library) = beside("RINGFENCE_MEMORY = \"1g\"\n");
+        let settings = settings(Some(&library));
+        assert_eq!(
+            settings.memory(DeviceIndex(3)),
+            Budget::Limited(Bytes(1 << 30))
+        );
+    }
+
+    #[test]
+    fn a_file_that_says_nonsense_refuses_all_and_is_named_with_its_line() {
+        let (_directory, library) = beside("# budgets\nRINGFENCE_MEMROY = \"1g\"\n");
+        let settings = settings(Some(&library));
+        assert!(settings.any_budget());
+        let refusal = settings.refusal().expect("refused").to_string();
+        assert!(
+            refusal.contains("tenant.toml, line 2") && refusal.contains("RINGFENCE_MEMROY"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn a_variable_of_another_environment_is_the_whole_name() {
+        let environment =
+            b"PATH=/bin\0CUDA_DEVICE_MEMORY_LIMIT_0=4g\0CUDA_DEVICE_MEMORY_LIMIT=1g\0";
+        assert_eq!(
+            variable(environment, "CUDA_DEVICE_MEMORY_LIMIT"),
+            Some(&b"1g"[..])
+        );
+        assert_eq!(variable(environment, "CUDA_DEVICE_MEMORY_LIMIT_1"), None);
+    }
+}

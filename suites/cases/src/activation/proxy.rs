@@ -1,0 +1,114 @@
+//! Our libraries in the drivers' place, for programs that a preload does not reach.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq};
+
+use crate::clients::{context, cuda, fill, nvml, told};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::library::Library;
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const STEP: Bytes = Bytes::mib(64);
+
+/// A core that the program opens with RTLD_DEEPBIND takes until it is refused, twice the budget at most.
+fn deeply_bound(session: &Session) -> Result<Bytes, Failure> {
+    let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
+    let most = Bytes(2 * budget(session, 0)?.0);
+    let Some((taken, code)) = core.take(STEP.0, most.0) else {
+        harness::fail!("the plugin exports no core_take")
+    };
+    ensure_eq!(
+        code,
+        CUresult::ERROR_OUT_OF_MEMORY,
+        "what ended the core's taking of {}",
+        Bytes(taken)
+    );
+    Ok(Bytes(taken))
+}
+
+/// libcuda in a namespace of its own.
+fn apart() -> Result<Cuda, Failure> {
+    let cuda = Cuda::of(Library::open_apart("libcuda.so.1")?);
+    ensure_eq!(cuda.init(), CUresult::SUCCESS, "cuInit");
+    context(&cuda, 0)?;
+    Ok(cuda)
+}
+
+cases! {
+    /// A program that opens its core with RTLD_DEEPBIND reaches libc's own dlsym, and with the proxies in the drivers' place the budget all the same.
+    a_core_bound_deeply_is_held_by_the_proxy {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        fills(deeply_bound(session)?, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// libcuda opened by dlmopen, in a namespace of its own, is the proxy there too.
+    a_second_namespace_is_held_by_the_proxy {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let taken = fill(&apart()?);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a program takes by the proxy and what its second namespace takes draw on one budget.
+    two_namespaces_share_the_budget {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let (here, there) = (cuda()?, apart()?);
+        ensure_eq!(there.allocate(Bytes::gib(1).0).code, CUresult::SUCCESS, "1 GiB in the second namespace");
+        let taken = fill(&here).bytes + Bytes::gib(1);
+        fills(taken, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))
+    }
+
+    /// Where a preload meets the proxies one of them keeps account: nothing is charged twice, and nothing passes uncharged between them.
+    a_preload_and_the_proxies_charge_once {
+        kind: Budget, defects: ["R8", "R9"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=6GiB", libraries: BothAndProxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let cuda = cuda()?;
+        let first = fill(&cuda);
+        fills(first.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        for pointer in first.held {
+            ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        // The core's look-ups reach the proxy, which hands them on to the preload.
+        let taken = deeply_bound(session)?;
+        fills(taken, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// By the proxies NVML tells the budget, as CUDA does.
+    the_proxies_tell_one_story {
+        kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuMemGetInfo_v2"], budget: "0=6GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, CUresult::SUCCESS, "1 GiB");
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure_eq!(Bytes(memory.total), budget(session, 0)?, "NVML's total");
+        ensure_eq!((memory.free, memory.total), cuda.memory_info().out, "NVML's and CUDA's free and total");
+        Ok(())
+    }
+
+    /// Names that no proxy hooks are the driver's, by its handle and by its answers.
+    what_no_proxy_hooks_is_the_drivers {
+        defects: ["R8", "S3"], entry_points: ["cuGetProcAddress_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (_session) {
+        let cuda = cuda()?;
+        for name in ["cuDeviceGetName", "cuCtxGetDevice", "cuGetErrorName"] {
+            let by_handle = cuda.library.address(name);
+            ensure!(by_handle.is_some(), "{name} was not found by handle");
+            let answered = cuda.proc_address(name, 12_000, 0);
+            ensure!(answered.address == by_handle, "cuGetProcAddress_v2 answers another {name}");
+        }
+        ensure!(cuda.library.address("cuMemAlloc_v99").is_none(), "cuMemAlloc_v99 was found");
+        ensure!(cuda.library.address("dlsym").is_some(), "libc's dlsym was not found behind the proxy");
+        Ok(())
+    }
+}

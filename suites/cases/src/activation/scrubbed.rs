@@ -1,0 +1,120 @@
+//! Programs that are started without the environment that says their budget: the proxies find it elsewhere (FINDINGS 24).
+
+use harness::{Failure, Launch, Session, cases, ensure_eq};
+
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+/// What a tenant file says of this case.
+fn tenant_file(session: &Session) -> Result<String, Failure> {
+    Ok(format!(
+        "# the case's\nCUDA_DEVICE_MEMORY_LIMIT_0 = \"{}\"\nRINGFENCE_LEDGER = \"{}\"\n",
+        budget(session, 0)?.0,
+        session.ledger_path().display()
+    ))
+}
+
+/// What a process that is started like this gets before it is refused.
+fn is_held(session: &Session, launch: Launch<'_>) -> Result<(), Failure> {
+    let mut tenant = Tenant::launch(launch)?;
+    let granted = tenant.fill_cuda()?;
+    ensure_eq!(tenant.peer.finish()?, (), "the end of the tenant");
+    fills(granted, budget(session, 0)?, CONTEXT_ROOM)
+}
+
+/// Puts a machine's files into a mount namespace, with our libraries where the loader looks by itself, and starts a program
+/// without any environment. `$1` is the case's directory.
+const AT_SYSTEM_PATHS: &str = r#"
+set -e
+root=$1; shift
+mount --make-rprivate /
+mount -t tmpfs none /etc
+[ ! -d /var/cache/ldconfig ] || mount -t tmpfs none /var/cache/ldconfig
+mkdir /etc/ringfence
+cp "$root/tenant.toml" /etc/ringfence/
+echo "$root/proxies" > /etc/ld.so.conf
+/sbin/ldconfig -X
+exec env -i "$@"
+"#;
+
+/// Starts a program without any environment but the way to the libraries and the world, beneath a first process that has all of it.
+const BENEATH_PID_1: &str = r#"
+[ $$ = 1 ] || exit 9
+env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" RINGFENCE_WORLD="$RINGFENCE_WORLD" "$@"
+exit $?
+"#;
+
+fn may(program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    let allowed = std::process::Command::new(program)
+        .args(arguments)
+        .arg("true")
+        .output()?;
+    if allowed.status.success() {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&allowed.stderr).trim().to_owned();
+    Err(Failure::Skip(format!("no namespaces here: {reason}")))
+}
+
+cases! {
+    /// A process without one variable of ours is held by the tenant file beside the proxy.
+    without_an_environment_the_file_beside_the_library_holds {
+        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let proxies = session.directory().join("proxies");
+        std::fs::create_dir_all(&proxies)?;
+        std::fs::write(proxies.join("tenant.toml"), tenant_file(session)?)?;
+        is_held(session, session.launch("tenant").scrubbed(&["LD_LIBRARY_PATH", "RINGFENCE_WORLD"]))
+    }
+
+    /// A tenant file is not outbid by the environment.
+    a_tenant_file_wins_over_the_environment {
+        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let proxies = session.directory().join("proxies");
+        std::fs::create_dir_all(&proxies)?;
+        std::fs::write(proxies.join("tenant.toml"), tenant_file(session)?)?;
+        let launch = session.launch("tenant").env("RINGFENCE_MEMORY_0", "40g").env("CUDA_DEVICE_MEMORY_LIMIT_0", "40g");
+        is_held(session, launch.env("RINGFENCE_CONTEXT_CHARGE", "free"))
+    }
+
+    /// A tenant file that cannot be read as one refuses everything, and one line names it with its line.
+    a_tenant_file_of_nonsense_fails_closed {
+        kind: Own, defects: ["R11", "P9"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        unaccounted: "cuInit is not refused, and nothing is charged where nothing can be granted",
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let text = tenant_file(session)? + "CUDA_DEVICE_MEMORY_LIMT_0 = \"40g\"\n";
+        std::fs::write(session.directory().join("proxies/tenant.toml"), text)?;
+        crate::process::settings::cuda_fails_closed("tenant.toml, line 4: ")
+    }
+
+    /// At the system's own paths, with /etc/ringfence/tenant.toml and no environment at all, a process is held: nothing tells it of us.
+    at_system_paths_no_environment_is_needed {
+        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let mounts = ["--mount"];
+        may("unshare", &mounts)?;
+        let root = session.directory();
+        std::fs::write(root.join("tenant.toml"), tenant_file(session)?)?;
+        std::fs::create_dir_all(root.join("proxies"))?;
+        let root = root.display().to_string();
+        let script = ["--mount", "sh", "-c", AT_SYSTEM_PATHS, "sh", &root];
+        is_held(session, session.launch("tenant").through("unshare", &script))
+    }
+
+    /// In a container a process whose environment was scrubbed is held by that of the container's first process.
+    a_containers_first_process_says_the_budget {
+        kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"),
+    } (session) {
+        let own = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+        may("unshare", &own)?;
+        let script = [&own[..], &["sh", "-c", BENEATH_PID_1, "sh"]].concat();
+        let launch = session.launch("tenant").through("unshare", &script);
+        is_held(session, launch)
+    }
+}
