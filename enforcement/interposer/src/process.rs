@@ -112,6 +112,7 @@ pub fn standing() -> Standing {
 
 /// Another of our libraries keeps account in this process.
 pub fn hand_over() {
+    PACED.store(NO, Ordering::Relaxed);
     FORWARD.store(HANDED_OVER, Ordering::Relaxed);
 }
 
