@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
-use throttle::Nanos;
+use throttle::{Mark, Nanos};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -30,13 +30,13 @@ pub struct Line {
 #[repr(C)]
 pub struct Marks {
     context: AtomicU64,
-    pub opened: Mark,
-    pub last: Mark,
-    pub closed: Mark,
+    opened: Event,
+    last: Event,
+    closed: Event,
 }
 
 #[repr(transparent)]
-pub struct Mark(AtomicU64);
+pub struct Event(AtomicU64);
 
 /// All zeros is an empty table.
 #[repr(C)]
@@ -89,7 +89,17 @@ impl MarksByContext {
     }
 }
 
-impl Mark {
+impl Marks {
+    pub fn of(&self, mark: Mark) -> &Event {
+        match mark {
+            Mark::Opened => &self.opened,
+            Mark::Last => &self.last,
+            Mark::Closed => &self.closed,
+        }
+    }
+}
+
+impl Event {
     fn make(&self) {
         let mut event = CUevent::NULL;
         let _relaxed = Relaxed::begin();
@@ -131,7 +141,7 @@ impl Mark {
     }
 
     /// From another mark to this one, both reached.
-    pub fn since(&self, earlier: &Mark) -> Option<Nanos> {
+    pub fn since(&self, earlier: &Event) -> Option<Nanos> {
         let (earlier, event) = (earlier.event()?, self.event()?);
         let mut milliseconds = 0.0;
         let _relaxed = Relaxed::begin();

@@ -5,13 +5,12 @@
 //! it is the graph's launch that pays.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
-use throttle::{Costs, Key, Launched, Measured, Nanos, Order, Share, Shared, Throttle};
+use throttle::{Budget, Key, Mark, Nanos, Paced, Share, Shared, Site};
 
-use crate::boundary::arena::{Errno, Lock};
+use crate::boundary::arena::{Errno, Held, Lock};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::time;
@@ -25,18 +24,9 @@ const _: () = assert!(throttle::WORDS == ledger::PACE_WORDS);
 /// What a process does on one device. All zeros is nothing yet.
 #[repr(C)]
 pub struct Lane {
-    throttle: Throttle,
-    costs: Costs,
+    pace: throttle::Lane,
     /// Held while the lease's state changes, never while anything waits.
     turn: Lock,
-    /// The lease's last launch was its first, too; or there was none, and a mark alone ended it.
-    alone: AtomicU32,
-    ended: AtomicU32,
-    /// Contexts in which the lease was opened and closed.
-    opened_in: AtomicU64,
-    closed_in: AtomicU64,
-    /// How long the mark before the last launch had been reached when the launch was made.
-    gap: AtomicU64,
     marks: MarksByContext,
 }
 
@@ -56,10 +46,11 @@ enum At {
     Stream,
 }
 
-/// Whose time a launch takes.
-struct Budget<'a> {
-    shared: Shared<'a>,
-    share: Share,
+/// Where a launch happens.
+struct Place<'a> {
+    lane: &'a Lane,
+    line: Line,
+    context: u64,
 }
 
 impl Tenant {
@@ -71,7 +62,7 @@ impl Tenant {
         let Some(lane) = self.memory.lanes.get(device.ordinal as usize) else {
             return Outcome::PassThrough(Reason::NoBudget);
         };
-        if lane.throttle.pass(lane.costs.of(work.key)) {
+        if lane.pace.pass(work.key) {
             return Outcome::PassThrough(Reason::Covered);
         }
         self.pace_slowly(device, lane, work, call)
@@ -126,22 +117,21 @@ impl Tenant {
             (At::Stream, _) | (At::Current, 0) => work.line.context(),
             (At::Current, current) => current,
         };
-        loop {
-            let order = lane.order(&budget, work);
-            match order {
-                Order::Go => return Outcome::PassThrough(Reason::Covered),
-                Order::Wait(until) => time::sleep_until(until),
-                Order::Look => {}
-                Order::End => lane.end(&budget, work.line, context),
-                Order::Mark { opens, closes } => {
-                    drop(errno);
-                    let place = (work.line, context);
-                    return Outcome::Done(lane.mark(&budget, place, opens, closes, call));
-                }
-            }
-            if lane.throttle.pass(lane.costs.of(work.key)) {
-                return Outcome::PassThrough(Reason::Covered);
-            }
+        let place = Place {
+            lane,
+            line: work.line,
+            context,
+        };
+        let (mut kept, mut answer) = (Some(errno), CUresult::SUCCESS);
+        let paced = lane.pace.pace(&place, &budget, work.key, &mut || {
+            drop(kept.take());
+            answer = call();
+            kept = Some(Errno::keep());
+            answer == CUresult::SUCCESS
+        });
+        match paced {
+            Paced::Covered => Outcome::PassThrough(Reason::Covered),
+            Paced::Made => Outcome::Done(answer),
         }
     }
 
@@ -177,120 +167,37 @@ impl Tenant {
     }
 }
 
-impl Lane {
-    fn order(&self, budget: &Budget<'_>, work: Work) -> Order {
-        let _held = self.turn.hold();
-        let cost = self.costs.of(work.key);
-        let order = self
-            .throttle
-            .submit(&budget.shared, budget.share, time::now(), work.key, cost);
-        match order {
-            Order::Look => self.look(budget),
-            order => order,
+impl<'a> Site for Place<'a> {
+    type Turn = Held<'a>;
+
+    fn turn(&self) -> Held<'a> {
+        self.lane.turn.hold()
+    }
+
+    fn now(&self) -> Nanos {
+        time::now()
+    }
+
+    fn sleep_until(&self, until: Nanos) {
+        time::sleep_until(until);
+    }
+
+    fn set(&self, mark: Mark) -> u64 {
+        let marks = self.lane.marks.of_living(self.context);
+        if marks.is_some_and(|marks| marks.of(mark).set(self.line)) {
+            self.context
+        } else {
+            0
         }
     }
 
-    /// Whether the device is done with the closed lease, and what it took.
-    fn look(&self, budget: &Budget<'_>) -> Order {
-        let Budget { shared, share } = budget;
-        let closed_in = self.closed_in.load(Ordering::Relaxed);
-        let marks = self.marks.of(closed_in);
-        if marks.and_then(|marks| marks.closed.reached()) == Some(false) {
-            return Order::Wait(self.throttle.unfinished(shared, *share, time::now()));
-        }
-        let gap = Nanos(self.gap.load(Ordering::Relaxed));
-        let (alone, ended) = (
-            self.alone.load(Ordering::Relaxed) != 0,
-            self.ended.load(Ordering::Relaxed) != 0,
-        );
-        let whole = marks
-            .filter(|_| self.opened_in.load(Ordering::Relaxed) == closed_in)
-            .and_then(|marks| marks.closed.since(&marks.opened));
-        let last = match alone {
-            true => whole,
-            false => marks
-                .filter(|_| !ended)
-                .and_then(|marks| marks.closed.since(&marks.last)),
-        };
-        let last = last.map(|last| last.less(gap));
-        let measured = Measured {
-            lease: if alone { last } else { whole },
-            last,
-            found_idle: gap > Nanos::ZERO,
-        };
-        self.throttle
-            .finished(shared, *share, &self.costs, time::now(), measured);
-        Order::Look
+    fn reached(&self, context: u64, mark: Mark) -> Option<bool> {
+        self.lane.marks.of(context)?.of(mark).reached()
     }
 
-    /// A mark alone ends the lease.
-    fn end(&self, budget: &Budget<'_>, line: Line, context: u64) {
-        let marks = self.marks.of_living(context);
-        let set = marks.is_some_and(|marks| marks.closed.set(line));
-        let idle = marks.and_then(|marks| marks.closed.reached()) == Some(true);
-        self.closed(
-            budget,
-            context,
-            [0, 1, u64::from(idle)],
-            match set {
-                true => Launched::Marked,
-                false => Launched::Unmarked,
-            },
-        );
-    }
-
-    /// Makes a launch between marks.
-    fn mark(
-        &self,
-        budget: &Budget<'_>,
-        (line, context): (Line, u64),
-        opens: bool,
-        closes: bool,
-        call: &dyn Fn() -> CUresult,
-    ) -> CUresult {
-        let marks = self.marks.of_living(context);
-        let before = marks.map(|marks| if opens { &marks.opened } else { &marks.last });
-        let set = before.is_some_and(|before| before.set(line));
-        if opens {
-            self.opened_in
-                .store(if set { context } else { 0 }, Ordering::Relaxed);
-        }
-        if !closes {
-            return call();
-        }
-        let begun = time::now();
-        let code = call();
-        let errno = Errno::keep();
-        let made = time::now();
-        // An idle stream reaches a mark at once, and what it then waits for is the launch.
-        let idle = before.and_then(|before| before.reached()) == Some(true);
-        let gap = if idle { made.less(begun).0.max(1) } else { 0 };
-        let launched = match code {
-            CUresult::SUCCESS if marks.is_some_and(|marks| marks.closed.set(line)) && set => {
-                Launched::Marked
-            }
-            CUresult::SUCCESS => Launched::Unmarked,
-            _ => Launched::Failed,
-        };
-        self.closed(budget, context, [u64::from(opens), 0, gap], launched);
-        drop(errno);
-        code
-    }
-
-    fn closed(
-        &self,
-        budget: &Budget<'_>,
-        context: u64,
-        [alone, ended, gap]: [u64; 3],
-        launched: Launched,
-    ) {
-        let _held = self.turn.hold();
-        self.alone.store(alone as u32, Ordering::Relaxed);
-        self.ended.store(ended as u32, Ordering::Relaxed);
-        self.gap.store(gap, Ordering::Relaxed);
-        self.closed_in.store(context, Ordering::Relaxed);
-        self.throttle
-            .launched(&budget.shared, budget.share, time::now(), launched);
+    fn between(&self, context: u64, from: Mark, to: Mark) -> Option<Nanos> {
+        let marks = self.lane.marks.of(context)?;
+        marks.of(to).since(marks.of(from))
     }
 }
 

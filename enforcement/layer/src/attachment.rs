@@ -1,14 +1,16 @@
 //! Whether enforcement stands: the ledger this process draws on, or why every request must be refused.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use budget::settings::Remark;
-use budget::{Bytes, DeviceIndex};
+use budget::settings::{ComputeBudget, Remark};
+use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 use ledger::{Ledger, Setup};
+use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
+use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held, Targets};
 use crate::trace;
@@ -18,6 +20,8 @@ pub struct Attachment {
     id: Id,
     /// `None`: enforcement could not be established, nothing is granted.
     ledger: Option<Ledger>,
+    /// By device.
+    turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
 }
 
 /// Nothing more is granted.
@@ -30,6 +34,11 @@ static CURRENT: AtomicU32 = AtomicU32::new(0);
 /// Whether any budget is set. If not, the layer hands out next's functions and does nothing.
 pub fn enforcing() -> bool {
     settings().any_budget()
+}
+
+/// Whether any compute budget is set. If not, submissions are none of the layer's business.
+pub fn pacing() -> bool {
+    settings().any_compute_budget()
 }
 
 /// Whether this process, or another of the tenant's, has a ledger already.
@@ -50,6 +59,7 @@ pub fn current() -> Option<&'static Attachment> {
     let id = ATTACHMENTS.push(|id| Attachment {
         id,
         ledger: attach(),
+        turns: [const { OnceLock::new() }; MAX_DEVICES],
     })?;
     CURRENT.store(id.0, Ordering::Release);
     ATTACHMENTS.get(id)
@@ -97,6 +107,7 @@ fn attach() -> Option<Ledger> {
                     "device {device} keeps the budget its ledger already has, not the one asked for here"
                 ));
             }
+            join_shares(&ledger);
             Some(ledger)
         }
         Err(error) => {
@@ -106,7 +117,45 @@ fn attach() -> Option<Ledger> {
     }
 }
 
+/// Whoever is first to be told of compute budgets sets them.
+fn join_shares(ledger: &Ledger) {
+    if !pacing() {
+        return;
+    }
+    for device in DeviceIndex::all() {
+        let wanted = match settings().compute(device) {
+            ComputeBudget::Limited(hundredths) => hundredths,
+            _ => 0,
+        };
+        if ledger.join_share(device, wanted) != wanted {
+            trace::tell(format_args!(
+                "device {device} keeps the compute budget its ledger already has, not the one asked for here"
+            ));
+            return;
+        }
+    }
+}
+
 impl Attachment {
+    /// What this process does on the first of the targets.
+    pub fn turns(&'static self, targets: Targets) -> Option<&'static Turns> {
+        let slot = targets.iter().next()?.slot()?;
+        self.ledger.as_ref().filter(|ledger| ledger.is_mine())?;
+        Some(self.turns.get(slot)?.get_or_init(Box::default))
+    }
+
+    /// The strictest of the targets' compute budgets.
+    pub fn time_budget(&self, targets: Targets) -> Option<Budget<'_>> {
+        let ledger = self.ledger.as_ref()?;
+        let budgets = targets.iter().filter_map(|device| {
+            Some(Budget {
+                share: Share::of_hundredths(u64::from(ledger.share(device)))?,
+                shared: Shared::new(ledger.pace_words(device)?),
+            })
+        });
+        budgets.min_by_key(|budget| budget.share)
+    }
+
     pub const fn id(&self) -> Id {
         self.id
     }

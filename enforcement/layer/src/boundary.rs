@@ -4,12 +4,14 @@
 pub mod chain;
 pub mod commands;
 pub mod hooks;
+pub mod marks;
 pub mod negotiate;
 pub mod next;
 pub mod nvml;
 pub mod os;
 pub mod resolve;
 pub mod structures;
+pub mod submissions;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

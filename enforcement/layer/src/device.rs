@@ -8,10 +8,12 @@ use budget::{Bytes, MAX_DEVICES};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment};
+use crate::boundary::marks::Marking;
 use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
 use crate::instance::Instance;
 use crate::memory;
+use crate::pace::Timed;
 use crate::physical::{MemoryTypes, Physical};
 use crate::records::{Charge, Object};
 use crate::standing;
@@ -24,6 +26,8 @@ pub struct Device {
     pub id: Id,
     /// `None`: not a tenant's GPU, or no budget is set. Nothing of it is hooked or charged.
     pub enforced: Option<Enforced>,
+    /// Where there is a compute budget.
+    pub timed: Option<Timed>,
 }
 
 pub struct Enforced {
@@ -46,6 +50,8 @@ pub struct Found {
 pub struct Made {
     pub key: Key,
     pub next: DeviceNext,
+    /// Where there is a compute budget.
+    pub marking: Option<Marking>,
 }
 
 static DEVICES: Table<Device> = Table::new();
@@ -68,6 +74,11 @@ pub fn find(key: Option<Key>) -> Option<Found> {
             registered: false,
         }),
     }
+}
+
+/// A device by its number, destroyed or not.
+pub fn of_id(id: Id) -> Option<&'static Device> {
+    DEVICES.of_id(id)
 }
 
 /// To be called before next destroys it: from then on its key may belong to another.
@@ -161,8 +172,14 @@ fn charged(
 }
 
 fn register(made: Made, enforced: Option<Enforced>) -> vk::Result {
-    let Made { key, next } = made;
-    match DEVICES.insert(key, |id| Device { next, id, enforced }) {
+    let Made { key, next, marking } = made;
+    let timed = marking.filter(|_| enforced.is_some()).map(Timed::new);
+    match DEVICES.insert(key, |id| Device {
+        next,
+        id,
+        enforced,
+        timed,
+    }) {
         Some(_) => vk::Result::SUCCESS,
         None => vk::Result::ERROR_OUT_OF_HOST_MEMORY,
     }

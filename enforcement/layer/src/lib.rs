@@ -11,6 +11,7 @@
 //! | what instances take by themselves | `standing` |
 //! | which GPU is whose | `physical`, `candidates` |
 //! | what a tenant is told | `heaps` |
+//! | submissions under a compute budget | `pace`, `boundary::marks` |
 //!
 //! A device's own memory is charged by what it was seen to take, to 64 KiB: the growth of this process's NVML row, and what the device lost besides as
 //! VK_EXT_memory_budget tells it (17.4 MiB on an H200; 24 where it does not tell); else the growth of its heap usage or that loss, whichever is more. Before it is created an upper bound is reserved: 256 MiB or an
@@ -28,6 +29,7 @@ mod exports;
 mod heaps;
 mod instance;
 mod memory;
+mod pace;
 mod physical;
 mod records;
 mod settings;

@@ -48,6 +48,11 @@ impl<T> Table<T> {
         self.entries.get(Id(id))
     }
 
+    /// What was registered under a number, gone or not.
+    pub fn of_id(&self, id: Id) -> Option<&T> {
+        self.entries.get(id)
+    }
+
     /// The object is gone; its key may come again for another.
     pub fn remove(&self, key: Key) -> Option<&T> {
         let id = self.slot(key)?.entry.swap(0, Ordering::AcqRel);

@@ -14,7 +14,10 @@ use std::sync::atomic::Ordering;
 use alone::alone;
 use ash::vk::{self, Handle};
 use budget::{Bytes, DeviceIndex};
-use driver::{DEVICE_OVERHEAD, Gpu, LOCAL, Layer, NVIDIA, SYSTEM, World, make_world, world};
+use driver::{
+    DEVICE_OVERHEAD, Gpu, LOCAL, Layer, NVIDIA, SYSTEM, World, foreign, make_world, own_address,
+    unseen_queue, world,
+};
 
 const MIB: u64 = 1 << 20;
 const OUT_OF_DEVICE_MEMORY: Result<vk::DeviceMemory, vk::Result> =
@@ -885,4 +888,48 @@ fn decisions_are_traced_on_request() {
     assert_eq!(memory.memory_heap_count, 2);
     client.allocate(device, 5).expect("room");
     assert_eq!(client.allocate(device, 2 << 30), OUT_OF_DEVICE_MEMORY);
+}
+
+#[test]
+fn a_queue_that_was_never_seen_is_passed_on_and_what_next_lacks_is_not_there() {
+    let _ledger = under!(
+        a_queue_that_was_never_seen_is_passed_on_and_what_next_lacks_is_not_there,
+        "CUDA_DEVICE_SM_LIMIT" = "30"
+    );
+    let client = Client::new(World {
+        missing: vec!["vkQueueSubmit2"],
+        ..one()
+    });
+    let device = client.device(0);
+    let get = |name| client.layer.get_device(device, name);
+    let driver = |name| own_address(Some(device), vk::Instance::null(), name);
+    assert_eq!(get(c"vkQueueSubmit2"), None);
+    for hooked in [c"vkQueueSubmit", c"vkQueueSubmit2KHR", c"vkGetDeviceQueue"] {
+        assert!(
+            get(hooked).is_some() && get(hooked) != driver(hooked),
+            "{hooked:?}"
+        );
+    }
+    let seen = client.layer.queue(device);
+    for (queue, submits) in [(seen, 1), (unseen_queue(device), 2), (foreign(), 3)] {
+        assert_eq!(client.layer.submit(device, queue), vk::Result::SUCCESS);
+        assert_eq!(world().submits.load(Ordering::Relaxed), submits);
+    }
+}
+
+#[test]
+fn without_a_compute_budget_submissions_are_nexts_own() {
+    let _ledger = under!(
+        without_a_compute_budget_submissions_are_nexts_own,
+        "CUDA_DEVICE_MEMORY_LIMIT" = "1g"
+    );
+    let client = Client::new(one());
+    let device = client.device(0);
+    for name in [c"vkQueueSubmit", c"vkQueueSubmit2", c"vkGetDeviceQueue"] {
+        assert_eq!(
+            client.layer.get_device(device, name),
+            own_address(Some(device), vk::Instance::null(), name),
+            "{name:?}"
+        );
+    }
 }

@@ -32,6 +32,12 @@ impl Key {
         Key::mixed(!exec)
     }
 
+    /// So many command buffers for a queue at once: what they hold is not looked at, and they are recorded anew all the time.
+    #[inline]
+    pub fn batch(queue: u64, buffers: u64) -> Key {
+        Key::mixed(queue.rotate_left(24) ^ buffers)
+    }
+
     pub(crate) fn word(self) -> u64 {
         self.0
     }

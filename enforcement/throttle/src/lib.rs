@@ -10,6 +10,7 @@
 //! | [`Shared`] | when the next lease may start, and which part of the last quarter second is paid for | words of the tenant's ledger: no owner, no lock |
 //! | [`Throttle`] | the process's lease | the process |
 //! | [`Costs`] | what a launch of each function takes | the process |
+//! | [`Lane`] | both, and what is done about their orders at a [`Site`] | the process |
 //!
 //! No I/O, no clock, no unsafe: times come in as arguments, and the caller does the waiting and asks the driver. The device
 //! model in `tests/model` drives exactly what the interposer drives.
@@ -17,12 +18,14 @@
 
 mod cost;
 mod coverage;
+mod lane;
 mod rules;
 mod shared;
 mod throttle;
 mod units;
 
 pub use cost::{Belief, Costs, Key};
+pub use lane::{Budget, Lane, Mark, Paced, Site};
 pub use rules::{Rules, Sound};
 pub use shared::{Shared, WORDS};
 pub use throttle::{Launched, Measured, Order, Throttle};

@@ -48,6 +48,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::devices::CASES,
         vulkan::loader::CASES,
         cross::objects::CASES,
+        vulkan::submits::CASES,
         cross::share::CASES,
         cross::story::CASES,
         process::endings::CASES,

@@ -8,6 +8,7 @@ use crate::cuda::launches;
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process;
 use crate::ffi::vulkan::{Code, Memory};
+use crate::vulkan::submits;
 
 /// Another process of the tenant.
 pub struct Tenant {
@@ -139,6 +140,8 @@ impl Hands {
             "captured" => launches::captured(self.cuda()?)?,
             "time" => launches::time(self.cuda()?, object)?,
             "work" => launches::work(self.cuda()?, object)?,
+            "time-vulkan" => submits::worker()?.time()? as i64,
+            "work-vulkan" => submits::work(object)?,
             "rename" => {
                 process::rename(object);
                 0

@@ -6,3 +6,4 @@ pub mod heaps;
 pub mod identity;
 pub mod lifetime;
 pub mod loader;
+pub mod submits;

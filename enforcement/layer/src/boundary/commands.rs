@@ -6,12 +6,13 @@ use std::ptr;
 use ash::vk;
 use ash::vk::Handle;
 
-use super::next::{DeviceNext, InstanceNext};
+use super::marks::{self, Marking};
+use super::next::{DeviceNext, InstanceNext, MarkNext};
 use super::{chain, guard, key, structures};
 use crate::device::Made;
 use crate::physical::Physical;
 use crate::records::Object;
-use crate::{attachment, device, heaps, instance, memory, standing};
+use crate::{attachment, device, heaps, instance, memory, pace, standing};
 
 const FAILED: vk::Result = vk::Result::ERROR_INITIALIZATION_FAILED;
 const LAYER: &CStr = c"VK_LAYER_HAMI_vgpu";
@@ -113,14 +114,23 @@ pub unsafe extern "system" fn create_device(
                 })
             };
             let before = out.as_ref().copied();
+            // A group's members would each write their own times.
+            let set_loader_data = marks::set_loader_data(info).filter(|_| group.len() == 1);
             let result = device::create(instance, &group, hopeless, || {
                 match create(physical, info, allocator, out) {
                     vk::Result::SUCCESS => {
                         let created = *out;
                         let key = key(created).ok_or(FAILED)?;
+                        let marking = attachment::pacing().then(|| {
+                            let (families, period) =
+                                instance.next.queue_families(physical).unwrap_or_default();
+                            let next = MarkNext::load(get_device, created);
+                            Marking::new(next, set_loader_data, families, period)
+                        });
                         Ok(Made {
                             key,
                             next: DeviceNext::load(get_device, created),
+                            marking,
                         })
                     }
                     code => Err(code),
@@ -145,6 +155,9 @@ pub unsafe extern "system" fn destroy_device(
                 return;
             };
             let known = device::unregister(key);
+            if let Some(device) = known {
+                pace::end(device);
+            }
             let next = known
                 .or_else(|| device::find(None).map(|found| found.device))
                 .and_then(|device| device.next.destroy);

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use super::{commands, negotiate};
+use super::{commands, negotiate, submissions};
 
 /// What a command is called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Purpose {
     Chain,
     /// To keep a budget. Only where there is one.
     Budget,
+    /// To keep a compute budget. Only where there is one.
+    Pace,
 }
 
 /// A row.
@@ -73,6 +75,12 @@ hooks! {
     vkAllocateMemory: vk::PFN_vkAllocateMemory => commands::allocate_memory, Device, Budget;
     vkFreeMemory: vk::PFN_vkFreeMemory => commands::free_memory, Device, Budget;
     vkGetMemoryFdKHR: vk::PFN_vkGetMemoryFdKHR => commands::memory_fd, Device, Budget;
+    vkGetDeviceQueue: vk::PFN_vkGetDeviceQueue => submissions::queue, Device, Pace;
+    vkGetDeviceQueue2: vk::PFN_vkGetDeviceQueue2 => submissions::queue2, Device, Pace;
+    vkQueueSubmit: vk::PFN_vkQueueSubmit => submissions::submit, Device, Pace;
+    vkQueueSubmit2: vk::PFN_vkQueueSubmit2 => submissions::submit2, Device, Pace;
+    vkQueueSubmit2KHR: vk::PFN_vkQueueSubmit2 => submissions::submit2_khr, Device, Pace;
+    vkQueueBindSparse: vk::PFN_vkQueueBindSparse => submissions::bind_sparse, Device, Pace;
 }
 
 #[cfg(test)]

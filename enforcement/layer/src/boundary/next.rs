@@ -71,8 +71,43 @@ next! {
         allocate: vk::PFN_vkAllocateMemory = c"vkAllocateMemory",
         free: vk::PFN_vkFreeMemory = c"vkFreeMemory",
         memory_fd: vk::PFN_vkGetMemoryFdKHR = c"vkGetMemoryFdKHR",
+        queue: vk::PFN_vkGetDeviceQueue = c"vkGetDeviceQueue",
+        queue2: vk::PFN_vkGetDeviceQueue2 = c"vkGetDeviceQueue2",
+        submit: vk::PFN_vkQueueSubmit = c"vkQueueSubmit",
+        submit2: vk::PFN_vkQueueSubmit2 = c"vkQueueSubmit2",
+        submit2_khr: vk::PFN_vkQueueSubmit2 = c"vkQueueSubmit2KHR",
+        bind_sparse: vk::PFN_vkQueueBindSparse = c"vkQueueBindSparse",
     }
 }
+
+#[expect(dead_code, reason = "a mark looks nothing up afterwards")]
+mod mark {
+    use super::*;
+
+    next! {
+        /// What marks are made with, where there are any.
+        MarkNext of vk::Device, by get_proc_addr: vk::PFN_vkGetDeviceProcAddr {
+            submit: vk::PFN_vkQueueSubmit = c"vkQueueSubmit",
+            create_pool: vk::PFN_vkCreateCommandPool = c"vkCreateCommandPool",
+            destroy_pool: vk::PFN_vkDestroyCommandPool = c"vkDestroyCommandPool",
+            allocate_buffers: vk::PFN_vkAllocateCommandBuffers = c"vkAllocateCommandBuffers",
+            begin: vk::PFN_vkBeginCommandBuffer = c"vkBeginCommandBuffer",
+            end: vk::PFN_vkEndCommandBuffer = c"vkEndCommandBuffer",
+            reset_queries: vk::PFN_vkCmdResetQueryPool = c"vkCmdResetQueryPool",
+            write_timestamp: vk::PFN_vkCmdWriteTimestamp = c"vkCmdWriteTimestamp",
+            create_queries: vk::PFN_vkCreateQueryPool = c"vkCreateQueryPool",
+            destroy_queries: vk::PFN_vkDestroyQueryPool = c"vkDestroyQueryPool",
+            results: vk::PFN_vkGetQueryPoolResults = c"vkGetQueryPoolResults",
+            create_fence: vk::PFN_vkCreateFence = c"vkCreateFence",
+            destroy_fence: vk::PFN_vkDestroyFence = c"vkDestroyFence",
+            fence_status: vk::PFN_vkGetFenceStatus = c"vkGetFenceStatus",
+            reset_fences: vk::PFN_vkResetFences = c"vkResetFences",
+            wait_fences: vk::PFN_vkWaitForFences = c"vkWaitForFences",
+        }
+    }
+}
+
+pub use mark::MarkNext;
 
 impl DeviceNext {
     /// Takes back a device that the application will not get.
@@ -85,6 +120,29 @@ impl DeviceNext {
 }
 
 impl InstanceNext {
+    /// A physical device's queue families, and the nanoseconds of one tick of its timestamps.
+    pub fn queue_families(
+        &self,
+        device: vk::PhysicalDevice,
+    ) -> Option<(Vec<vk::QueueFamilyProperties>, f32)> {
+        let get = self.look_up_own(c"vkGetPhysicalDeviceQueueFamilyProperties")?;
+        let mut properties = vk::PhysicalDeviceProperties::default();
+        let mut count = 0;
+        // SAFETY: the command is what its name says, the physical device this instance's, and the array as long as said.
+        unsafe {
+            let get = std::mem::transmute::<
+                Function,
+                vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties,
+            >(get);
+            (self.properties?)(device, &mut properties);
+            get(device, &mut count, ptr::null_mut());
+            let mut families = vec![vk::QueueFamilyProperties::default(); count as usize];
+            get(device, &mut count, families.as_mut_ptr());
+            families.truncate(count as usize);
+            Some((families, properties.limits.timestamp_period))
+        }
+    }
+
     pub fn physical_devices(&self) -> Vec<vk::PhysicalDevice> {
         let Some(enumerate) = self.physical_devices else {
             return Vec::new();

@@ -1,9 +1,42 @@
-//! Two questions to the system.
+//! What is asked of the system.
+
+use throttle::Nanos;
 
 use core::ffi::CStr;
 use std::path::PathBuf;
 
 use crate::exports::Descriptor;
+
+/// The clock that all processes of the machine share.
+pub fn now() -> Nanos {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    Nanos((now.tv_sec as u64).saturating_mul(1_000_000_000) + now.tv_nsec as u64)
+}
+
+/// Waits; a signal may end it early. Not by libc's function, which is a point where a thread may be cancelled. Keeps errno.
+pub fn sleep_until(until: Nanos) {
+    let until = libc::timespec {
+        tv_sec: (until.0 / 1_000_000_000) as libc::time_t,
+        tv_nsec: (until.0 % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: reads one timespec; nothing is written where the time is absolute. errno is this thread's own.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::syscall(
+            libc::SYS_clock_nanosleep,
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut::<libc::timespec>(),
+        );
+        *libc::__errno_location() = errno;
+    }
+}
 
 /// One write(2) to stderr. Nothing is done about a failure: a guest has no other place to complain.
 pub fn stderr(text: &[u8]) {

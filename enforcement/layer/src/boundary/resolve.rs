@@ -26,7 +26,9 @@ pub unsafe fn for_instance(handle: vk::Instance, name: *const c_char) -> vk::PFN
         None => instance::find(key)?.next.look_up_own(name)?,
     };
     match hook {
-        Some(hook) if hook.purpose == Purpose::Chain || attachment::enforcing() => hook.address(),
+        Some(hook) if is_wanted(hook.purpose, attachment::enforcing(), attachment::pacing()) => {
+            hook.address()
+        }
         _ => Some(next),
     }
 }
@@ -48,9 +50,23 @@ pub unsafe fn for_device(handle: vk::Device, name: *const c_char) -> vk::PFN_vkV
         found.device.next.look_up_own(name)
     }?;
     match Hook::named(name.to_bytes()).filter(|hook| hook.scope == Scope::Device) {
-        Some(hook) if hook.purpose == Purpose::Chain || found.device.enforced.is_some() => {
+        Some(hook)
+            if is_wanted(
+                hook.purpose,
+                found.device.enforced.is_some(),
+                found.device.timed.is_some(),
+            ) =>
+        {
             hook.address()
         }
         _ => Some(next),
+    }
+}
+
+fn is_wanted(purpose: Purpose, enforced: bool, timed: bool) -> bool {
+    match purpose {
+        Purpose::Chain => true,
+        Purpose::Budget => enforced,
+        Purpose::Pace => timed,
     }
 }

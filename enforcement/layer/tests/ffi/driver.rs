@@ -48,6 +48,8 @@ pub struct World {
     pub allocations: AtomicUsize,
     pub destroyed: AtomicUsize,
     pub extensions: AtomicUsize,
+    /// Calls of vkQueueSubmit.
+    pub submits: AtomicUsize,
     /// Calls of vkGetPhysicalDeviceProperties2.
     pub properties2: AtomicUsize,
     /// Calls of vkGetPhysicalDeviceMemoryProperties by chain.
@@ -321,6 +323,25 @@ impl Layer {
         Err(result)
     }
 
+    pub fn queue(&self, device: vk::Device) -> vk::Queue {
+        let get: vk::PFN_vkGetDeviceQueue =
+            self.command(vk::Instance::null(), Some(device), c"vkGetDeviceQueue");
+        let mut queue = vk::Queue::null();
+        // SAFETY: the out-parameter is a local.
+        unsafe { get(device, 0, 0, &mut queue) };
+        queue
+    }
+
+    /// Submits one command buffer, which nobody looks at, by the device's vkQueueSubmit.
+    pub fn submit(&self, device: vk::Device, queue: vk::Queue) -> vk::Result {
+        let submit: vk::PFN_vkQueueSubmit =
+            self.command(vk::Instance::null(), Some(device), c"vkQueueSubmit");
+        let buffers = [vk::CommandBuffer::null()];
+        let info = vk::SubmitInfo::default().command_buffers(&buffers);
+        // SAFETY: the structure outlives the call.
+        unsafe { submit(queue, 1, &info, vk::Fence::null()) }
+    }
+
     pub fn destroy_device(&self, device: vk::Device) {
         let destroy: vk::PFN_vkDestroyDevice =
             self.command(vk::Instance::null(), Some(device), c"vkDestroyDevice");
@@ -450,6 +471,11 @@ pub fn foreign<H: Handle>() -> H {
     H::from_raw(object(fresh_dispatch(), 0, 0))
 }
 
+/// A queue of the device that the layer never saw.
+pub fn unseen_queue(device: vk::Device) -> vk::Queue {
+    vk::Queue::from_raw(object(read(device.as_raw()).dispatch, 0, 0))
+}
+
 /// What this driver itself answers for a name.
 pub fn own_address(
     device: Option<vk::Device>,
@@ -513,6 +539,10 @@ unsafe extern "system" fn get_device(
         b"vkFreeMemory": vk::PFN_vkFreeMemory => free,
         b"vkGetMemoryFdKHR": vk::PFN_vkGetMemoryFdKHR => memory_fd,
         b"vkDeviceWaitIdle": vk::PFN_vkDeviceWaitIdle => wait_idle,
+        b"vkGetDeviceQueue": vk::PFN_vkGetDeviceQueue => device_queue,
+        b"vkQueueSubmit": vk::PFN_vkQueueSubmit => submit,
+        b"vkQueueSubmit2": vk::PFN_vkQueueSubmit2 => submit2,
+        b"vkQueueSubmit2KHR": vk::PFN_vkQueueSubmit2 => submit2,
     }
 }
 
@@ -807,6 +837,35 @@ unsafe extern "system" fn memory_fd(
 ) -> vk::Result {
     // SAFETY: the name ends in NUL; the out-param is the caller's.
     unsafe { *fd = libc::memfd_create(c"exported".as_ptr(), 0) };
+    vk::Result::SUCCESS
+}
+
+unsafe extern "system" fn device_queue(
+    device: vk::Device,
+    _family: u32,
+    _index: u32,
+    out: *mut vk::Queue,
+) {
+    // SAFETY: valid usage.
+    unsafe { out.write(unseen_queue(device)) };
+}
+
+unsafe extern "system" fn submit(
+    _queue: vk::Queue,
+    _count: u32,
+    _submits: *const vk::SubmitInfo<'_>,
+    _fence: vk::Fence,
+) -> vk::Result {
+    world().submits.fetch_add(1, Ordering::Relaxed);
+    vk::Result::SUCCESS
+}
+
+unsafe extern "system" fn submit2(
+    _queue: vk::Queue,
+    _count: u32,
+    _submits: *const vk::SubmitInfo2<'_>,
+    _fence: vk::Fence,
+) -> vk::Result {
     vk::Result::SUCCESS
 }
 

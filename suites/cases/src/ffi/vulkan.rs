@@ -13,9 +13,11 @@ use super::library::{Absent, Library, Visibility};
 
 mod device;
 mod validation;
+mod work;
 
 pub use device::{Allocation, Device, Memory};
 pub use validation::validated;
+pub use work::{Route, Worker};
 
 /// A VkResult as a number, shown with the name of the codes that cases meet.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,160 @@
+//! The hooks of a compute budget: queues as they are given out, and what is submitted to them.
+
+use std::slice;
+
+use ash::vk;
+
+use super::next::DeviceNext;
+use super::{guard, key};
+use crate::device::{self, Found};
+use crate::pace;
+
+// As in `commands`: the obligations of a Vulkan command towards its caller are the specification's, and they are what the SAFETY notes lean on.
+
+pub unsafe extern "system" fn queue(
+    handle: vk::Device,
+    family: u32,
+    index: u32,
+    out: *mut vk::Queue,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            if let Some((found, next)) =
+                device::find(key(handle)).and_then(|found| Some((found, found.device.next.queue?)))
+            {
+                next(handle, family, index, out);
+                given(found, family, out);
+            }
+        }
+    });
+}
+
+pub unsafe extern "system" fn queue2(
+    handle: vk::Device,
+    info: *const vk::DeviceQueueInfo2<'_>,
+    out: *mut vk::Queue,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            if let Some((found, next)) =
+                device::find(key(handle)).and_then(|found| Some((found, found.device.next.queue2?)))
+            {
+                next(handle, info.cast(), out);
+                if let Some(info) = info.as_ref() {
+                    given(found, info.queue_family_index, out);
+                }
+            }
+        }
+    });
+}
+
+/// # Safety
+/// `out` is null or can be read.
+unsafe fn given(found: Found, family: u32, out: *const vk::Queue) {
+    // SAFETY: the caller's obligation.
+    let queue = unsafe { out.as_ref() };
+    let timed = found.device.timed.as_ref().filter(|_| found.registered);
+    if let (Some(timed), Some(queue)) = (timed, queue) {
+        timed.learn(*queue, family);
+    }
+}
+
+pub unsafe extern "system" fn submit(
+    queue: vk::Queue,
+    count: u32,
+    submits: *const vk::SubmitInfo<'_>,
+    fence: vk::Fence,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    unsafe {
+        by(
+            queue,
+            |next| next.submit,
+            || total(submits, count, |one| one.command_buffer_count),
+            |next| next(queue, count, submits.cast(), fence),
+        )
+    }
+}
+
+pub unsafe extern "system" fn submit2(
+    queue: vk::Queue,
+    count: u32,
+    submits: *const vk::SubmitInfo2<'_>,
+    fence: vk::Fence,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    unsafe {
+        by(
+            queue,
+            |next| next.submit2,
+            || total(submits, count, |one| one.command_buffer_info_count),
+            |next| next(queue, count, submits.cast(), fence),
+        )
+    }
+}
+
+pub unsafe extern "system" fn submit2_khr(
+    queue: vk::Queue,
+    count: u32,
+    submits: *const vk::SubmitInfo2<'_>,
+    fence: vk::Fence,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    unsafe {
+        by(
+            queue,
+            |next| next.submit2_khr,
+            || total(submits, count, |one| one.command_buffer_info_count),
+            |next| next(queue, count, submits.cast(), fence),
+        )
+    }
+}
+
+pub unsafe extern "system" fn bind_sparse(
+    queue: vk::Queue,
+    count: u32,
+    binds: *const vk::BindSparseInfo<'_>,
+    fence: vk::Fence,
+) -> vk::Result {
+    // SAFETY: valid usage.
+    unsafe {
+        by(
+            queue,
+            |next| next.bind_sparse,
+            || u64::from(count),
+            |next| next(queue, count, binds.cast(), fence),
+        )
+    }
+}
+
+/// # Safety
+/// As the command that `of` names; `queue` is null or a queue.
+unsafe fn by<F: Copy>(
+    queue: vk::Queue,
+    of: impl Fn(&DeviceNext) -> Option<F>,
+    work: impl Fn() -> u64,
+    call: impl Fn(F) -> vk::Result,
+) -> vk::Result {
+    guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {
+        // SAFETY: the caller's obligation.
+        let found = device::find(unsafe { key(queue) })
+            .and_then(|found| Some((found, of(&found.device.next)?)));
+        let Some((found, next)) = found else {
+            return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
+        };
+        pace::submit(found, queue, work(), &mut || call(next))
+    })
+}
+
+/// # Safety
+/// The list is null or has so many members.
+unsafe fn total<T>(list: *const T, count: u32, of: impl Fn(&T) -> u32) -> u64 {
+    if list.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's obligation.
+    let list = unsafe { slice::from_raw_parts(list, count as usize) };
+    list.iter().map(|one| u64::from(of(one))).sum()
+}

@@ -1,0 +1,199 @@
+//! Submissions under a compute budget.
+//!
+//! The same [`Lane`] as CUDA's launches come through, and the same words of the ledger. What a submission takes is believed by its queue and
+//! its number of command buffers, and measured by timestamps around it. A queue that was never seen is passed on, and so is one that only copies.
+
+use std::array;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use ash::vk::Handle;
+use throttle::{Key, Lane, Mark, Nanos, Paced, Site};
+
+use crate::arena::Id;
+use crate::boundary::marks::Marking;
+use crate::boundary::os;
+use crate::device::{self, Device, Found};
+
+/// Queues of one device that are told apart.
+const QUEUES: usize = 64;
+/// Bits of a place that are the queue family's.
+const FAMILY: u32 = 8;
+
+/// What a process does on one GPU.
+#[derive(Default)]
+pub struct Turns {
+    pub lane: Lane,
+    turn: Mutex<()>,
+}
+
+/// A device whose submissions are paced.
+pub struct Timed {
+    marking: Marking,
+    queues: [Queue; QUEUES],
+    /// It is being destroyed: changed and asked in turn.
+    gone: AtomicBool,
+}
+
+struct Queue {
+    handle: AtomicU64,
+    family: AtomicU32,
+}
+
+impl Timed {
+    pub fn new(marking: Marking) -> Timed {
+        Timed {
+            marking,
+            queues: array::from_fn(|_| Queue {
+                handle: AtomicU64::new(0),
+                family: AtomicU32::new(0),
+            }),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// A queue was given out.
+    pub fn learn(&self, queue: vk::Queue, family: u32) {
+        let handle = queue.as_raw();
+        if handle == 0 || self.family_of(queue).is_some() {
+            return;
+        }
+        let taken = self.queues.iter().find(|slot| {
+            slot.handle
+                .compare_exchange(0, u64::MAX, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        });
+        if let Some(slot) = taken {
+            slot.family.store(family, Ordering::Relaxed);
+            slot.handle.store(handle, Ordering::Release);
+        }
+    }
+
+    fn family_of(&self, queue: vk::Queue) -> Option<u32> {
+        self.queues
+            .iter()
+            .find(|slot| slot.handle.load(Ordering::Acquire) == queue.as_raw())
+            .map(|slot| slot.family.load(Ordering::Relaxed))
+    }
+}
+
+impl Turns {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets `call`, which submits so many command buffers to a queue, happen when it may.
+pub fn submit(
+    found: Found,
+    queue: vk::Queue,
+    buffers: u64,
+    call: &mut dyn FnMut() -> vk::Result,
+) -> vk::Result {
+    let Some(site) = site(found, queue).filter(|_| buffers > 0) else {
+        return call();
+    };
+    let key = Key::batch(queue.as_raw(), buffers);
+    if site.turns.lane.pass(key) {
+        return call();
+    }
+    let budget = site
+        .device
+        .enforced
+        .as_ref()
+        .and_then(|enforced| enforced.attachment.time_budget(enforced.all));
+    let Some(budget) = budget else {
+        return call();
+    };
+    let mut answer = vk::Result::SUCCESS;
+    let paced = site.turns.lane.pace(&site, &budget, key, &mut || {
+        answer = call();
+        answer == vk::Result::SUCCESS
+    });
+    match paced {
+        Paced::Covered => call(),
+        Paced::Made => answer,
+    }
+}
+
+/// To be called before next destroys the device.
+pub fn end(device: &Device) {
+    let Some(timed) = &device.timed else {
+        return;
+    };
+    if let Some(turns) = turns(device) {
+        let _turn = turns.turn();
+        timed.gone.store(true, Ordering::Relaxed);
+    }
+    timed.marking.end();
+}
+
+struct Place {
+    device: &'static Device,
+    timed: &'static Timed,
+    turns: &'static Turns,
+    queue: vk::Queue,
+    family: u32,
+}
+
+fn site(found: Found, queue: vk::Queue) -> Option<Place> {
+    let device = found.device;
+    let timed = device.timed.as_ref().filter(|_| found.registered)?;
+    let family = timed
+        .family_of(queue)
+        .filter(|family| timed.marking.computes(*family))?;
+    Some(Place {
+        device,
+        timed,
+        turns: turns(device)?,
+        queue,
+        family,
+    })
+}
+
+fn turns(device: &Device) -> Option<&'static Turns> {
+    let enforced = device.enforced.as_ref()?;
+    enforced.attachment.turns(enforced.all)
+}
+
+/// The device and queue family of a number that [`Site::set`] answered.
+fn at(place: u64) -> Option<(&'static Timed, u32)> {
+    let id = Id(u32::try_from(place >> FAMILY).ok()?);
+    let timed = device::of_id(id)?.timed.as_ref()?;
+    (!timed.gone.load(Ordering::Relaxed)).then_some((timed, (place & 0xff) as u32))
+}
+
+impl Site for Place {
+    type Turn = MutexGuard<'static, ()>;
+
+    fn turn(&self) -> MutexGuard<'static, ()> {
+        self.turns.turn()
+    }
+
+    fn now(&self) -> Nanos {
+        os::now()
+    }
+
+    fn sleep_until(&self, until: Nanos) {
+        os::sleep_until(until);
+    }
+
+    fn set(&self, mark: Mark) -> u64 {
+        if self.timed.marking.set(self.queue, self.family, mark) {
+            u64::from(self.device.id.0) << FAMILY | u64::from(self.family)
+        } else {
+            0
+        }
+    }
+
+    fn reached(&self, place: u64, mark: Mark) -> Option<bool> {
+        let (timed, family) = at(place)?;
+        timed.marking.reached(family, mark)
+    }
+
+    fn between(&self, place: u64, from: Mark, to: Mark) -> Option<Nanos> {
+        let (timed, family) = at(place)?;
+        timed.marking.between(family, from, to)
+    }
+}

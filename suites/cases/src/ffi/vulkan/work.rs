@@ -1,0 +1,245 @@
+//! Giving a device work, by every command that does.
+
+use super::{Arc, Code, Inner, Instance, PhysicalDevice, vk};
+
+/// By which command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    Submit,
+    Submit2,
+    Submit2Khr,
+}
+
+impl Route {
+    pub const ALL: [Route; 3] = [Route::Submit, Route::Submit2, Route::Submit2Khr];
+
+    pub fn named(name: &str) -> Option<Route> {
+        Route::ALL
+            .into_iter()
+            .find(|route| format!("{route:?}") == name)
+    }
+}
+
+/// Additions in the shader: a simulated device takes its time for each.
+const ADDITIONS: u32 = 6_000;
+const DISPATCHES: u32 = 4;
+
+/// A device with work for its queue: a command buffer of dispatches, and the same between two timestamps.
+pub struct Worker {
+    raw: ash::Device,
+    khr: ash::khr::synchronization2::Device,
+    queue: vk::Queue,
+    pool: vk::CommandPool,
+    queries: vk::QueryPool,
+    module: vk::ShaderModule,
+    layout: vk::PipelineLayout,
+    pipeline: vk::Pipeline,
+    work: vk::CommandBuffer,
+    timed: vk::CommandBuffer,
+    /// Nanoseconds per tick.
+    period: f32,
+    /// Destroyed after the device.
+    _instance: Arc<Inner>,
+}
+
+/// SPIR-V of a compute shader that adds.
+fn shader() -> Vec<u32> {
+    let ids = 6 + ADDITIONS + 1;
+    let mut words = vec![0x0723_0203, 0x0001_0000, 0, ids, 0];
+    let mut put = |code: u32, operands: &[u32]| {
+        words.push((operands.len() as u32 + 1) << 16 | code);
+        words.extend_from_slice(operands);
+    };
+    let (function, void, kind, number, one, label) = (1, 2, 3, 4, 5, 6);
+    put(17, &[1]); // Shader
+    put(14, &[0, 1]); // Logical GLSL450
+    put(15, &[5, function, u32::from_le_bytes(*b"main"), 0]); // GLCompute
+    put(16, &[function, 17, 1, 1, 1]); // LocalSize
+    put(19, &[void]);
+    put(33, &[kind, void]);
+    put(21, &[number, 32, 0]);
+    put(43, &[number, one, 1]);
+    put(54, &[void, function, 0, kind]);
+    put(248, &[label]);
+    let mut last = one;
+    for id in (label + 1..).take(ADDITIONS as usize) {
+        put(128, &[number, id, last, one]);
+        last = id;
+    }
+    put(253, &[]);
+    put(56, &[]);
+    words
+}
+
+impl Instance {
+    /// A 1.3 device with a queue that computes, and synchronization2 by both its names.
+    pub fn worker(&self, physical: PhysicalDevice) -> Result<Worker, Code> {
+        let instance = &self.inner.raw;
+        let queues = [vk::DeviceQueueCreateInfo::default()
+            .queue_family_index(0)
+            .queue_priorities(&[1.0])];
+        let names = [ash::khr::synchronization2::NAME.as_ptr()];
+        let mut features =
+            vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+        let create = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&names)
+            .push_next(&mut features);
+        let words = shader();
+        // SAFETY: the physical device is this instance's; family 0 of every GPU computes; every object is the new device's, and every
+        // structure outlives its call.
+        unsafe {
+            let period = instance
+                .get_physical_device_properties(physical.0)
+                .limits
+                .timestamp_period;
+            let raw = instance.create_device(physical.0, &create, None)?;
+            let module = raw
+                .create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&words), None)?;
+            let layout =
+                raw.create_pipeline_layout(&vk::PipelineLayoutCreateInfo::default(), None)?;
+            let stage = vk::PipelineShaderStageCreateInfo::default()
+                .stage(vk::ShaderStageFlags::COMPUTE)
+                .module(module)
+                .name(c"main");
+            let pipeline = raw
+                .create_compute_pipelines(
+                    vk::PipelineCache::null(),
+                    &[vk::ComputePipelineCreateInfo::default()
+                        .stage(stage)
+                        .layout(layout)],
+                    None,
+                )
+                .map_err(|(_, code)| code)?[0];
+            let pool = raw.create_command_pool(&vk::CommandPoolCreateInfo::default(), None)?;
+            let queries = raw.create_query_pool(
+                &vk::QueryPoolCreateInfo::default()
+                    .query_type(vk::QueryType::TIMESTAMP)
+                    .query_count(2),
+                None,
+            )?;
+            let buffers = raw.allocate_command_buffers(
+                &vk::CommandBufferAllocateInfo::default()
+                    .command_pool(pool)
+                    .command_buffer_count(2),
+            )?;
+            let worker = Worker {
+                khr: ash::khr::synchronization2::Device::new(instance, &raw),
+                queue: raw.get_device_queue(0, 0),
+                raw,
+                pool,
+                queries,
+                module,
+                layout,
+                pipeline,
+                work: buffers[0],
+                timed: buffers[1],
+                period,
+                _instance: Arc::clone(&self.inner),
+            };
+            worker.record()?;
+            Ok(worker)
+        }
+    }
+}
+
+impl Worker {
+    fn record(&self) -> Result<(), Code> {
+        let raw = &self.raw;
+        let often = vk::CommandBufferBeginInfo::default()
+            .flags(vk::CommandBufferUsageFlags::SIMULTANEOUS_USE);
+        let end = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
+        for (buffer, timed) in [(self.work, false), (self.timed, true)] {
+            // SAFETY: command buffers and objects of this device, recorded by nobody else.
+            unsafe {
+                raw.begin_command_buffer(buffer, &often)?;
+                if timed {
+                    raw.cmd_reset_query_pool(buffer, self.queries, 0, 2);
+                    raw.cmd_write_timestamp(buffer, end, self.queries, 0);
+                }
+                raw.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, self.pipeline);
+                for _ in 0..DISPATCHES {
+                    raw.cmd_dispatch(buffer, 1, 1, 1);
+                }
+                if timed {
+                    raw.cmd_write_timestamp(buffer, end, self.queries, 1);
+                }
+                raw.end_command_buffer(buffer)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn submit(&self, route: Route) -> Result<(), Code> {
+        let buffers = [self.work];
+        let infos = [vk::CommandBufferSubmitInfo::default().command_buffer(self.work)];
+        let (first, second) = (
+            [vk::SubmitInfo::default().command_buffers(&buffers)],
+            [vk::SubmitInfo2::default().command_buffer_infos(&infos)],
+        );
+        let none = vk::Fence::null();
+        // SAFETY: the queue and its command buffer are this device's, and nobody else submits.
+        unsafe {
+            match route {
+                Route::Submit => self.raw.queue_submit(self.queue, &first, none)?,
+                Route::Submit2 => self.raw.queue_submit2(self.queue, &second, none)?,
+                Route::Submit2Khr => self.khr.queue_submit2(self.queue, &second, none)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A binding of nothing to nothing, which every queue of the family takes.
+    pub fn bind_nothing(&self) -> Result<(), Code> {
+        let binds = [vk::BindSparseInfo::default()];
+        // SAFETY: the queue is this device's.
+        Ok(unsafe {
+            self.raw
+                .queue_bind_sparse(self.queue, &binds, vk::Fence::null())
+        }?)
+    }
+
+    pub fn wait(&self) -> Result<(), Code> {
+        // SAFETY: the queue is this device's, and nobody else submits.
+        Ok(unsafe { self.raw.queue_wait_idle(self.queue) }?)
+    }
+
+    /// What one submission takes on the device, in nanoseconds: the least of several.
+    pub fn time(&self) -> Result<u64, Code> {
+        let buffers = [self.timed];
+        let submit = [vk::SubmitInfo::default().command_buffers(&buffers)];
+        let mut least = u64::MAX;
+        for _ in 0..5 {
+            let mut ticks = [0_u64; 2];
+            // SAFETY: as in `submit`; the results are of two queries that were written.
+            unsafe {
+                self.raw
+                    .queue_submit(self.queue, &submit, vk::Fence::null())?;
+                self.raw.queue_wait_idle(self.queue)?;
+                self.raw.get_query_pool_results(
+                    self.queries,
+                    0,
+                    &mut ticks,
+                    vk::QueryResultFlags::TYPE_64,
+                )?;
+            }
+            least = least.min(ticks[1].saturating_sub(ticks[0]));
+        }
+        Ok((least as f64 * f64::from(self.period)) as u64)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // SAFETY: nobody else holds the device; its objects go once and before it, when it is done with them.
+        unsafe {
+            let _lost = self.raw.device_wait_idle();
+            self.raw.destroy_command_pool(self.pool, None);
+            self.raw.destroy_query_pool(self.queries, None);
+            self.raw.destroy_pipeline(self.pipeline, None);
+            self.raw.destroy_pipeline_layout(self.layout, None);
+            self.raw.destroy_shader_module(self.module, None);
+            self.raw.destroy_device(None);
+        }
+    }
+}

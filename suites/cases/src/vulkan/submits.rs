@@ -1,0 +1,112 @@
+//! Compute budgets by Vulkan. How it is measured: [`crate::cuda::launches`].
+
+use std::time::{Duration, Instant};
+
+use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
+
+use crate::clients::{first_gpu, instance};
+use crate::ffi::vulkan::{Client, Code, Route, Worker};
+use crate::tenant::Tenant;
+
+const SIMULATED: RealDriver = RealDriver::No("the shader's time is the simulated device's");
+
+/// Percent of a device's time, what a second may have beyond it, and what tells a tenant that works from one that is stalled.
+const BUDGET: f64 = 30.0;
+const MARGIN: f64 = 5.0;
+const LEAST: f64 = 1.0;
+
+cases! {
+    /// By every command that submits work to a queue, a tenant has work on the device for no more of the time than its budget says.
+    every_submission_is_held_to_the_compute_budget {
+        kind: Budget, defects: ["T1", "V12"], entry_points: ["vkQueueSubmit", "vkQueueSubmit2", "vkQueueSubmit2KHR", "vkGetDeviceQueue"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", seconds: 60,
+        on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time-vulkan")?;
+        ensure!(unit > 10_000, "a submission takes {unit} ns");
+        let mut held = Tenant::start(session)?;
+        for route in Route::ALL {
+            let share = held.ask(&format!("work-vulkan {route:?} 1000 16 {unit}"))? as f64 / 100.0;
+            ensure!(share <= BUDGET + MARGIN, "{route:?}: {share} % of the time, of {BUDGET}");
+            ensure!(share >= LEAST, "{route:?}: {share} % of the time, of {BUDGET}");
+        }
+        Ok(())
+    }
+
+    /// CUDA and Vulkan share one compute budget.
+    cuda_and_vulkan_share_the_compute_budget {
+        kind: Budget, defects: ["T1", "T3"], entry_points: ["vkQueueSubmit", "cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", seconds: 60,
+        on_real: SIMULATED,
+    } (session) {
+        let mut free = unbudgeted(session)?;
+        let units = [free.ask("time Kernel")?, free.ask("time-vulkan")?];
+        let mut tenants = [Tenant::start(session)?, Tenant::start(session)?];
+        tenants[0].ask("ready-cuda")?;
+        tenants[1].ask("ready-vulkan")?;
+        for (tenant, (work, unit)) in tenants.iter_mut().zip(["work Kernel", "work-vulkan Submit"].into_iter().zip(units)) {
+            tenant.peer.say(&format!("{work} 2000 64 {unit}"))?;
+        }
+        let mut sum = 0.0;
+        for tenant in &mut tenants {
+            let line = tenant.peer.line()?;
+            sum += line.parse::<f64>().unwrap_or(f64::INFINITY) / 100.0;
+        }
+        ensure!(sum <= BUDGET + MARGIN, "together {sum} % of the time, of {BUDGET}");
+        ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
+        Ok(())
+    }
+
+    /// A device under a compute budget comes and goes with its marks, a hundred times.
+    devices_under_a_compute_budget_come_and_go {
+        kind: Neutral, defects: ["V12"], entry_points: ["vkDestroyDevice", "vkQueueSubmit", "vkQueueBindSparse"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "90")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (_session) {
+        let instance = instance(Client::V1_3)?;
+        let gpu = first_gpu(&instance)?;
+        for _ in 0..100 {
+            let worker = instance.worker(gpu)?;
+            worker.submit(Route::Submit)?;
+            worker.bind_nothing()?;
+            worker.submit(Route::Submit2)?;
+            ensure_eq!(worker.wait(), Ok(()), "vkQueueWaitIdle");
+        }
+        Ok(())
+    }
+}
+
+fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
+    Tenant::launch(session.launch("tenant").without("CUDA_DEVICE_SM_LIMIT"))
+}
+
+pub fn worker() -> Result<Worker, Failure> {
+    let instance = instance(Client::V1_3)?;
+    let gpu = first_gpu(&instance)?;
+    Ok(instance.worker(gpu)?)
+}
+
+/// `ROUTE MILLISECONDS DEPTH UNIT`, as [`crate::cuda::launches::work`].
+pub fn work(object: &str) -> Result<i64, Failure> {
+    let (name, numbers) = object.split_once(' ').unwrap_or((object, ""));
+    let numbers: Vec<u64> = numbers
+        .split(' ')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let (Some(route), [milliseconds, depth, unit]) = (Route::named(name), numbers.as_slice())
+    else {
+        fail!("\"work-vulkan {object}\" is not ROUTE MILLISECONDS DEPTH UNIT")
+    };
+    let worker = worker()?;
+    let answered = |code: Result<(), Code>| code.map_err(Failure::from);
+    let begun = Instant::now();
+    let mut done = 0;
+    while begun.elapsed() < Duration::from_millis(*milliseconds) {
+        for _ in 0..*depth {
+            answered(worker.submit(route))?;
+        }
+        answered(worker.wait())?;
+        done += depth;
+    }
+    let elapsed = begun.elapsed().as_nanos().max(1);
+    Ok((u128::from(done * unit) * 10_000 / elapsed) as i64)
+}
