@@ -466,10 +466,17 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.pool_of(pool)?;
-    if (id.0 as usize) < driver.count() {
+    let defaults = process.managed_pools.values();
+    let is_default = defaults.into_iter().any(|[default, _]| *default == id);
+    if (id.0 as usize) < driver.count() || is_default {
         return Err(INVALID);
     }
     process.pool_mut(id).open = false;
+    for [default, current] in process.managed_pools.values_mut() {
+        if *current == id {
+            *current = *default;
+        }
+    }
     for device in driver.ordinals() {
         if process.current_pools[device.0] == id {
             process.current_pools[device.0] = PoolId(device.0 as u32);
@@ -641,17 +648,36 @@ pub fn set_of_device(dev: CUdevice, pool: CUmemoryPool) -> Answer {
     Ok(())
 }
 
-/// The device that a location and a type of memory have a pool on: pinned memory of a device.
-fn pinned_on(
+/// The device that a location and a type of memory have a pool on, and whether the memory is managed.
+fn place_of(
     driver: &Driver,
     location: Out<CUmemLocation>,
     kind: c_int,
-) -> Result<Ordinal, CUresult> {
+) -> Result<(Ordinal, bool), CUresult> {
     let location = location.required()?.get();
     match (kind, location.type_) {
-        (1, 1) => driver.ordinal(location.id).map_err(|_| INVALID),
-        (1 | 2, 1..=4) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        (PINNED | MANAGED, 1) => {
+            let device = driver.ordinal(location.id).map_err(|_| INVALID)?;
+            Ok((device, kind == MANAGED))
+        }
+        (PINNED | MANAGED, 2..=4) => Err(CUresult::ERROR_NOT_SUPPORTED),
         _ => Err(INVALID),
+    }
+}
+
+impl Process {
+    /// A device's default pool of managed memory and its current one.
+    fn managed_pools(&mut self, device: Ordinal) -> &mut [PoolId; 2] {
+        let next = PoolId(self.pools.len() as u32);
+        if let std::collections::btree_map::Entry::Vacant(entry) =
+            self.managed_pools.entry(device.0)
+        {
+            entry.insert([next; 2]);
+            let mut pool = Pool::new(device, 0);
+            pool.managed = true;
+            self.pools.push(pool);
+        }
+        self.managed_pools.entry(device.0).or_insert([next; 2])
     }
 }
 
@@ -662,20 +688,38 @@ pub fn default_of_location(
 ) -> Answer {
     let driver = driver::get()?;
     let pool = pool.required()?;
-    let device = pinned_on(driver, location, kind)?;
-    pool.set(handle_of(PoolId(device.0 as u32)));
+    let (device, managed) = place_of(driver, location, kind)?;
+    pool.set(handle_of(match managed {
+        true => driver.lock().managed_pools(device)[0],
+        false => PoolId(device.0 as u32),
+    }));
     Ok(())
 }
 
 pub fn of_location(pool: Out<CUmemoryPool>, location: Out<CUmemLocation>, kind: c_int) -> Answer {
     let driver = driver::get()?;
     let pool = pool.required()?;
-    let device = pinned_on(driver, location, kind)?;
-    pool.set(handle_of(driver.lock().current_pools[device.0]));
+    let (device, managed) = place_of(driver, location, kind)?;
+    let mut process = driver.lock();
+    pool.set(handle_of(match managed {
+        true => process.managed_pools(device)[1],
+        false => process.current_pools[device.0],
+    }));
     Ok(())
 }
 
 pub fn set_of_location(location: Out<CUmemLocation>, kind: c_int, pool: CUmemoryPool) -> Answer {
-    let device = pinned_on(driver::get()?, location, kind)?;
-    set_of_device(device.0 as CUdevice, pool)
+    let driver = driver::get()?;
+    let (device, managed) = place_of(driver, location, kind)?;
+    if !managed {
+        return set_of_device(device.0 as CUdevice, pool);
+    }
+    let mut process = driver.lock();
+    let id = process.own_pool_of(pool)?;
+    let pool = process.pool_mut(id);
+    if pool.device != device || !pool.managed {
+        return Err(INVALID);
+    }
+    process.managed_pools(device)[1] = id;
+    Ok(())
 }

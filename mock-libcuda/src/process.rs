@@ -120,6 +120,8 @@ pub struct Process {
     pub pools: Vec<Pool>,
     /// The pool that cuMemAllocAsync uses, by device.
     pub current_pools: Vec<PoolId>,
+    /// Each device's default pool of managed memory and its current one, once anybody asked.
+    pub managed_pools: BTreeMap<usize, [PoolId; 2]>,
     pub streams: HashMap<u32, Stream>,
     /// Streams that ended with their context.
     pub lost_streams: std::collections::HashSet<u32>,
@@ -180,6 +182,7 @@ impl Process {
                 .map(|device| Pool::new(Ordinal(device), 0))
                 .collect(),
             current_pools: (0..devices as u32).map(PoolId).collect(),
+            managed_pools: BTreeMap::new(),
             streams: HashMap::new(),
             lost_streams: Default::default(),
             branch_memory: HashMap::new(),

@@ -12,6 +12,10 @@ pub const SUBALLOCATION: Bytes = Bytes(512);
 /// A stream-ordered pool grows by at least this much.
 pub const POOL_STEP: Bytes = Bytes::mib(32);
 
+/// What a device keeps for managed memory, and takes ahead of need, from the first managed byte there to its last context's end:
+/// measured on an H200 under 580.159.04.
+pub const MANAGED: Bytes = Bytes::mib(128);
+
 /// What cuInit takes on a device, measured on an H200 under 580.159.04.
 pub const INIT: Bytes = Bytes(13 << 18);
 

@@ -57,6 +57,8 @@ macro_rules! table {
                 cuMemPoolDestroy => tenant crate::pool::destroy;
                 cuDeviceSetMemPool => tenant crate::pool::set_current;
                 cuMemSetMemPool => tenant crate::pool::set_current_at;
+                cuMemGetDefaultMemPool => tenant crate::pool::default_at;
+                cuMemGetMemPool => tenant crate::pool::current_at;
                 cuGraphAddMemAllocNode => tenant crate::graph::add_allocation;
                 cuGraphAddNode => tenant crate::graph::add;
                 cuGraphAddNode_v2 => tenant crate::graph::add_v2;

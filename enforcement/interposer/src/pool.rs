@@ -34,6 +34,8 @@ const LARGE: u64 = 2 << 20;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
+/// CU_MEM_ALLOCATION_TYPE_MANAGED.
+const MANAGED: CUmemAllocationType = 2;
 
 /// One pool. All zeros is an unused one.
 #[repr(C, align(64))]
@@ -121,7 +123,7 @@ pub fn alloc_from_ptsz(
     calls.decide(tenant, || Some(known))
 }
 
-/// A pool of the program's own; one that is the host's takes no device memory.
+/// A pool of the program's own.
 pub fn create(
     tenant: Tenant,
     pool: Out<'_, CUmemoryPool>,
@@ -129,26 +131,59 @@ pub fn create(
 ) -> Outcome<CUresult> {
     let before = pool.read();
     let code = next::cuMemPoolCreate(pool, props);
-    let location = props.read().map(|props| props.location);
-    let (CUresult::SUCCESS, Some(location), Some(made)) = (code, location, pool.read()) else {
+    let (CUresult::SUCCESS, Some(props), Some(made)) = (code, props.read(), pool.read()) else {
         return Outcome::Done(code);
     };
-    if location.type_ != ON_DEVICE {
+    let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
         return Outcome::Done(code);
-    }
-    let device = tenant
-        .devices()
-        .and_then(|devices| devices.get(location.id));
-    let refused = match device {
-        Some(device) if tenant.seat_pool(made, device.ordinal) => return Outcome::Done(code),
-        Some(_) => Refused::TableFull,
-        None => Refused::UnknownDevice,
     };
     let _ = next::cuMemPoolDestroy(made);
-    if let Some(before) = before {
-        pool.write(before);
-    }
+    before.into_iter().for_each(|before| pool.write(before));
     Outcome::Refused(refused)
+}
+
+/// A device's default pool of any kind of memory, which the driver makes when it is asked for.
+pub fn default_at(
+    tenant: Tenant,
+    pool: Out<'_, CUmemoryPool>,
+    location: Out<'_, CUmemLocation>,
+    kind: CUmemAllocationType,
+) -> Outcome<CUresult> {
+    let before = pool.read();
+    let code = next::cuMemGetDefaultMemPool(pool, location, kind);
+    told(tenant, pool, before, location, kind, code)
+}
+
+pub fn current_at(
+    tenant: Tenant,
+    pool: Out<'_, CUmemoryPool>,
+    location: Out<'_, CUmemLocation>,
+    kind: CUmemAllocationType,
+) -> Outcome<CUresult> {
+    let before = pool.read();
+    let code = next::cuMemGetMemPool(pool, location, kind);
+    told(tenant, pool, before, location, kind, code)
+}
+
+fn told(
+    tenant: Tenant,
+    pool: Out<'_, CUmemoryPool>,
+    before: Option<CUmemoryPool>,
+    location: Out<'_, CUmemLocation>,
+    kind: CUmemAllocationType,
+    code: CUresult,
+) -> Outcome<CUresult> {
+    let (CUresult::SUCCESS, Some(location), Some(found)) = (code, location.read(), pool.read())
+    else {
+        return Outcome::Done(code);
+    };
+    match tenant.meet_pool(found, location, kind) {
+        Ok(()) => Outcome::Done(code),
+        Err(refused) => {
+            before.into_iter().for_each(|before| pool.write(before));
+            Outcome::Refused(refused)
+        }
+    }
 }
 
 /// Its allocations live on. What they hold stays charged until the last of them is freed and its device's contexts were waited
@@ -452,6 +487,29 @@ impl Tenant {
         }))
     }
 
+    /// A pool that the program has a handle of is known by it from now on. Pinned memory of the host takes none of a device's;
+    /// managed memory that is at home there may be on the current one, all of it.
+    fn meet_pool(
+        self,
+        handle: CUmemoryPool,
+        location: CUmemLocation,
+        kind: CUmemAllocationType,
+    ) -> Result<(), Refused> {
+        let device = match (location.type_, kind) {
+            (ON_DEVICE, _) => self.devices().and_then(|devices| devices.get(location.id)),
+            (_, MANAGED) => self.current_device().ok().or_else(|| self.device(0)),
+            _ => return Ok(()),
+        };
+        let device = device.ok_or(Refused::UnknownDevice)?;
+        if self.pool_of_handle(handle).is_some()
+            || self.seat_pool(handle, device.ordinal, kind == MANAGED)
+        {
+            Ok(())
+        } else {
+            Err(Refused::TableFull)
+        }
+    }
+
     /// The pool that a stream allocates from.
     #[inline]
     fn pool_of(self, stream: CUstream) -> Option<Known> {
@@ -471,6 +529,9 @@ impl Tenant {
 
     #[cold]
     fn grow(self, known: Known, size: Bytes) -> Result<Growth, Refused> {
+        if self.is_managed(known) {
+            self.keep_for_managed(known.device)?;
+        }
         // The request may fit nowhere in what is reserved: the pool then grows by all of it.
         let bound = size.round_up(POOL_STEP).ok_or(Refused::TableFull)?;
         let grant = self.reserve_or_trim(known.device.indices, bound)?;
@@ -648,6 +709,7 @@ impl Tenant {
 
     /// A device's last context is gone. Pools that are empty then have no records.
     pub fn forget_pools(self, device: &Device) {
+        self.forget_managed(device);
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal);

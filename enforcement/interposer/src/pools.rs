@@ -5,11 +5,12 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::cuda::{CUdevice, CUmemoryPool, CUresult, pool_attribute};
-use budget::Bytes;
+use budget::{Bytes, charge};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
+use crate::outcome::Refused;
 use crate::pool::Pool;
 use crate::process::{ORDINALS, Tenant};
 
@@ -28,6 +29,8 @@ pub struct Pools {
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
     doomed: AtomicU32,
+    /// By ordinal: 1 where what managed memory takes beside itself is charged.
+    managed: [AtomicU32; ORDINALS],
 }
 
 #[repr(C)]
@@ -35,6 +38,8 @@ struct Seat {
     /// 0 where nobody sits, [`DOOMED`] once the driver may no longer be asked.
     handle: AtomicU64,
     ordinal: AtomicU32,
+    /// Not 0: its memory is managed.
+    managed: AtomicU32,
 }
 
 /// Destroyed, with allocations that live on.
@@ -119,7 +124,7 @@ impl Tenant {
 
     /// A pool that the program made on a device. False if there is no room.
     #[must_use]
-    pub fn seat_pool(self, handle: CUmemoryPool, ordinal: u32) -> bool {
+    pub fn seat_pool(self, handle: CUmemoryPool, ordinal: u32, managed: bool) -> bool {
         let pools = &self.memory.pools;
         let free = (ORDINALS..ROOM).find(|place| {
             pools.seats[*place]
@@ -132,9 +137,35 @@ impl Tenant {
         };
         let seat = &pools.seats[place];
         seat.ordinal.store(ordinal, Ordering::Release);
+        seat.managed.store(managed.into(), Ordering::Release);
         seat.handle.store(handle.0 as u64, Ordering::Release);
         pools.high.fetch_max(place as u32 + 1, Ordering::AcqRel);
         true
+    }
+
+    pub fn is_managed(self, known: Known) -> bool {
+        let seat = self.memory.pools.seats.get(known.place as usize);
+        seat.is_some_and(|seat| seat.managed.load(Ordering::Acquire) != 0)
+    }
+
+    /// Charges what a device keeps for managed memory, once.
+    pub fn keep_for_managed(self, device: &Device) -> Result<(), Refused> {
+        let word = &self.memory.pools.managed[device.ordinal as usize];
+        if word.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        let grant = self.reserve_or_trim(device.indices, charge::MANAGED)?;
+        if word.swap(1, Ordering::AcqRel) == 0 {
+            grant.commit_as(charge::MANAGED);
+        }
+        Ok(())
+    }
+
+    /// A device's last context is gone: it keeps nothing.
+    pub fn forget_managed(self, device: &Device) {
+        if self.memory.pools.managed[device.ordinal as usize].swap(0, Ordering::AcqRel) != 0 {
+            self.release(device.indices, charge::MANAGED);
+        }
     }
 
     /// A pool's destruction has begun: its handle may come back for another.

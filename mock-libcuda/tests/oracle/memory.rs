@@ -39,7 +39,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 ];
 const ELSEWHERE: &str = "when bytes leave that another process holds too";
 const PACKING: &str = "how the driver packs managed pages is not simulated";
-const HOST_POOL: &str = "pools of host and of managed memory by location are not simulated";
+const HOST_POOL: &str = "pools of host memory are not simulated";
 
 /// What a variable holds before anything writes it.
 const POISON: u64 = 0x7777_7777_7777_7777;

@@ -1,11 +1,11 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure_eq};
+use harness::{Bytes, cases, ensure_eq, skip};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
 use crate::ffi::cuda::{Cuda, MISSING, Stream, Wait};
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -79,6 +79,34 @@ cases! {
             ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Managed memory of a device's default or current pool, and of a pool of the program's own, is charged like any other of a
+    /// pool's.
+    managed_pools_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R1", "R15"], entry_points: ["cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemAllocFromPoolAsync"],
+        budget: "0=4GiB", on_real: No("a bare card lets managed memory exceed it, and would page"),
+    } (session) {
+        /// A device keeps 128 MiB for managed memory, from the first byte on.
+        const ROOM: Bytes = Bytes(CONTEXT_ROOM.0 + Bytes::mib(128).0);
+        let cuda = cuda()?;
+        for pool in [Cuda::managed_pool, Cuda::current_managed_pool, Cuda::create_managed_pool] {
+            let pool = pool(&cuda, 0);
+            if pool.code == MISSING {
+                skip!("drivers before CUDA 13 have no pools of managed memory by location");
+            }
+            ensure_eq!(pool.code, OK, "a pool of managed memory");
+            let taken = until_refused(&STEPS, |bytes| {
+                cuda.allocate_from_pool(Stream::Legacy, pool.out, bytes.0).granted()
+            });
+            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+            fills(taken.bytes, budget(session, 0)?, ROOM)?;
+            for pointer in taken.held {
+                ensure_eq!(cuda.free(pointer), OK, "cuMemFree_v2");
+            }
+            ensure_eq!(cuda.trim_pool(pool.out, 0), OK, "cuMemPoolTrimTo");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, ROOM)
     }
 
     /// Memory of a destroyed pool lives on until it is freed, and is charged as long.

@@ -21,7 +21,7 @@ macro_rules! table {
 }
 
 table! {
-    cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle
+    cuMemGetDefaultMemPool cuMemGetMemPool cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle
     cuInit cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2
     cuDeviceGet cuDeviceGetCount cuDeviceTotalMem_v2 cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2

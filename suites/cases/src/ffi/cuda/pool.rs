@@ -8,6 +8,16 @@ use abi::cuda::{
 
 use super::{Address, Answer, Cuda, MISSING, Pool, Stream, UNTOUCHED};
 
+/// CU_MEM_ALLOCATION_TYPE_MANAGED.
+const MANAGED: i32 = 2;
+
+fn on(device: CUdevice) -> CUmemLocation {
+    CUmemLocation {
+        type_: 1,
+        id: device,
+    }
+}
+
 impl Cuda {
     /// Lets a pool keep that much when its memory is freed.
     pub fn keep_in_pool(&self, pool: Pool, mut bytes: u64) -> CUresult {
@@ -66,13 +76,18 @@ impl Cuda {
     }
 
     pub fn create_pool(&self, device: CUdevice) -> Answer<Pool> {
+        self.create_pool_of(1, device)
+    }
+
+    pub fn create_managed_pool(&self, device: CUdevice) -> Answer<Pool> {
+        self.create_pool_of(MANAGED, device)
+    }
+
+    fn create_pool_of(&self, kind: i32, device: CUdevice) -> Answer<Pool> {
         let props = CUmemPoolProps {
-            allocType: 1,
+            allocType: kind as _,
             handleTypes: 0,
-            location: CUmemLocation {
-                type_: 1,
-                id: device,
-            },
+            location: on(device),
             win32SecurityAttributes: null_mut(),
             maxSize: 0,
             usage: 0,
@@ -103,6 +118,26 @@ impl Cuda {
             id: device,
         };
         call!(self.cuMemSetMemPool(&mut location, PINNED as _, pool.0))
+    }
+
+    /// A device's default pool of managed memory, which drivers of CUDA 13 have.
+    pub fn managed_pool(&self, device: CUdevice) -> Answer<Pool> {
+        let (mut out, mut location) = (CUmemoryPool::NULL, on(device));
+        let code = call!(self.cuMemGetDefaultMemPool(&mut out, &mut location, MANAGED as _));
+        Answer {
+            code,
+            out: Pool(out),
+        }
+    }
+
+    /// Its current one.
+    pub fn current_managed_pool(&self, device: CUdevice) -> Answer<Pool> {
+        let (mut out, mut location) = (CUmemoryPool::NULL, on(device));
+        let code = call!(self.cuMemGetMemPool(&mut out, &mut location, MANAGED as _));
+        Answer {
+            code,
+            out: Pool(out),
+        }
     }
 
     pub fn allocate_from_pool(
