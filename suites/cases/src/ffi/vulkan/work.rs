@@ -36,6 +36,8 @@ pub struct Worker {
     pipeline: vk::Pipeline,
     work: vk::CommandBuffer,
     timed: vk::CommandBuffer,
+    /// What the driver has.
+    pub routes: Vec<Route>,
     /// Nanoseconds per tick.
     period: f32,
     /// Destroyed after the device.
@@ -72,27 +74,37 @@ fn shader() -> Vec<u32> {
 }
 
 impl Instance {
-    /// A 1.3 device with a queue that computes, and synchronization2 by both its names.
+    /// A device with a queue that computes, and synchronization2 by those of its names that the driver has.
     pub fn worker(&self, physical: PhysicalDevice) -> Result<Worker, Code> {
         let instance = &self.inner.raw;
+        let extended = self
+            .extensions(physical)?
+            .iter()
+            .any(|name| name == "VK_KHR_synchronization2");
+        // SAFETY: the physical device is this instance's.
+        let properties = unsafe { instance.get_physical_device_properties(physical.0) };
+        let core = properties.api_version >= vk::API_VERSION_1_3;
+        let routes = [
+            (Route::Submit, true),
+            (Route::Submit2, core),
+            (Route::Submit2Khr, extended),
+        ];
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(0)
             .queue_priorities(&[1.0])];
         let names = [ash::khr::synchronization2::NAME.as_ptr()];
         let mut features =
             vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-        let create = vk::DeviceCreateInfo::default()
+        let mut create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
-            .enabled_extension_names(&names)
-            .push_next(&mut features);
+            .enabled_extension_names(&names[..usize::from(extended)]);
+        if core || extended {
+            create = create.push_next(&mut features);
+        }
         let words = shader();
         // SAFETY: the physical device is this instance's; family 0 of every GPU computes; every object is the new device's, and every
         // structure outlives its call.
         unsafe {
-            let period = instance
-                .get_physical_device_properties(physical.0)
-                .limits
-                .timestamp_period;
             let raw = instance.create_device(physical.0, &create, None)?;
             let module = raw
                 .create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&words), None)?;
@@ -134,7 +146,11 @@ impl Instance {
                 pipeline,
                 work: buffers[0],
                 timed: buffers[1],
-                period,
+                period: properties.limits.timestamp_period,
+                routes: routes
+                    .into_iter()
+                    .filter_map(|(route, is_there)| is_there.then_some(route))
+                    .collect(),
                 _instance: Arc::clone(&self.inner),
             };
             worker.record()?;
