@@ -10,7 +10,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::contexts::Context;
-use crate::devices::{Device, container_devices};
+use crate::devices::{Device, devices_before_init};
 use crate::memory;
 use crate::nvml::{OwnRow, Session};
 use crate::outcome::{Outcome, Reason, Refused};
@@ -31,9 +31,10 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     // Nothing can be granted without a ledger, but the program may still look around.
     let counted =
         tenant.settings().context_charge == ContextCharge::Count && tenant.ledger().is_some();
-    let mut grants = Vec::new();
+    let (mut grants, mut before) = (Vec::new(), None);
     if counted {
-        for candidate in container_devices().unwrap_or_default() {
+        before = devices_before_init();
+        for candidate in before.iter().flatten() {
             match tenant.reserve(DeviceSet::from_iter([candidate.index]), charge::INIT) {
                 Ok(grant) => grants.push((candidate.index, grant)),
                 Err(refused) => return Outcome::Refused(refused),
@@ -46,7 +47,7 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     }
     tenant.set_initialised();
     let seen = tenant
-        .devices()
+        .map_devices(before)
         .into_iter()
         .flat_map(|devices| devices.iter());
     let mut seen: DeviceSet = seen.flat_map(|device| device.indices.iter()).collect();

@@ -55,11 +55,12 @@ impl Tenant {
     /// The map of devices; `None` until cuInit has succeeded.
     #[inline]
     pub fn devices(self) -> Option<&'static Devices> {
-        self.memory.devices.get().or_else(|| self.map_devices())
+        self.memory.devices.get().or_else(|| self.map_devices(None))
     }
 
+    /// The same, where the container's devices were asked for a moment ago.
     #[cold]
-    fn map_devices(self) -> Option<&'static Devices> {
+    pub fn map_devices(self, before: Option<Vec<Candidate>>) -> Option<&'static Devices> {
         let _errno = Errno::keep();
         let mut count = 0;
         if next::cuDeviceGetCount(Out::to(&mut count)) != CUresult::SUCCESS {
@@ -69,7 +70,10 @@ impl Tenant {
         let counted = count.clamp(0, ORDINALS as c_int);
         let more = (counted..ORDINALS as c_int).take_while(|ordinal| is_known(*ordinal));
         let asked: Vec<Asked> = (0..counted).chain(more).map(ask).collect();
-        let candidates = container_devices().unwrap_or_else(|| by_pci(&asked));
+        let candidates = before
+            .filter(|candidates| are_all_of(candidates, &asked))
+            .or_else(container_devices)
+            .unwrap_or_else(|| by_pci(&asked));
         let resolved = resolve_all(&asked, &candidates);
         let devices = (0..).zip(resolved).map(|(ordinal, resolution)| {
             let shape = shape(ordinal as c_int);
@@ -108,6 +112,23 @@ pub fn current_context() -> u64 {
         CUresult::SUCCESS => context.0 as u64,
         _ => 0,
     }
+}
+
+/// The container's devices before cuInit. The kernel's list costs nothing, where NVML takes some ten milliseconds to begin and to end; it may name
+/// devices that the container does not have, unless it names but one.
+pub fn devices_before_init() -> Option<Vec<Candidate>> {
+    kernel_devices()
+        .filter(|listed| listed.len() == 1)
+        .or_else(container_devices)
+}
+
+/// Whether these candidates are exactly the devices that CUDA shows, each known by its PCI address: nobody can know more of them.
+fn are_all_of(candidates: &[Candidate], asked: &[Asked]) -> bool {
+    let shown = |candidate: &Candidate| {
+        let same = |asked: &&Asked| asked.pci.is_some() && asked.pci == candidate.pci;
+        asked.iter().filter(same).count() == 1
+    };
+    candidates.len() == asked.len() && candidates.iter().all(shown)
 }
 
 /// The container's devices before any is known to CUDA: NVML's, else the kernel's list.
@@ -246,5 +267,34 @@ mod tests {
         );
         assert_eq!(parse_pci("06:00"), None);
         assert_eq!(parse_pci(""), None);
+    }
+
+    #[test]
+    fn a_list_is_believed_only_if_cuda_shows_exactly_its_devices() {
+        let pci = |bus| Pci {
+            domain: 0,
+            bus,
+            device: 0,
+            function: 0,
+        };
+        let listed = |bus, index| Candidate {
+            index: DeviceIndex(index),
+            uuid: None,
+            pci: Some(pci(bus)),
+        };
+        let shown = |bus| Asked::nvidia(None, Some(pci(bus)));
+        assert!(are_all_of(&[listed(1, 0)], &[shown(1)]));
+        assert!(are_all_of(
+            &[listed(1, 0), listed(2, 1)],
+            &[shown(2), shown(1)]
+        ));
+        // The host's other devices, another device, one that CUDA tells no address of.
+        assert!(!are_all_of(&[listed(1, 0), listed(2, 1)], &[shown(2)]));
+        assert!(!are_all_of(&[listed(1, 0)], &[shown(2)]));
+        assert!(!are_all_of(
+            &[listed(1, 0)],
+            &[Asked::nvidia(Some([1; 16]), None)]
+        ));
+        assert!(!are_all_of(&[], &[shown(1)]));
     }
 }

@@ -1,7 +1,7 @@
 //! The drivers behind us: found by DT_SONAME, bound once, kept for ever (FINDINGS 21).
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use super::entries::{ENTRIES, Entry, HOOKS, NAMES};
 use super::{elf, loader, sign};
@@ -28,14 +28,15 @@ static DRIVERS: [Driver; 2] = [const {
 }; 2];
 static NEXT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
 
-/// One bit per address class that a bound driver's entry point falls into: most answers of a look-up are none of ours, and one
-/// load says so.
-static ADDRESSES: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+/// The hooks by their drivers' addresses, open addressing: a hook's number + 1, 0 where nothing is. Most answers of a look-up are
+/// none of ours, and a load or two say so.
+static BY_ADDRESS: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
+const PLACES: usize = (4 * HOOKS).next_power_of_two();
 
-/// Word and bit of an address. Functions lie 16 bytes apart or more.
-fn class(address: usize) -> (usize, u64) {
-    let class = (address >> 4) ^ (address >> 14);
-    ((class >> 6) & 15, 1 << (class & 63))
+/// Where the search for an address goes: every place, from its own on. Functions lie 16 bytes apart or more.
+fn places(address: usize) -> impl Iterator<Item = &'static AtomicU16> {
+    let first = (address >> 4) ^ (address >> 14);
+    (0..PLACES).map(move |step| &BY_ADDRESS[(first + step) % PLACES])
 }
 
 impl Library {
@@ -99,11 +100,15 @@ impl Library {
         self.is_bound() && DRIVERS[self as usize].base.load(Ordering::Relaxed) == base
     }
 
-    /// Whether the address can be an entry point of the bound driver at all. What was looked up in a driver that is not bound
-    /// yet always can.
-    pub fn may_have(self, address: usize) -> bool {
-        let (word, bit) = class(address);
-        !self.is_bound() || ADDRESSES[word].load(Ordering::Relaxed) & bit != 0
+    /// The hook of what lies at this address in the driver: its number in the table.
+    pub fn hook_at(self, address: usize) -> Option<usize> {
+        if !self.bind_any() {
+            return None;
+        }
+        places(address)
+            .map_while(|place| usize::from(place.load(Ordering::Acquire)).checked_sub(1))
+            .find(|hook| NEXT[*hook].load(Ordering::Relaxed) == address)
+            .filter(|hook| NAMES[*hook].1 == self)
     }
 
     pub fn is_bound(self) -> bool {
@@ -153,12 +158,14 @@ impl Library {
         {
             return;
         }
-        for (next, (name, library)) in NEXT.iter().zip(NAMES) {
-            if library == self {
-                let address = object.symbol(name).unwrap_or(0);
-                let (word, bit) = class(address);
-                ADDRESSES[word].fetch_or(bit, Ordering::Relaxed);
-                next.store(address, Ordering::Release);
+        for (entry, (name, library)) in NAMES.into_iter().enumerate() {
+            if library != self {
+                continue;
+            }
+            let address = object.symbol(name).unwrap_or(0);
+            NEXT[entry].store(address, Ordering::Release);
+            if entry < HOOKS && address != 0 {
+                enter(address, entry as u16 + 1);
             }
         }
         if let Some(leader) = leader {
@@ -181,5 +188,16 @@ impl Library {
             }
             true
         });
+    }
+}
+
+/// Puts a hook where its address is searched. Threads that race enter the same.
+fn enter(address: usize, number: u16) {
+    for place in places(address) {
+        match place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(other) if other == number => return,
+            Err(_) => {}
+        }
     }
 }

@@ -238,12 +238,7 @@ pub fn exported(name: &CStr) -> Option<Entry> {
 }
 
 /// Our export in place of the driver's function at `address`, if that is a hooked one.
-pub fn hook_of(library_: Library, address: usize) -> Option<usize> {
-    if !library_.may_have(address) {
-        return None;
-    }
-    HOOK_ENTRIES
-        .into_iter()
-        .find(|entry| library(*entry) == library_ && library_.next(*entry) == address)
-        .map(|entry| answer(entry, address))
+pub fn hook_of(library: Library, address: usize) -> Option<usize> {
+    let hook = library.hook_at(address)?;
+    Some(answer(HOOK_ENTRIES[hook], address))
 }
