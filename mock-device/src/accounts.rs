@@ -37,6 +37,10 @@ impl Accounts {
     /// Takes `bytes`, or answers how much is free and takes nothing.
     #[inline]
     pub(crate) fn take(&self, device: usize, kind: Kind, bytes: Bytes) -> Result<(), Bytes> {
+        // A card lets go of an object when its last descriptor is closed, and not when somebody looks.
+        if self.region.header().objects_made.load(Relaxed) != 0 && holds::any_unheld(&self.region) {
+            self.sweep(false);
+        }
         match self
             .own_row()
             .map(|row| self.try_take(row, device, kind, bytes))

@@ -37,6 +37,7 @@ macro_rules! table {
                 cuMemMap => tenant crate::physical::map;
                 cuMemUnmap => tenant crate::physical::unmap;
                 cuMemExportToShareableHandle => tenant crate::physical::export;
+                cuMemImportFromShareableHandle => tenant crate::physical::import;
                 cuMemMapArrayAsync => tenant crate::physical::map_array;
                 cuMemMapArrayAsync_ptsz => tenant crate::physical::map_array_ptsz;
 
@@ -124,7 +125,7 @@ macro_rules! table {
                 cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
                 cuMemPoolGetAttribute; cuDeviceGetGraphMemAttribute; cuGraphGetNodes; cuGraphNodeGetType;
                 cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph; cuStreamGetCaptureInfo; cuStreamQuery;
-                cuMemGetAddressRange_v2; cuPointerGetAttribute;
+                cuMemGetAddressRange_v2; cuPointerGetAttribute; cuMemGetAllocationPropertiesFromHandle;
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
                 cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
                 cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;

@@ -7,25 +7,30 @@
 
 use core::ffi::{c_ulonglong, c_void};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{
-    CUarrayMapInfo, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle, CUresult,
-    CUstream,
+    CUarrayMapInfo, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
+    CUresult, CUstream,
 };
 use budget::Bytes;
 use budget::charge::BLOCK;
+use ledger::{Key, Object};
 
 use crate::boundary::arena::Errno;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
+use crate::grant::Grant;
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
-use crate::outcome::{Outcome, Reason, verdict};
+use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+const DESCRIPTOR: CUmemAllocationHandleType = 1;
 
 /// What this process created and has not lost.
 #[derive(Default)]
@@ -66,21 +71,70 @@ struct Memory {
     mappings: u32,
     /// Calls under way.
     calls: u32,
-    /// A descriptor or a tile of an array may hold it too, whose end is not seen.
+    /// A tile of an array may hold it too, or a descriptor without a name, whose end is not seen.
     held_elsewhere: bool,
+    /// What it is called by those who import it, since it was exported: its row, and its descriptors' name.
+    named: Option<(Object, u64)>,
+    /// It was imported, and whoever made it has named it: nothing of it is charged to us.
+    hold: Option<Object>,
+    /// It was imported, nobody has named it, and nothing tells its size: it is charged as far as it is mapped.
+    foreign: bool,
 }
 
-impl Book {
-    fn enter(&mut self, handle: CUmemGenericAllocationHandle, ordinal: u32, bytes: Bytes) {
-        self.created += 1;
-        let memory = Memory {
+impl Memory {
+    fn new(ordinal: u32, bytes: Bytes) -> Memory {
+        Memory {
             ordinal,
             bytes,
             handles: 1,
             mappings: 0,
             calls: 0,
             held_elsewhere: false,
+            named: None,
+            hold: None,
+            foreign: false,
+        }
+    }
+}
+
+impl Book {
+    fn enter(&mut self, handle: CUmemGenericAllocationHandle, ordinal: u32, bytes: Bytes) {
+        self.enter_memory(handle, Memory::new(ordinal, bytes));
+    }
+
+    /// Answers the hold that is one too many: the driver gave a handle that it had given before.
+    fn enter_import(
+        &mut self,
+        handle: CUmemGenericAllocationHandle,
+        ordinal: u32,
+        hold: Option<Object>,
+    ) -> Option<Object> {
+        if let Some(found) = self.handles.get_mut(&handle)
+            && let Some(memory) = self.memories.get_mut(&found.memory)
+            && found.count > 0
+        {
+            found.count += 1;
+            memory.handles += 1;
+            return hold;
+        }
+        let memory = Memory {
+            hold,
+            foreign: hold.is_none(),
+            ..Memory::new(ordinal, Bytes::ZERO)
         };
+        self.enter_memory(handle, memory);
+        None
+    }
+
+    /// What has to be charged before memory is mapped up to `end`, and where.
+    fn unpaid(&self, id: Id, end: u64) -> Option<(u32, Bytes)> {
+        let memory = self.memories.get(&id).filter(|memory| memory.foreign)?;
+        let more = Bytes(end).saturating_sub(memory.bytes);
+        (more != Bytes::ZERO).then_some((memory.ordinal, more))
+    }
+
+    fn enter_memory(&mut self, handle: CUmemGenericAllocationHandle, memory: Memory) {
+        self.created += 1;
         let id = Id(self.created);
         self.memories.insert(id, memory);
         let handle_of = Handle {
@@ -171,6 +225,12 @@ impl Book {
             found.count += 1;
         }
         self.finish(id, |memory| memory.handles += u32::from(handle.is_some()))
+    }
+
+    fn pay(&mut self, id: Id, more: Bytes) {
+        if let Some(memory) = self.memories.get_mut(&id) {
+            memory.bytes = memory.bytes.saturating_add(more);
+        }
     }
 
     fn finish_map(&mut self, id: Id, mapped: Option<(CUdeviceptr, u64)>) -> Option<Memory> {
@@ -296,8 +356,23 @@ pub fn map(
     let Some(id) = tenant.physical(|book| book.begin_with(handle)) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
+    let end = (offset as u64).saturating_add(size as u64);
+    let unpaid = tenant.physical(|book| book.unpaid(id, end));
+    let (ordinal, more) = unpaid.unwrap_or_default();
+    let grant = match tenant.reserve_if_any(ordinal, more) {
+        Ok(grant) => grant,
+        Err(refused) => {
+            let ended = tenant.physical(|book| book.finish(id, |_| ()));
+            tenant.end_physical(ended);
+            return Outcome::Refused(refused);
+        }
+    };
     let code = next::cuMemMap(address, size, offset, handle, flags);
     let mapped = (code == CUresult::SUCCESS).then_some((address, size as u64));
+    if mapped.is_some() {
+        grant.commit_as(more);
+        tenant.physical(|book| book.pay(id, more));
+    }
     let ended = tenant.physical(|book| book.finish_map(id, mapped));
     tenant.end_physical(ended);
     Outcome::Done(code)
@@ -315,7 +390,8 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
     Outcome::Done(code)
 }
 
-/// A descriptor holds the memory as a handle does, and nobody sees it closed: it stays charged until this process ends.
+/// A descriptor holds the memory as a handle does: it gets a name, by which others know what they import and by which its end is seen.
+/// Where it cannot be named the memory stays charged until this process ends.
 pub fn export(
     tenant: Tenant,
     out: Out<'_, c_void>,
@@ -327,10 +403,66 @@ pub fn export(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let code = next::cuMemExportToShareableHandle(out, handle, kind, flags);
+    let known = tenant.physical(|book| book.memories.get(&id).copied());
     let exported = code == CUresult::SUCCESS;
-    let ended = tenant.physical(|book| book.finish(id, |memory| memory.held_elsewhere |= exported));
+    let named = known
+        .filter(|known| exported && kind == DESCRIPTOR && known.hold.is_none() && !known.foreign)
+        .and_then(|known| tenant.name(out.descriptor()?, known));
+    let ended = tenant.physical(|book| {
+        book.finish(id, |memory| {
+            memory.named = memory.named.or(named);
+            // Of what is imported its maker has named the descriptors, or nobody.
+            memory.held_elsewhere |= exported && named.is_none() && memory.hold.is_none();
+        })
+    });
     tenant.end_physical(ended);
     Outcome::Done(code)
+}
+
+/// What another process exported is held before the driver is asked, so that it is charged whoever lets go of it meanwhile.
+pub fn import(
+    tenant: Tenant,
+    place: Out<'_, CUmemGenericAllocationHandle>,
+    descriptor: Out<'_, c_void>,
+    kind: CUmemAllocationHandleType,
+) -> Outcome<CUresult> {
+    let errno = Errno::keep();
+    let name = (kind == DESCRIPTOR)
+        .then(|| ledger::name_of_descriptor(descriptor.address() as i32))
+        .flatten();
+    drop(errno);
+    let hold = name.and_then(|name| tenant.hold(key_of(name)));
+    let code = next::cuMemImportFromShareableHandle(place, descriptor, kind);
+    let handle = place.read().filter(|_| code == CUresult::SUCCESS);
+    let surplus = match handle {
+        Some(handle) => {
+            let ordinal = ordinal_of(handle);
+            tenant.physical(|book| book.enter_import(handle, ordinal, hold))
+        }
+        None => hold,
+    };
+    surplus.into_iter().for_each(|object| tenant.let_go(object));
+    Outcome::Done(code)
+}
+
+/// The name that all who have a descriptor give its object.
+fn key_of(name: u64) -> Key {
+    Key([name, u64::from_le_bytes(*b"ringdesc")])
+}
+
+fn ordinal_of(handle: CUmemGenericAllocationHandle) -> u32 {
+    let mut prop = CUmemAllocationProp {
+        type_: 0,
+        requestedHandleTypes: 0,
+        location: CUmemLocation { type_: 0, id: 0 },
+        win32HandleMetaData: core::ptr::null_mut(),
+        compressionType: 0,
+        gpuDirectRDMACapable: 0,
+        usage: 0,
+        reserved: [0; 4],
+    };
+    let _ = next::cuMemGetAllocationPropertiesFromHandle(Out::to(&mut prop), handle);
+    u32::try_from(prop.location.id).unwrap_or(0)
 }
 
 pub fn map_array(
@@ -368,6 +500,11 @@ fn bound(
     Outcome::Done(code)
 }
 
+/// A number that nobody else draws.
+fn fresh_name() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
 impl Tenant {
     fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = Errno::keep();
@@ -378,11 +515,43 @@ impl Tenant {
         act(&mut physical.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Names a descriptor of a memory, as the memory's others are.
+    fn name(self, fd: i32, memory: Memory) -> Option<(Object, u64)> {
+        let _errno = Errno::keep();
+        let name = memory.named.map_or_else(fresh_name, |(_, name)| name);
+        let descriptor = ledger::name_descriptor(fd, name)?;
+        if memory.named.is_some() {
+            return memory.named;
+        }
+        let devices = devices_of(self, memory.ordinal);
+        let key = key_of(descriptor.name);
+        let object = self
+            .ledger()?
+            .name_object(key, devices, memory.bytes, Some(&descriptor))?;
+        Some((object, descriptor.name))
+    }
+
+    fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
+        match bytes {
+            Bytes::ZERO => Ok(Grant::default()),
+            bytes => self.reserve_or_trim(devices_of(self, ordinal), bytes),
+        }
+    }
+
     fn end_physical(self, ended: impl IntoIterator<Item = Memory>) {
         for memory in ended {
-            if !memory.held_elsewhere {
-                self.release(devices_of(self, memory.ordinal), memory.bytes);
+            if memory.held_elsewhere {
+                continue;
             }
+            memory
+                .hold
+                .into_iter()
+                .for_each(|object| self.let_go(object));
+            // Whoever holds it on, descriptors among them, is charged for before we are relieved.
+            if let (Some((object, _)), Some(ledger)) = (memory.named, self.ledger()) {
+                ledger.pass_object_on(object);
+            }
+            self.release(devices_of(self, memory.ordinal), memory.bytes);
         }
     }
 }

@@ -165,7 +165,7 @@ impl Tenant {
             if rows.iter().all(|(known, _)| *known != key) {
                 rows.extend(
                     ledger
-                        .name_object(key, devices, span.bytes())
+                        .name_object(key, devices, span.bytes(), None)
                         .map(|object| (key, object)),
                 );
             }
@@ -268,7 +268,7 @@ impl Tenant {
     }
 
     /// Under the book's lock, so that a last and a first hold of two threads do not cross.
-    fn hold(self, key: Key) -> Option<Object> {
+    pub fn hold(self, key: Key) -> Option<Object> {
         let ledger = self.ledger()?;
         self.sharing(|book| {
             let object = ledger.hold_object(key)?;
@@ -277,7 +277,7 @@ impl Tenant {
         })
     }
 
-    fn let_go(self, object: Object) {
+    pub fn let_go(self, object: Object) {
         self.sharing(|book| {
             let Some(count) = book.holds.get_mut(&object) else {
                 return;

@@ -6,6 +6,7 @@ use crate::contest;
 use crate::driver::{Driver, NoDriver};
 use crate::objects::{Key, Object};
 use crate::reap::Reaper;
+use crate::region::descriptors::Descriptor;
 use crate::region::{KeptErrno, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
@@ -169,14 +170,22 @@ impl Ledger {
 
     /// Gives memory that this slot is charged for, `bytes` on each of `devices`, a name by which other processes may hold it too.
     /// `None` where there is no room: then whoever opens it has to pay for it.
-    pub fn name_object(&self, key: Key, devices: DeviceSet, bytes: Bytes) -> Option<Object> {
+    /// A `descriptor` holds it too.
+    pub fn name_object(
+        &self,
+        key: Key,
+        devices: DeviceSet,
+        bytes: Bytes,
+        descriptor: Option<&Descriptor>,
+    ) -> Option<Object> {
         if !self.is_mine() {
             return None;
         }
         let devices = devices.iter().filter_map(DeviceIndex::slot);
         let mask = devices.fold(0, |mask, device| mask | 1_u32 << device);
         let objects = &self.seat.layout().objects;
-        objects.enter(self.seat.slot, key, mask, bytes.0)
+        let described = descriptor.map(Descriptor::to_row);
+        objects.enter(self.seat.slot, key, mask, bytes.0, described)
     }
 
     /// Holds the object of that name. It stays charged, to whomever it was, until everyone let go of it.

@@ -23,6 +23,7 @@ pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Ledger, Reservation, Setup};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
+pub use region::descriptors::{Descriptor, mark as name_descriptor, mark_of as name_of_descriptor};
 pub use view::{DeviceShare, SlotView, Stats, View};
 
 /// Processes that one ledger has room for. One more is refused at attach.

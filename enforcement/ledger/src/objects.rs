@@ -13,6 +13,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Objects that a ledger has room for. One more is charged to each process that opens it.
 pub const OBJECTS: usize = 1024;
 const HOLDERS: usize = crate::SLOTS / 64;
+pub const PATH_WORDS: usize = 16;
 
 /// What an object is called by those who share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,16 @@ struct Row {
     devices: AtomicU64,
     /// One bit for each slot that opened it.
     holders: [AtomicU64; HOLDERS],
+    /// The descriptor that holds it too: name, device, inode, and a path of the file.
+    descriptor: [AtomicU64; 3],
+    path: [AtomicU64; PATH_WORDS],
+}
+
+/// A descriptor, as it stands in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Described {
+    pub words: [u64; 3],
+    pub path: [u64; PATH_WORDS],
 }
 
 /// What a row is, whose, and the number of its changes.
@@ -61,7 +72,9 @@ enum Phase {
 
 const SLOT_SHIFT: u32 = 2;
 const CHANGE_SHIFT: u32 = 16;
-const SLOT_MASK: u64 = (1 << (CHANGE_SHIFT - SLOT_SHIFT)) - 1;
+const SLOT_MASK: u64 = (1 << 12) - 1;
+/// A descriptor may hold it too.
+const DESCRIBED: u64 = 1 << (CHANGE_SHIFT - 1);
 
 impl State {
     fn phase(self) -> Phase {
@@ -80,7 +93,15 @@ impl State {
     /// The next state.
     fn to(self, phase: Phase, slot: usize) -> State {
         let changes = (self.0 >> CHANGE_SHIFT).wrapping_add(1) << CHANGE_SHIFT;
-        State(changes | (slot as u64 & SLOT_MASK) << SLOT_SHIFT | phase as u64)
+        let kept = match phase {
+            Phase::Free | Phase::Making => 0,
+            Phase::Paid | Phase::Charged => self.0 & DESCRIBED,
+        };
+        State(changes | kept | (slot as u64 & SLOT_MASK) << SLOT_SHIFT | phase as u64)
+    }
+
+    fn is_described(self) -> bool {
+        self.0 & DESCRIBED != 0
     }
 }
 
@@ -108,7 +129,14 @@ impl Objects {
     }
 
     /// Names an object whose `bytes` are charged in the slot's word, on each of `devices`. `None` where there is no room.
-    pub fn enter(&self, slot: usize, key: Key, devices: u32, bytes: u64) -> Option<Object> {
+    pub fn enter(
+        &self,
+        slot: usize,
+        key: Key,
+        devices: u32,
+        bytes: u64,
+        described: Option<Described>,
+    ) -> Option<Object> {
         let (row, made) = (0..OBJECTS).find_map(|row| {
             let state = self.state(row);
             let made = state.to(Phase::Making, slot);
@@ -125,8 +153,16 @@ impl Objects {
         }
         entry.bytes.store(bytes, Ordering::SeqCst);
         entry.devices.store(u64::from(devices), Ordering::SeqCst);
+        let mut paid = made.to(Phase::Paid, slot);
+        if let Some(described) = described {
+            let words = entry.descriptor.iter().zip(described.words);
+            words.for_each(|(word, part)| word.store(part, Ordering::SeqCst));
+            let path = entry.path.iter().zip(described.path);
+            path.for_each(|(word, part)| word.store(part, Ordering::SeqCst));
+            paid = State(paid.0 | DESCRIBED);
+        }
         // Fails where a reaper took us for dead.
-        self.change(row, made, made.to(Phase::Paid, slot))
+        self.change(row, made, paid)
             .then_some(Object { row: row as u32 })
     }
 
@@ -193,13 +229,43 @@ impl Objects {
                     .iter()
                     .any(|word| word.load(Ordering::SeqCst) != 0)
             });
-            if state.phase() != Phase::Charged || held {
+            if state.phase() != Phase::Charged || state.is_described() || held {
                 return;
             }
             if self.change(row, state, state.to(Phase::Free, 0)) {
                 return;
             }
         }
+    }
+
+    /// Gives up what descriptors alone hold on a device, as far as these are closed. Whether there was any.
+    pub fn give_up_closed(&self, device: usize, is_closed: impl Fn(&Described) -> bool) -> bool {
+        let mut freed = false;
+        for row in 0..self.rows() {
+            let state = self.state(row);
+            let Some(entry) = self.rows.get(row) else {
+                continue;
+            };
+            let holders = entry.holders.iter();
+            let unheld = |mut words: core::slice::Iter<'_, AtomicU64>| {
+                words.all(|word| word.load(Ordering::SeqCst) == 0)
+            };
+            if state.phase() != Phase::Charged
+                || !state.is_described()
+                || !self.is_on(row, device)
+                || !unheld(holders)
+            {
+                continue;
+            }
+            let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
+            let described = Described {
+                words: [0, 1, 2].map(|at: usize| entry.descriptor.get(at).map_or(0, read)),
+                path: core::array::from_fn(|at| entry.path.get(at).map_or(0, read)),
+            };
+            // In the state that was found: whoever joined meanwhile, by a descriptor that was closed since, has changed it.
+            freed |= is_closed(&described) && self.change(row, state, state.to(Phase::Free, 0));
+        }
+        freed
     }
 
     fn hold(&self, row: usize, slot: usize) {

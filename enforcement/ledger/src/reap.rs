@@ -6,6 +6,8 @@
 //! reaper at work would make the dead look alive to all others, and they would refuse. The driver is asked before, never under it.
 
 use crate::driver::Driver;
+use crate::objects::Described;
+use crate::region::descriptors::{Descriptor, is_open};
 use crate::region::{self, Errno, Layout, Slot};
 use crate::{DeviceIndex, SLOTS};
 use core::sync::atomic::Ordering;
@@ -85,6 +87,10 @@ impl Reaper<'_> {
                 swept.draining = swept.draining.saturating_add(used);
             }
         }
+        let is_closed = |described: &Described| {
+            Descriptor::from_row(described).is_some_and(|found| is_open(&found) == Some(false))
+        };
+        swept.freed |= self.layout.objects.give_up_closed(ordinal, is_closed);
         Ok(swept)
     }
 

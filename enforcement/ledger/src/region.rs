@@ -5,6 +5,7 @@
 //! truncate it, and then the next access is a SIGBUS: such a process could as well kill us.
 
 mod arena;
+pub mod descriptors;
 mod files;
 mod forks;
 
@@ -24,7 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
 pub const PACE_WORDS: usize = 264;

@@ -75,6 +75,12 @@ impl<'a> Out<'a, core::ffi::c_void> {
         self.0 as u64
     }
 
+    /// The descriptor that the driver has written there.
+    pub fn descriptor(self) -> Option<i32> {
+        // SAFETY: the driver has written a descriptor; alignment is not relied on.
+        (!self.0.is_null()).then(|| unsafe { self.0.cast::<i32>().read_unaligned() })
+    }
+
     /// A place of our own for a value whose type an attribute decides: 64 bits.
     pub fn word(place: &'a mut u64) -> Out<'a, core::ffi::c_void> {
         Out((&raw mut *place).cast(), PhantomData)

@@ -156,7 +156,8 @@ fn obeys() {
             }
             ("name", Some(ledger)) => {
                 let devices = core::iter::once(DEVICE).collect();
-                let named = ledger.name_object(Key([number(1), 7]), devices, Bytes(number(2)));
+                let named =
+                    ledger.name_object(Key([number(1), 7]), devices, Bytes(number(2)), None);
                 tell(if named.is_some() { "named" } else { "no room" });
             }
             ("hold", Some(ledger)) => {

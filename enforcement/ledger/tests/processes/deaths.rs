@@ -230,7 +230,9 @@ fn an_object_that_its_maker_is_relieved_of_is_charged_to_the_tenant() {
     for (number, held) in [(1, false), (2, true)] {
         assert_eq!(reserve(&ledger, 60 * MIB, &NoDriver), Ok(()));
         let key = Key([number, 7]);
-        let object = ledger.name_object(key, devices(), Bytes(60 * MIB)).unwrap();
+        let object = ledger
+            .name_object(key, devices(), Bytes(60 * MIB), None)
+            .unwrap();
         if held {
             assert_eq!(holder.ask(&format!("hold {number}")), "held");
         }

@@ -1,11 +1,15 @@
 //! Memory that several processes hold: charged once, to the tenant, until the last of them has let go.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+
 use abi::cuda::{CUdeviceptr, CUresult};
 use harness::Libraries::LayerOnly;
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure_eq, fail, roles};
 
 use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Cuda, IpcHandle, Open, UNTOUCHED};
+use crate::ffi::cuda::{Cuda, IpcHandle, Open, Purpose, UNTOUCHED};
+use crate::ffi::process;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -56,6 +60,17 @@ impl Holder {
             Some(handle) => Ok(handle),
             None => fail!("a process exported \"{text}\""),
         }
+    }
+
+    /// Has it create memory, export it, and send the descriptor.
+    fn sends(&mut self, session: &Session) -> Result<OwnedFd, Failure> {
+        let path = session.directory().join(format!("{}.socket", self.0.pid()));
+        let listener = UnixListener::bind(&path)?;
+        self.0.say(&format!("send {}", path.display()))?;
+        let (socket, _) = listener.accept()?;
+        let descriptor = process::receive_descriptor(&socket)?;
+        ensure_eq!(self.0.line()?, "0", "\"send\" in another process");
+        Ok(descriptor)
     }
 
     fn opens(&mut self, handle: &IpcHandle, code: CUresult) -> Result<(), Failure> {
@@ -152,6 +167,65 @@ cases! {
         is_given_back(session, &cuda, &mut other)
     }
 
+    /// So does what another process exported as a descriptor, also while nothing but the descriptor holds it.
+    imported_memory_outlives_its_makers_death_and_is_charged_once {
+        kind: Budget, defects: ["R9", "R5"], budget: "0=8GiB",
+        entry_points: ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        for imports_first in [true, false] {
+            let mut maker = Holder::start(session)?;
+            let descriptor = maker.sends(session)?;
+            let before = available(&cuda)?;
+            let mut imported = None;
+            if imports_first {
+                imported = Some(cuda.import_memory(&descriptor));
+                ensure_eq!(available(&cuda)?, before, "free when it is imported");
+            }
+            is_charged(&cuda, &mut other, "two hold")?;
+            maker.0.kill()?;
+            is_charged(&cuda, &mut other, "their maker's death left to this process")?;
+            let handle = imported.unwrap_or_else(|| cuda.import_memory(&descriptor));
+            ensure_eq!(handle.code, OK, "cuMemImportFromShareableHandle");
+            is_charged(&cuda, &mut other, "this process imported")?;
+            drop(descriptor);
+            is_charged(&cuda, &mut other, "this process imported, its descriptor closed")?;
+            ensure_eq!(cuda.release_memory(handle.out), OK, "cuMemRelease");
+            let plain = cuda.allocate(SHARED.0);
+            ensure_eq!(plain.code, OK, "4 GiB when it is released");
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        }
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// A descriptor that is closed holds nothing any longer, whoever closed it, and whether its maker lives.
+    closed_descriptors_are_charged_no_longer {
+        kind: Budget, defects: ["R9", "R5"], budget: "0=8GiB", entry_points: ["cuMemExportToShareableHandle", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let created = cuda.create_memory_for(Purpose::Sharing, 0, SHARED.0);
+        ensure_eq!(created.code, OK, "cuMemCreate");
+        let descriptors = [cuda.export_memory(created.out), cuda.export_memory(created.out)];
+        ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+        for descriptor in descriptors {
+            ensure_eq!(descriptor.as_ref().err(), None, "cuMemExportToShareableHandle");
+            is_charged(&cuda, &mut other, "a descriptor holds")?;
+        }
+        let plain = cuda.allocate(SHARED.0);
+        ensure_eq!(plain.code, OK, "4 GiB when both are closed");
+        ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        let mut maker = Holder::start(session)?;
+        let descriptor = maker.sends(session)?;
+        maker.0.kill()?;
+        is_charged(&cuda, &mut other, "the descriptor of a dead process holds")?;
+        drop(descriptor);
+        is_given_back(session, &cuda, &mut other)
+    }
+
     /// A handle that nobody in the ledger made is charged to who opens it, and refused where that does not fit.
     memory_of_nobody_known_is_charged_to_who_opens_it {
         kind: Budget, defects: ["R9"], budget: "0=8GiB",
@@ -211,6 +285,16 @@ impl Hands {
                 None => fail!("\"{command}\" names no handle"),
             },
             "free" => cuda.free(self.pointer),
+            "send" => {
+                let socket = UnixStream::connect(object)?;
+                let created = cuda.create_memory_for(Purpose::Sharing, 0, SHARED.0);
+                ensure_eq!(created.code, OK, "cuMemCreate");
+                match cuda.export_memory(created.out) {
+                    Ok(descriptor) => process::send_descriptor(&socket, &descriptor)?,
+                    Err(code) => fail!("cuMemExportToShareableHandle answered {code:?}"),
+                }
+                OK
+            }
             _ => fail!("a holder cannot \"{command}\""),
         };
         Ok(code.0.to_string())

@@ -38,7 +38,7 @@ table! {
     cuGraphInstantiateWithParams_ptsz cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
-    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
+    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset

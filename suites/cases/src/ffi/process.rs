@@ -3,7 +3,8 @@
 use std::ffi::{CString, c_int};
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// How a forked child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,67 @@ pub fn stop(pid: u32) {
 pub fn go_on(pid: u32) {
     // SAFETY: as for `stop`.
     unsafe { libc::kill(pid.cast_signed(), libc::SIGCONT) };
+}
+
+/// Sends a descriptor to whoever reads the socket's other end.
+pub fn send_descriptor(socket: &UnixStream, descriptor: &OwnedFd) -> std::io::Result<()> {
+    let fd = descriptor.as_raw_fd();
+    with_message(|message, space| {
+        // SAFETY: the message has a control buffer with room for one descriptor, which the first header lies in.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(fd);
+            message.msg_controllen = space as _;
+            libc::sendmsg(socket.as_raw_fd(), message, 0)
+        }
+    })
+    .map(drop)
+}
+
+/// Waits for a descriptor that somebody sends.
+pub fn receive_descriptor(socket: &UnixStream) -> std::io::Result<OwnedFd> {
+    let mut received = -1;
+    with_message(|message, _| {
+        // SAFETY: the message has a control buffer; what the kernel put there is read only if it is a descriptor.
+        unsafe {
+            let length = libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC);
+            let header = libc::CMSG_FIRSTHDR(message);
+            if length > 0 && !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
+                received = libc::CMSG_DATA(header).cast::<c_int>().read_unaligned();
+            }
+            length
+        }
+    })?;
+    match received {
+        -1 => Err(std::io::Error::other("no descriptor came")),
+        // SAFETY: the kernel made it for this process.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// A message of one byte, with room for one descriptor beside it.
+fn with_message(act: impl FnOnce(&mut libc::msghdr, usize) -> isize) -> std::io::Result<isize> {
+    let mut byte = [0_u8];
+    let mut part = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    let mut control = [0_u64; 8];
+    // SAFETY: plain integers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: computes a size.
+    let space = unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize;
+    match act(&mut message, space) {
+        -1 => Err(std::io::Error::last_os_error()),
+        length => Ok(length),
+    }
 }
 
 /// The main thread's name, which is the process's in /proc.

@@ -1,6 +1,6 @@
 //! Physical memory: created, mapped, exported, bound to tiles of arrays.
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use abi::cuda::{
@@ -81,6 +81,16 @@ impl Cuda {
             CUresult::SUCCESS => Ok(unsafe { OwnedFd::from_raw_fd(out) }),
             refused => Err(refused),
         }
+    }
+
+    /// The memory behind a descriptor, which stays the caller's.
+    pub fn import_memory(&self, descriptor: &OwnedFd) -> Answer<u64> {
+        const POSIX_FILE_DESCRIPTOR: i32 = 1;
+        let mut out = UNTOUCHED;
+        let fd = with_exposed_provenance_mut(descriptor.as_raw_fd() as usize);
+        let code =
+            call!(self.cuMemImportFromShareableHandle(&mut out, fd, POSIX_FILE_DESCRIPTOR as _));
+        Answer { code, out }
     }
 
     /// Binds the first tile of a sparse array of 32-bit words to the memory's beginning.

@@ -1,0 +1,145 @@
+//! Descriptors by which memory is shared. They carry no name, so each open file description gets one: a shared lock on a byte of
+//! the file, far behind any end. It goes wherever the description goes, shows in /proc/self/fdinfo of whoever has it, and is dropped by the
+//! kernel with the last copy, in whatever process or message that was.
+
+use super::files::identity_of;
+use crate::objects::{Described, PATH_WORDS};
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// Where names begin: 48 bits lie behind. Below are other people's locks.
+const NAMES: u64 = 1 << 61;
+const NAME_MASK: u64 = (1 << 48) - 1;
+/// Longer paths are not kept.
+const PATH: usize = 8 * PATH_WORDS;
+/// NVIDIA's character devices.
+const NVIDIA: u32 = 195;
+
+/// Where it can be asked whether a description is still open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    pub name: u64,
+    pub device: u64,
+    pub inode: u64,
+    pub path: CString,
+}
+
+impl Descriptor {
+    /// As it stands in an object's row.
+    pub fn to_row(&self) -> Described {
+        let bytes = self.path.as_bytes();
+        let word = |at: usize| {
+            let part = bytes.iter().skip(8 * at).take(8).enumerate();
+            part.fold(0, |word, (place, byte)| {
+                word | u64::from(*byte) << (8 * place)
+            })
+        };
+        Described {
+            words: [self.name, self.device, self.inode],
+            path: core::array::from_fn(word),
+        }
+    }
+
+    pub fn from_row(row: &Described) -> Option<Descriptor> {
+        let bytes: Vec<u8> = row
+            .path
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let [name, device, inode] = row.words;
+        Some(Descriptor {
+            name: name & NAME_MASK,
+            device,
+            inode,
+            path: CString::new(bytes.get(..end)?).ok()?,
+        })
+    }
+}
+
+/// Names a descriptor's open file description. `None` where the kernel or the file does not allow it.
+pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
+    let name = name & NAME_MASK;
+    let identity = identity_of(fd).ok()?;
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let found = Descriptor {
+        name,
+        device: identity.device,
+        inode: identity.inode,
+        path,
+    };
+    // Asked now, since later the answer decides about memory.
+    let lock = byte(libc::F_RDLCK, name);
+    // SAFETY: reads the lock description; a descriptor that is none is refused.
+    let locked = unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0;
+    (locked
+        && found.path.as_bytes().len() < PATH
+        && mark_of(fd) == Some(name)
+        && is_open(&found) == Some(true))
+    .then_some(found)
+}
+
+/// The name of a descriptor's open file description, if it has one.
+pub fn mark_of(fd: RawFd) -> Option<u64> {
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    told.lines().find_map(|line| {
+        let fields = line.strip_prefix("lock:")?;
+        let first = fields.split_whitespace().rev().nth(1)?;
+        let name = first.parse::<u64>().ok()?.checked_sub(NAMES)?;
+        (fields.contains("OFDLCK") && name <= NAME_MASK).then_some(name)
+    })
+}
+
+/// Whether a description of that name is still open anywhere; `None` where it cannot be told. The path comes from other processes: only
+/// files and NVIDIA's devices are opened.
+pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a NUL-terminated path and a buffer to fill.
+    if unsafe { libc::stat(descriptor.path.as_ptr(), status.as_mut_ptr()) } != 0 {
+        // A file that is gone is its maker's, who is done with it; a device's name may be missing in this container alone.
+        let gone = std::io::Error::last_os_error().kind() == std::io::ErrorKind::NotFound;
+        let device = descriptor.path.as_bytes().starts_with(b"/dev/");
+        return (gone && !device).then_some(false);
+    }
+    // SAFETY: plain integers, zeroed before and filled by the call.
+    let status = unsafe { status.assume_init() };
+    let known = match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG => true,
+        libc::S_IFCHR => libc::major(status.st_rdev) == NVIDIA,
+        _ => false,
+    };
+    let same = |device, inode| (device, inode) == (descriptor.device, descriptor.inode);
+    if !known || !same(status.st_dev, status.st_ino) {
+        return None;
+    }
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { libc::open(descriptor.path.as_ptr(), flags) };
+    if fd < 0 {
+        return None;
+    }
+    let told = identity_of(fd)
+        .ok()
+        .filter(|found| same(found.device, found.inode))
+        .and_then(|_| {
+            let mut lock = byte(libc::F_WRLCK, descriptor.name);
+            // SAFETY: reads and overwrites the lock description.
+            let answer = unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut lock) };
+            (answer == 0).then(|| i32::from(lock.l_type) != libc::F_UNLCK)
+        });
+    // SAFETY: opened above.
+    unsafe { libc::close(fd) };
+    told
+}
+
+fn byte(kind: i32, name: u64) -> libc::flock {
+    // SAFETY: plain integers.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = (NAMES | name) as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
