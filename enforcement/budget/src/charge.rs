@@ -66,6 +66,15 @@ pub fn stacks(threads: u64, bytes: u64) -> Bytes {
     all.round_up(BLOCK).unwrap_or(Bytes::MAX)
 }
 
+/// What so many streams of a context take beside its own: each 512 KiB of one kind and 48 KiB of another, in blocks, the first of
+/// which the context has already (H200, 580.159.04: every step of 1 to 271 streams).
+#[must_use]
+pub const fn streams(count: u64) -> Bytes {
+    let large = count.saturating_mul(512 << 10).saturating_add(1024 << 10);
+    let small = count.saturating_mul(48 << 10).saturating_add(320 << 10);
+    Bytes((large / BLOCK.0 + small / BLOCK.0).saturating_mul(BLOCK.0))
+}
+
 /// More than any context takes when it is created: a base for the driver's own code and queues, and one
 /// KiB of stack for every thread that can be resident.
 ///
@@ -123,6 +132,15 @@ mod tests {
             threads_per_multiprocessor: 1024,
         };
         assert_eq!(context_bound(tiny), Bytes::mib(128));
+    }
+
+    #[rstest]
+    #[case(0, 0)]
+    #[case(1, 0)]
+    #[case(2, 2)]
+    #[case(128, 70)]
+    fn streams_are_taken_in_blocks(#[case] count: u64, #[case] mib: u64) {
+        assert_eq!(streams(count), Bytes::mib(mib));
     }
 
     #[rstest]

@@ -8,6 +8,7 @@ pub mod array;
 pub mod charge;
 pub mod heap;
 pub mod identity;
+pub mod image;
 pub mod pages;
 pub mod percent;
 pub mod settings;

@@ -5,6 +5,7 @@ pub mod cross;
 pub mod drivers;
 mod elf;
 pub mod entries;
+pub mod image;
 pub mod loader;
 #[cfg(not(proxy))]
 mod lookup;

@@ -15,6 +15,7 @@ use crate::memory;
 use crate::nvml::{OwnRow, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
+use crate::truth::Change;
 
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
@@ -54,13 +55,17 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     for (index, grant) in grants {
         if seen.contains(index) {
             grant.commit_as(charge::INIT);
+            tenant.unlist(DeviceSet::from_iter([index]), charge::INIT);
             seen = seen.iter().filter(|other| *other != index).collect();
         }
     }
     if counted && !seen.is_empty() {
         // Devices that nothing but CUDA itself told of.
         match tenant.reserve(seen, charge::INIT) {
-            Ok(grant) => grant.commit_as(charge::INIT),
+            Ok(grant) => {
+                grant.commit_as(charge::INIT);
+                tenant.unlist(seen, charge::INIT);
+            }
             Err(refused) => return Outcome::Refused(refused),
         }
     }
@@ -246,6 +251,15 @@ fn create(
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
+    // What a launch may take in any context, and what libraries take in each.
+    let local = tenant.memory.kernels_local.load(Ordering::Acquire);
+    let stacks = charge::stacks(device.shape.threads(), local);
+    let beside = stacks.saturating_add(tenant.libraries_need());
+    let grant_beside = match tenant.reserve_or_trim(device.indices, beside) {
+        Ok(grant) => grant,
+        Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
+        Err(refused) => return judged(call(), place, refused, undo),
+    };
     let meter = Meter::start(tenant, device, bound);
     let code = call();
     let Some(handle) = place
@@ -254,7 +268,10 @@ fn create(
     else {
         return Outcome::Done(code);
     };
-    let actual = meter.taken();
+    let Taken {
+        bytes: actual,
+        unlisted,
+    } = meter.taken();
     let excess = match tenant.reserve(device.indices, actual.saturating_sub(bound)) {
         Ok(excess) => excess,
         Err(refused) => return judged(code, place, refused, undo),
@@ -264,12 +281,20 @@ fn create(
         ordinal: device.ordinal,
         primary,
         bytes: actual,
+        unlisted,
     };
     if !tenant.memory.contexts.insert(context) {
         return judged(code, place, Refused::TableFull, undo);
     }
     grant.commit_as(actual.min(bound));
     excess.commit_as(actual.saturating_sub(bound));
+    tenant.unlist(device.indices, unlisted);
+    if let Some(limits) = tenant.memory.contexts.limits(context.handle) {
+        limits.begin(local, stacks);
+    }
+    tenant.begin_modules(context);
+    grant_beside.commit_as(beside);
+    tenant.look_at(device);
     Outcome::Done(code)
 }
 
@@ -301,12 +326,13 @@ fn end_primary(
     if let Some(context) = tenant.memory.contexts.primary_of(device.ordinal) {
         tenant.forget_marks(context);
     }
+    let change = tenant.change();
     let code = call(ordinal);
     if code == CUresult::SUCCESS
         && !is_active(ordinal)
         && let Some(context) = tenant.memory.contexts.take_primary(device.ordinal)
     {
-        bury(tenant, device, context);
+        bury(tenant, device, context, change);
     }
     Outcome::Done(code)
 }
@@ -314,6 +340,7 @@ fn end_primary(
 fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
     tenant.forget_marks(context.0 as u64);
+    let change = tenant.change();
     let code = call(context);
     if code == CUresult::SUCCESS
         && let Some(context) = tenant.memory.contexts.take(context.0 as u64)
@@ -321,24 +348,39 @@ fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> O
             .devices()
             .and_then(|devices| devices.get(context.ordinal as CUdevice))
     {
-        bury(tenant, device, context);
+        bury(tenant, device, context, change);
     }
     Outcome::Done(code)
 }
 
 /// A context is gone, and with it all that it owned.
-fn bury(tenant: Tenant, device: &Device, context: Context) {
+fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
     tenant.memory.records.take_owned(context.handle, |record| {
         memory::freed(tenant, record, memory::When::Now)
     });
     tenant.end_arrays(context.handle);
     tenant.end_openings(context.handle);
-    if !tenant.memory.contexts.has_any(device.ordinal) {
+    tenant.end_modules(context.handle);
+    let last = !tenant.memory.contexts.has_any(device.ordinal);
+    if last {
         tenant.forget_pools(device);
         tenant.forget_graphs(device);
     }
+    tenant.list(device.indices, context.unlisted);
     tenant.release(device.indices, context.bytes);
     tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
+    drop(change);
+    if last {
+        tenant.forget_drift(device);
+    } else {
+        tenant.look_at(device);
+    }
+}
+
+/// What a context takes, and how much of it no process row shows.
+struct Taken {
+    bytes: Bytes,
+    unlisted: Bytes,
 }
 
 /// Measures by our own NVML row what a call takes.
@@ -379,7 +421,7 @@ impl Meter {
     }
 
     /// What was taken. The bound where NVML does not say, or where something else was charged meanwhile.
-    fn taken(self) -> Bytes {
+    fn taken(self) -> Taken {
         let activity = &self.tenant.memory.activity;
         let measured = self.before.and_then(|before| {
             let after = before.nvml.rows(before.index)?;
@@ -388,17 +430,25 @@ impl Meter {
                 .own?
                 .saturating_sub(before.rows.own.unwrap_or_default());
             let alone = before.rows.alone && after.alone;
-            (undisturbed && own != Bytes::ZERO).then(|| before.lost(own, alone, self.bound))
+            (undisturbed && own != Bytes::ZERO).then(|| {
+                let bytes = before.lost(own, alone, self.bound);
+                let unlisted = bytes.saturating_sub(own);
+                Taken { bytes, unlisted }
+            })
         });
         activity.fetch_add(1, Ordering::Relaxed);
-        measured.unwrap_or(self.bound)
+        measured.unwrap_or(Taken {
+            bytes: self.bound,
+            unlisted: Bytes::ZERO,
+        })
     }
 }
 
 impl Reading {
     /// What the device lost, if nobody else has a row and it is near what ours gained: on an H200 under 580 a row says 5.6 MiB less
     /// than a context takes, and nothing of cuInit. Otherwise as much as may be unsaid is assumed, within what was reserved: what
-    /// others take or give back in this moment must not pass for ours.
+    /// others take or give back in this moment must not pass for ours. Not less than that: a process that dies with cuInit alone is
+    /// in no list, so that its 3.25 MiB are given to others while the driver still has them.
     fn lost(&self, own: Bytes, alone: bool, bound: Bytes) -> Bytes {
         const UNSAID: Bytes = Bytes::mib(16);
         let most = own.saturating_add(UNSAID);

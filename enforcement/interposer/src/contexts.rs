@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use budget::Bytes;
+use budget::{Bytes, charge};
 
 use crate::limits::Limits;
 
@@ -20,7 +20,9 @@ pub struct Contexts {
 struct Slot {
     handle: AtomicU64,
     bytes: AtomicU64,
+    unlisted: AtomicU64,
     limits: Limits,
+    streams: Streams,
     /// Freed in the order of one of its streams, and not known to be gone.
     lingering: AtomicU64,
     ordinal: AtomicU32,
@@ -34,6 +36,56 @@ pub struct Context {
     pub ordinal: u32,
     pub primary: bool,
     pub bytes: Bytes,
+    /// The part of it that no process row of the driver's shows.
+    pub unlisted: Bytes,
+}
+
+/// What a context's streams take, which stays with it. All zeros is none.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Streams {
+    live: AtomicU64,
+    most: AtomicU64,
+    charged: AtomicU64,
+}
+
+impl Streams {
+    /// One more: answers what it has to be charged.
+    pub fn begin(&self) -> Bytes {
+        let live = self.live.fetch_add(1, Ordering::AcqRel) + 1;
+        let most = self.most.fetch_max(live, Ordering::AcqRel);
+        let more = charge::streams(live.max(most)).saturating_sub(charge::streams(most));
+        self.charged.fetch_add(more.0, Ordering::AcqRel);
+        more
+    }
+
+    /// It was not made after all.
+    pub fn cancel(&self, more: Bytes) {
+        self.live.fetch_sub(1, Ordering::AcqRel);
+        if more != Bytes::ZERO {
+            self.most.fetch_sub(1, Ordering::AcqRel);
+            self.charged.fetch_sub(more.0, Ordering::AcqRel);
+        }
+    }
+
+    /// One less. Streams that were there before we were are none of ours.
+    pub fn end(&self) {
+        let _ = self
+            .live
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| {
+                live.checked_sub(1)
+            });
+    }
+
+    fn charged(&self) -> Bytes {
+        Bytes(self.charged.load(Ordering::Acquire))
+    }
+
+    fn forget(&self) {
+        for word in [&self.live, &self.most, &self.charged] {
+            word.store(0, Ordering::Release);
+        }
+    }
 }
 
 impl Contexts {
@@ -48,8 +100,10 @@ impl Contexts {
             return false;
         };
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
+        slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
         slot.lingering.store(0, Ordering::Relaxed);
         slot.limits.forget();
+        slot.streams.forget();
         slot.ordinal.store(context.ordinal, Ordering::Relaxed);
         slot.primary
             .store(u32::from(context.primary), Ordering::Relaxed);
@@ -93,9 +147,39 @@ impl Contexts {
 
     /// The limits of a context.
     pub fn limits(&self, handle: u64) -> Option<&Limits> {
+        self.slot(handle).map(|slot| &slot.limits)
+    }
+
+    /// Of a device's primary context, which its green contexts share.
+    pub fn limits_of_primary(&self, ordinal: u32) -> Option<&Limits> {
+        self.iter()
+            .find(|(_, context)| context.primary && context.ordinal == ordinal)
+            .map(|(slot, _)| &slot.limits)
+    }
+
+    /// What is charged for the limits of all of a device's contexts.
+    pub fn limits_charged(&self, ordinal: u32) -> Bytes {
+        self.iter()
+            .filter(|(_, context)| context.ordinal == ordinal)
+            .fold(Bytes::ZERO, |sum, (slot, _)| {
+                sum.saturating_add(slot.limits.charged())
+            })
+    }
+
+    /// The streams of a context.
+    pub fn streams(&self, handle: u64) -> Option<&Streams> {
+        self.slot(handle).map(|slot| &slot.streams)
+    }
+
+    /// All of them.
+    pub fn list(&self) -> Vec<Context> {
+        self.iter().map(|(_, context)| context).collect()
+    }
+
+    fn slot(&self, handle: u64) -> Option<&Slot> {
         self.iter()
             .find(|(_, context)| context.handle == handle)
-            .map(|(slot, _)| &slot.limits)
+            .map(|(slot, _)| slot)
     }
 
     /// Memory of its device that a context's streams will let go of. False if no such context is known.
@@ -128,13 +212,14 @@ impl Contexts {
         Bytes(bytes)
     }
 
-    /// With it goes what lingers in it, and what its limits were charged.
+    /// With it goes what lingers in it, and what its limits and streams were charged.
     fn take_where(&self, matches: impl Fn(&Context) -> bool) -> Option<Context> {
         let (slot, context) = self.iter().find(|(_, context)| matches(context))?;
         let bytes = context
             .bytes
             .saturating_add(self.emptied(slot))
-            .saturating_add(slot.limits.charged());
+            .saturating_add(slot.limits.charged())
+            .saturating_add(slot.streams.charged());
         slot.handle.store(0, Ordering::Release);
         Some(Context { bytes, ..context })
     }
@@ -148,6 +233,7 @@ impl Contexts {
                     ordinal: slot.ordinal.load(Ordering::Relaxed),
                     primary: slot.primary.load(Ordering::Relaxed) != 0,
                     bytes: Bytes(slot.bytes.load(Ordering::Relaxed)),
+                    unlisted: Bytes(slot.unlisted.load(Ordering::Relaxed)),
                 };
                 (slot, context)
             })

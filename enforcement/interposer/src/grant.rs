@@ -8,20 +8,27 @@ use crate::nvml::Rows;
 use crate::outcome::Refused;
 use crate::process::Tenant;
 use crate::report::{self, Once};
+use crate::truth::Change;
 
 /// Bytes that may be asked of the driver, on each of the devices that one GPU may be. Dropped without a commit it gives them back.
 #[must_use = "dropping a grant gives it back"]
-#[derive(Default)]
 pub struct Grant {
     /// One device, nearly always: no allocation then.
     first: Option<Reservation<'static>>,
     others: Vec<Reservation<'static>>,
+    /// Dropped last: until then ledger and driver differ.
+    _change: Change,
 }
 
 impl Grant {
     /// The driver took `actual` of it, at most what was granted; the rest goes back.
     pub fn commit_as(self, actual: Bytes) {
-        for part in self.first.into_iter().chain(self.others) {
+        let Grant {
+            first,
+            others,
+            _change,
+        } = self;
+        for part in first.into_iter().chain(others) {
             let taken = actual.min(part.bytes());
             part.commit_as(taken);
         }
@@ -40,7 +47,11 @@ impl Tenant {
             );
             return Err(Refused::UnknownDevice);
         }
-        let mut grant = Grant::default();
+        let mut grant = Grant {
+            first: None,
+            others: Vec::new(),
+            _change: self.change(),
+        };
         if bytes == Bytes::ZERO {
             return Ok(grant);
         }
@@ -54,19 +65,36 @@ impl Tenant {
         Ok(grant)
     }
 
-    /// As `reserve`; what our own pools and graphs hold without need is given back before a refusal.
+    /// As `reserve`, with the books at the driver's figure; before a refusal what our own pools and graphs hold without need is
+    /// given back.
     pub fn reserve_or_trim(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
+        self.look_if_grown(devices, bytes);
         self.reserve(devices, bytes).or_else(|refused| {
             let fits = devices
                 .iter()
                 .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
-            // Both: what one gives back alone may not do.
-            if fits && (self.trim_pools() | self.trim_graphs(devices)) {
+            // All of them: what one gives back alone may not do.
+            if fits && (self.trim_pools() | self.trim_graphs(devices) | self.look_all(devices)) {
                 self.reserve(devices, bytes)
             } else {
                 Err(refused)
             }
         })
+    }
+
+    /// Charges what the driver took already, even where it does not fit, so that nothing more is granted. False where the ledger
+    /// cannot name the sum.
+    pub fn charge_anyway(self, devices: DeviceSet, bytes: Bytes) -> bool {
+        match self.reserve(devices, bytes) {
+            Ok(grant) => {
+                grant.commit_as(bytes);
+                true
+            }
+            Err(_) => self.ledger().is_some_and(|ledger| {
+                let charged = devices.iter().map(|index| ledger.overdraw(index, bytes));
+                charged.filter(|charged| !charged).count() == 0
+            }),
+        }
     }
 
     /// Gives committed bytes back.

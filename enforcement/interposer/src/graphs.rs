@@ -232,7 +232,8 @@ impl Tenant {
         };
         let more = held.saturating_sub(charged);
         grant.commit_as(more.min(bound));
-        self.charge_anyway(device, more.saturating_sub(bound));
+        // A word that cannot name the sum has no room for another grant either.
+        let _ = self.charge_anyway(device.indices, more.saturating_sub(bound));
         self.release(device.indices, charged.saturating_sub(held));
         word.store(held.0, Ordering::Release);
         more == bound
@@ -241,6 +242,7 @@ impl Tenant {
     /// Gives back what a device's graphs hold without need; the driver's answer.
     pub fn trim_graphs_of(self, device: &Device) -> CUresult {
         self.memory.graphs.next_epoch();
+        let _change = self.change();
         let code = next::cuDeviceGraphMemTrim(device.ordinal as CUdevice);
         self.read_graphs(device);
         code
@@ -276,25 +278,10 @@ impl Tenant {
         let word = &graphs.charged[ordinal];
         let charged = Bytes(word.load(Ordering::Acquire));
         if let Some(held) = held(device) {
-            self.charge_anyway(device, held.saturating_sub(charged));
+            let _ = self.charge_anyway(device.indices, held.saturating_sub(charged));
             self.memory.activity.fetch_add(1, Ordering::Relaxed);
             self.release(device.indices, charged.saturating_sub(held));
             word.store(held.0, Ordering::Release);
-        }
-    }
-
-    /// The driver took it already: it is charged even where it does not fit, so that nothing more is granted.
-    fn charge_anyway(self, device: &Device, bytes: Bytes) {
-        match self.reserve(device.indices, bytes) {
-            Ok(grant) => grant.commit_as(bytes),
-            Err(_) => {
-                for index in device.indices.iter() {
-                    // A word that cannot name the sum has no room for another grant either.
-                    let _ = self
-                        .ledger()
-                        .is_some_and(|ledger| ledger.overdraw(index, bytes));
-                }
-            }
         }
     }
 

@@ -48,6 +48,24 @@ macro_rules! table {
 
                 cuCtxSetLimit => tenant crate::limits::set;
 
+                cuModuleLoad => tenant crate::module::load;
+                cuModuleLoadData => tenant crate::module::load_data;
+                cuModuleLoadDataEx => tenant crate::module::load_data_ex;
+                cuModuleLoadFatBinary => tenant crate::module::load_fat_binary;
+                cuModuleUnload => tenant crate::module::unload;
+                cuLibraryLoadData => tenant crate::module::load_library;
+                cuLibraryLoadFromFile => tenant crate::module::load_library_file;
+                cuLibraryUnload => tenant crate::module::unload_library;
+                cuModuleGetFunction => tenant crate::function::module_function;
+                cuModuleEnumerateFunctions => tenant crate::function::module_functions;
+                cuLibraryGetKernel => tenant crate::function::library_kernel;
+                cuLibraryEnumerateKernels => tenant crate::function::library_kernels;
+
+                cuStreamCreate => tenant crate::stream::create;
+                cuStreamCreateWithPriority => tenant crate::stream::create_with_priority;
+                cuStreamDestroy => tenant crate::stream::destroy;
+                cuStreamDestroy_v2 => tenant crate::stream::destroy_v2;
+
                 cuMemAllocAsync => tenant crate::pool::alloc;
                 cuMemAllocAsync_ptsz => tenant crate::pool::alloc_ptsz;
                 cuMemFreeAsync => tenant crate::pool::free;
@@ -129,6 +147,7 @@ macro_rules! table {
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
                 cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
                 cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;
+                cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount;
             }
             called nvml {
                 nvmlInit_v2; nvmlShutdown; nvmlDeviceGetCount_v2; nvmlDeviceGetHandleByIndex_v2;

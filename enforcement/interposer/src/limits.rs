@@ -1,4 +1,4 @@
-//! What cuCtxSetLimit lets a context take: stacks, the malloc heap, printf's buffer (R6 and R14 of DEFECTS).
+//! What a context may take at a launch: stacks and local memory, the malloc heap, printf's buffer (R6, R12 and R14 of DEFECTS).
 //!
 //! A stack is taken at once, the others at a launch: all of it is charged when the limit is set, so that launches need no
 //! hook and nothing is left to be refused there. The driver brings what is asked for within its own bounds; what it made of
@@ -12,8 +12,9 @@ use budget::charge::{self, BLOCK, Shape};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::current_context;
-use crate::outcome::{Outcome, Reason, verdict};
+use crate::devices::{Device, current_context};
+use crate::grant::Grant;
+use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 
 /// CU_LIMIT_STACK_SIZE.
@@ -22,10 +23,15 @@ const STACK: CUlimit = 0;
 const PRINTF: CUlimit = 1;
 /// CU_LIMIT_MALLOC_HEAP_SIZE.
 const HEAP: CUlimit = 2;
+/// None of the driver's: the most local memory of a function that was obtained. A thread's stack and local memory are one, and a
+/// launch raises it.
+const LOCAL: CUlimit = -1;
 
 pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
-    let limits = tenant.memory.contexts.limits(current_context());
-    let (Some(limits), Ok(device)) = (limits, tenant.current_device()) else {
+    let Ok(device) = tenant.current_device() else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let Some(limits) = tenant.limits_of(current_context(), device) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let Some(before) = told(limit).filter(|_| matches!(limit, STACK | PRINTF | HEAP)) else {
@@ -45,24 +51,61 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
     }
-    let held = tenant.memory.limiting.hold();
     let actual = told(limit).map_or(expected, |value| value as u64);
-    let charged = limits.charged();
-    let wanted = limits.cost_with(shape, limit, actual);
-    let grown = wanted.saturating_sub(charged);
-    match tenant.reserve(device.indices, grown.saturating_sub(granted)) {
-        Ok(beyond) => {
-            grant.commit_as(grown.min(granted));
-            beyond.commit_as(grown.saturating_sub(granted));
-            limits.note(limit, actual, wanted);
-            drop(held);
-            tenant.release(device.indices, charged.saturating_sub(wanted));
-            Outcome::Done(code)
-        }
+    match tenant.note(device, limits, (limit, actual), grant, granted) {
+        Ok(()) => Outcome::Done(code),
         Err(refused) => {
             let _ = next::cuCtxSetLimit(limit, before);
             Outcome::Refused(refused)
         }
+    }
+}
+
+impl Tenant {
+    /// The limits of a context; a green one has its device's primary context's.
+    pub fn limits_of(self, context: u64, device: &Device) -> Option<&'static Limits> {
+        let contexts = &self.memory.contexts;
+        contexts
+            .limits(context)
+            .or_else(|| contexts.limits_of_primary(device.ordinal))
+    }
+
+    /// A function with so much local memory may be launched.
+    pub fn raise_local(self, device: &Device, limits: &Limits, local: u64) -> Result<(), Refused> {
+        if limits.local.load(Ordering::Acquire) >= local {
+            return Ok(());
+        }
+        let wanted = limits.cost_with(device.shape, LOCAL, local);
+        let granted = wanted.saturating_sub(limits.charged());
+        let grant = self.reserve_or_trim(device.indices, granted)?;
+        self.note(device, limits, (LOCAL, local), grant, granted)
+    }
+
+    /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed.
+    fn note(
+        self,
+        device: &Device,
+        limits: &Limits,
+        (limit, value): (CUlimit, u64),
+        grant: Grant,
+        granted: Bytes,
+    ) -> Result<(), Refused> {
+        let held = self.memory.limiting.hold();
+        // Another thread may have obtained a larger function meanwhile.
+        let value = match limit {
+            LOCAL => value.max(limits.local.load(Ordering::Acquire)),
+            _ => value,
+        };
+        let charged = limits.charged();
+        let wanted = limits.cost_with(device.shape, limit, value);
+        let grown = wanted.saturating_sub(charged);
+        let beyond = self.reserve(device.indices, grown.saturating_sub(granted))?;
+        grant.commit_as(grown.min(granted));
+        beyond.commit_as(grown.saturating_sub(granted));
+        limits.note(limit, value, wanted);
+        drop(held);
+        self.release(device.indices, charged.saturating_sub(wanted));
+        Ok(())
     }
 }
 
@@ -92,6 +135,7 @@ pub struct Limits {
     stack: AtomicU64,
     printf: AtomicU64,
     heap: AtomicU64,
+    local: AtomicU64,
     charged: AtomicU64,
 }
 
@@ -101,8 +145,19 @@ impl Limits {
         Bytes(self.charged.load(Ordering::Acquire))
     }
 
+    /// A new context's, which any kernel of the process may be launched in.
+    pub fn begin(&self, local: u64, charged: Bytes) {
+        self.note(LOCAL, local, charged);
+    }
+
     pub fn forget(&self) {
-        for word in [&self.stack, &self.printf, &self.heap, &self.charged] {
+        for word in [
+            &self.stack,
+            &self.printf,
+            &self.heap,
+            &self.local,
+            &self.charged,
+        ] {
             word.store(0, Ordering::Release);
         }
     }
@@ -111,6 +166,7 @@ impl Limits {
         match limit {
             STACK => &self.stack,
             PRINTF => &self.printf,
+            LOCAL => &self.local,
             _ => &self.heap,
         }
     }
@@ -134,7 +190,7 @@ impl Limits {
                 .round_up(BLOCK)
                 .unwrap_or(Bytes::MAX),
         };
-        charge::stacks(shape.threads(), of(STACK))
+        charge::stacks(shape.threads(), of(STACK).max(of(LOCAL)))
             .saturating_add(buffer(of(PRINTF)))
             .saturating_add(buffer(of(HEAP)))
     }
@@ -164,6 +220,17 @@ mod tests {
             limits.cost_with(H200, STACK, 512).saturating_add(stack),
             both
         );
+    }
+
+    #[test]
+    fn stack_and_local_memory_are_one() {
+        let limits = Limits::default();
+        let large = limits.cost_with(H200, LOCAL, 64 << 10);
+        assert_eq!(large, limits.cost_with(H200, STACK, 64 << 10));
+        limits.begin(64 << 10, large);
+        assert_eq!(limits.cost_with(H200, STACK, 512), large);
+        let larger = limits.cost_with(H200, STACK, 128 << 10);
+        assert_eq!(larger, Bytes(132 * 2048 * (127 << 10)));
     }
 
     #[test]

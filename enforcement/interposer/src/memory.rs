@@ -26,6 +26,7 @@ pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcom
     let bytes = Some(Bytes(size as u64));
     let request = Request {
         place,
+        kind: Kind::Blocks,
         bound: bytes,
         taken: || bytes,
         call: || next::cuMemAlloc_v2(place, size),
@@ -43,6 +44,7 @@ pub fn alloc_v1(tenant: Tenant, place: Out<'_, CUdeviceptr_v1>, size: c_uint) ->
     let bytes = Some(Bytes(u64::from(size)));
     let request = Request {
         place,
+        kind: Kind::Blocks,
         bound: bytes,
         taken: || bytes,
         call: || next::cuMemAlloc(place, size),
@@ -68,6 +70,7 @@ pub fn alloc_pitch(
     let call = |height| next::cuMemAllocPitch_v2(place, pitch, width, height, element);
     let request = Request {
         place,
+        kind: Kind::Blocks,
         bound: charge::pitch(Bytes(width as u64)).and_then(|pitch| rows(pitch.0)),
         taken: || rows(pitch.read()? as u64),
         call: || call(height),
@@ -92,6 +95,7 @@ pub fn alloc_pitch_v1(
     let call = |height| next::cuMemAllocPitch(place, pitch, width, height, element);
     let request = Request {
         place,
+        kind: Kind::Blocks,
         bound: charge::pitch(Bytes(u64::from(width))).and_then(|pitch| rows(pitch.0)),
         taken: || rows(u64::from(pitch.read()?)),
         call: || call(height),
@@ -115,6 +119,7 @@ pub fn alloc_managed(
     let bytes = Some(Bytes(size as u64));
     let request = Request {
         place,
+        kind: Kind::Managed,
         bound: bytes,
         taken: || bytes,
         call: || next::cuMemAllocManaged(place, size, flags),
@@ -127,6 +132,7 @@ pub fn alloc_managed(
 /// One request for memory that has an address, by any of the entry points.
 struct Request<'a, T, Taken, Call, Impossible> {
     place: Out<'a, T>,
+    kind: Kind,
     /// At most so much; `None` for what no 64 bits hold.
     bound: Option<Bytes>,
     /// What it was, once the driver has granted it.
@@ -170,7 +176,14 @@ where
             return Outcome::Done(code);
         };
         let taken = (self.taken)().unwrap_or(bound);
-        match settle(tenant, device, address, taken, bound, grant, self.undo) {
+        let record = Record {
+            address,
+            size: taken,
+            kind: self.kind,
+            ordinal: device.ordinal,
+            owner: current_context(),
+        };
+        match settle(tenant, device, record, bound, grant, self.undo) {
             Ok(()) => Outcome::Done(code),
             Err(refused) => verdict((self.impossible)(), refused),
         }
@@ -222,6 +235,11 @@ pub fn free_by(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let record = tenant.memory.records.take(address);
+    let of_blocks = |record: &Record| record.kind != Kind::Pool;
+    let _change = record
+        .as_ref()
+        .filter(|it| of_blocks(it))
+        .map(|_| tenant.change());
     let code = call();
     if let Some(record) = record {
         if code == CUresult::SUCCESS {
@@ -241,10 +259,13 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
     }
     match record.kind {
         Kind::Pool => tenant.leave_pool(record.ordinal, record.size),
-        Kind::Blocks => {
+        Kind::Blocks | Kind::Managed => {
             tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
             if let Some(span) = Span::of(record.address, record.size) {
                 let freed = Blocks::new(&tenant.memory.pages).give(span);
+                if record.kind == Kind::Managed {
+                    tenant.unmanage(devices_of(tenant, record.ordinal), freed);
+                }
                 match when {
                     When::Now => tenant.release(devices_of(tenant, record.ordinal), freed),
                     When::InStreamOrder(stream) => tenant.linger(stream, record.ordinal, freed),
@@ -280,24 +301,16 @@ pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
 fn settle(
     tenant: Tenant,
     device: &Device,
-    address: u64,
-    size: Bytes,
+    record: Record,
     bound: Bytes,
     grant: Grant,
     undo: fn(CUdeviceptr) -> CUresult,
 ) -> Result<(), Refused> {
     let blocks = Blocks::new(&tenant.memory.pages);
-    let span = Span::of(address, size);
+    let span = Span::of(record.address, record.size);
     let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {
-        let _ = undo(address);
+        let _ = undo(record.address);
         return Err(Refused::TableFull);
-    };
-    let record = Record {
-        address,
-        size,
-        kind: Kind::Blocks,
-        ordinal: device.ordinal,
-        owner: current_context(),
     };
     // An allocation that straddles one block more than its size needs.
     let excess = fresh.saturating_sub(bound);
@@ -305,10 +318,13 @@ fn settle(
         Ok(more) if tenant.memory.records.insert(record) => {
             grant.commit_as(fresh.min(bound));
             more.commit_as(excess);
+            if record.kind == Kind::Managed {
+                tenant.manage(device.indices, fresh);
+            }
             Ok(())
         }
         refused => {
-            let _ = undo(address);
+            let _ = undo(record.address);
             // Blocks that others came to share meanwhile are theirs, at this charge.
             let kept = fresh.saturating_sub(blocks.give(span));
             grant.commit_as(kept.min(bound));

@@ -323,6 +323,7 @@ pub fn release(tenant: Tenant, handle: CUmemGenericAllocationHandle) -> Outcome<
     let Some(id) = tenant.physical(|book| book.begin_release(handle)) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
+    let _change = tenant.change();
     let code = next::cuMemRelease(handle);
     let released = code == CUresult::SUCCESS;
     let ended = tenant.physical(|book| book.finish_release(handle, id, released));
@@ -383,6 +384,7 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
     if leaving.is_empty() {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
+    let _change = tenant.change();
     let code = next::cuMemUnmap(address, size);
     let unmapped = code == CUresult::SUCCESS;
     let ended = tenant.physical(|book| book.finish_unmap(leaving, unmapped));

@@ -697,6 +697,7 @@ impl Tenant {
 
     /// The driver is asked under the pool's lock: a pool that another thread destroys may not be named to it.
     fn trim_pool(self, known: Known) {
+        let _change = self.change();
         let held = known.pool.lock.hold();
         if let Some(handle) = self.handle_of_pool(known) {
             let _relaxed = Relaxed::begin(self);

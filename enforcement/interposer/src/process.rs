@@ -11,6 +11,7 @@ use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
 use crate::graphs::{Executables, Graphs};
+use crate::modules::Modules;
 use crate::outcome::Reason;
 use crate::physical::Physical;
 use crate::pools::Pools;
@@ -19,6 +20,7 @@ use crate::report::{self, Once};
 use crate::sharing::{Shared, Sharing};
 use crate::texels::Arrays;
 use crate::throttle::Lane;
+use crate::truth::Truth;
 
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
@@ -41,12 +43,18 @@ pub struct Memory {
     pub slack: AtomicU64,
     /// Held while what a limit costs is charged.
     pub limiting: Lock,
+    pub truth: Truth,
+    /// Functions and kernels that were obtained.
+    pub obtained: AtomicU32,
+    /// The most local memory of a kernel that any context may launch.
+    pub kernels_local: AtomicU64,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,
     pub devices: Forever<Devices>,
     pub contexts: Contexts,
     pub arrays: Forever<Arrays>,
+    pub modules: Forever<Modules>,
     pub physical: Forever<Physical>,
     pub graphs: Graphs,
     pub executables: Forever<Executables>,

@@ -16,6 +16,8 @@ const BUSY: u64 = 1;
 pub enum Kind {
     /// By 2 MiB blocks.
     Blocks,
+    /// By 2 MiB blocks, of which the device may have none.
+    Managed,
     /// By its device's pool.
     Pool,
 }
@@ -70,7 +72,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
                 {
                     value.size.store(record.size.0, Ordering::Relaxed);
                     value.meta.store(
-                        u64::from(record.ordinal) << 1 | u64::from(record.kind == Kind::Pool),
+                        u64::from(record.ordinal) << 2 | record.kind as u64,
                         Ordering::Relaxed,
                     );
                     value.owner.store(record.owner, Ordering::Relaxed);
@@ -177,12 +179,12 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         Record {
             address,
             size: Bytes(value.size.load(Ordering::Relaxed)),
-            kind: if meta & 1 == 0 {
-                Kind::Blocks
-            } else {
-                Kind::Pool
+            kind: match meta & 3 {
+                0 => Kind::Blocks,
+                1 => Kind::Managed,
+                _ => Kind::Pool,
             },
-            ordinal: (meta >> 1) as u32,
+            ordinal: (meta >> 2) as u32,
             owner: value.owner.load(Ordering::Relaxed),
         }
     }

@@ -60,8 +60,11 @@ static LEARNED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEV
 
 /// Before the first was measured: reserved for a device, or an eighth of a small budget. Trued up at once.
 const FIRST_BOUND: Bytes = Bytes::mib(256);
-/// The most that a GPU loses to a device beyond what the process's NVML row gains: 17.4 MiB on an H200.
-const UNSAID: Bytes = Bytes::mib(24);
+/// What a GPU loses to a device beyond what the process's NVML row gains: 17.4 MiB on an H200.
+const UNSAID: standing::Unsaid = standing::Unsaid {
+    usual: Bytes::mib(18),
+    most: Bytes::mib(24),
+};
 
 pub fn find(key: Option<Key>) -> Option<Found> {
     match key.and_then(|key| DEVICES.get(key)) {

@@ -18,8 +18,20 @@ use crate::{candidates, memory, trace};
 
 /// Reserved for a first instance, or an eighth of a small budget.
 const BOUND: Bytes = Bytes::mib(32);
-/// The most that a device was ever seen to lose to an instance beyond what the row gained, rounded up generously.
-const UNSAID: Bytes = Bytes::mib(16);
+/// Of what an instance takes: 9.2 MiB on an H200.
+const UNSAID: Unsaid = Unsaid {
+    usual: Bytes::mib(10),
+    most: Bytes::mib(16),
+};
+
+/// What a device loses beyond what the process's NVML row gains.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsaid {
+    /// As it was measured, rounded up: assumed where nothing can be measured.
+    pub usual: Bytes,
+    /// So much is believed of a measurement.
+    pub most: Bytes,
+}
 
 /// The instances of one attachment, which a fork child has another of.
 struct Standing {
@@ -82,13 +94,14 @@ impl Figures {
 
 /// By how much a row grew, and what its device lost meanwhile where no other process has a row: what others take or give back in
 /// this moment must not pass for ours, and no device loses less than a row gains. Where the loss says nothing, as much as rows leave
-/// `unsaid` is assumed, within what was reserved.
-pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Bytes, bound: Bytes) -> Bytes {
-    let most = grown.saturating_add(unsaid);
+/// `unsaid` is assumed, within what was reserved. The row itself, which is what NVML says of the tenant, is charged in any case.
+pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Unsaid, bound: Bytes) -> Bytes {
+    let most = grown.saturating_add(unsaid.most);
     match lost {
         _ if grown == Bytes::ZERO => Bytes::ZERO,
         Some(lost) if grown <= lost && lost <= most => lost,
-        _ => most.min(bound).max(grown),
+        Some(_) => most.min(bound).max(grown),
+        None => grown.saturating_add(unsaid.usual).min(bound).max(grown),
     }
 }
 
@@ -282,10 +295,15 @@ mod tests {
 
     #[test]
     fn what_others_do_meanwhile_is_not_ours() {
-        let most = ROW.saturating_add(UNSAID);
-        for lost in [None, Some(Bytes::ZERO), Some(Bytes::gib(1))] {
+        let most = ROW.saturating_add(UNSAID.most);
+        for lost in [Some(Bytes::ZERO), Some(Bytes::gib(1))] {
             assert_eq!(taken(ROW, lost, UNSAID, BOUND), most, "{lost:?}");
         }
+        let usual = taken(ROW, None, UNSAID, BOUND);
+        assert!(
+            LOST <= usual && usual <= Bytes(LOST.0 + (1 << 20)),
+            "{usual}"
+        );
         assert_eq!(
             taken(ROW, None, UNSAID, Bytes::mib(1)),
             ROW,
@@ -302,9 +320,9 @@ mod tests {
         let took =
             |before, after| at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), BOUND);
         assert_eq!(took(true, true), LOST);
-        let most = ROW.saturating_add(UNSAID);
-        assert_eq!(took(false, true), most);
-        assert_eq!(took(true, false), most);
+        let usual = ROW.saturating_add(UNSAID.usual);
+        assert_eq!(took(false, true), usual);
+        assert_eq!(took(true, false), usual);
     }
 
     #[test]

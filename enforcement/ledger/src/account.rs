@@ -128,7 +128,7 @@ impl<'a, P: Protocol> Account<'a, P> {
         self.update(me, |word| Some(word.give_back(bytes, budget)));
     }
 
-    /// Charges without asking whether it fits.
+    /// Charges without asking whether it fits. False where the word cannot name the sum.
     pub fn overdraw(&self, me: usize, bytes: u64) -> bool {
         let budget = self.budget();
         self.update(me, |word| word.charge(bytes, 0, budget))

@@ -113,11 +113,30 @@ impl Ledger {
     }
 
     /// Charges what the driver took already, whether it fits or not: the truth is on the books, and nothing more is granted
-    /// until it fits again. False where the slot's word cannot name the sum.
+    /// beside it. False where the slot's word cannot name the sum.
     #[must_use]
     pub fn overdraw(&self, device: DeviceIndex, bytes: Bytes) -> bool {
         self.account(device)
             .is_some_and(|account| account.overdraw(self.seat.slot, bytes.0))
+    }
+
+    /// What this process holds of a device by all of its slots: a process with two of our libraries has two.
+    pub fn process_usage(&self, device: DeviceIndex) -> Bytes {
+        let Some(account) = self.account(device) else {
+            return Bytes::ZERO;
+        };
+        let owner = self.seat.owner();
+        let layout = self.seat.layout();
+        let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        let slots = layout.slots.iter().enumerate().take(high);
+        slots
+            .filter(|(_, record)| {
+                record.owner.load(Ordering::Acquire) == owner
+                    && record.dying.load(Ordering::Acquire) == 0
+            })
+            .fold(Bytes::ZERO, |sum, (slot, _)| {
+                sum.saturating_add(Bytes(account.word(slot).used()))
+            })
     }
 
     /// What the tenant holds of a device, draining bytes included, unused leases not.

@@ -113,6 +113,19 @@ impl<T: Copy> Out<'_, T> {
         (!self.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
+    /// The value at an index of several, as many as the call's count says.
+    pub fn read_at(self, index: usize) -> Option<T> {
+        // SAFETY: as in `read`, of a place that the caller's count covers.
+        (!self.0.is_null()).then(|| unsafe { self.0.add(index).read_unaligned() })
+    }
+
+    pub fn write_at(self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: as in `read_at`.
+            unsafe { self.0.add(index).write_unaligned(value) };
+        }
+    }
+
     pub fn write(self, value: T) {
         if !self.is_null() {
             // SAFETY: as in `read`.

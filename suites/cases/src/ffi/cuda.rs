@@ -40,11 +40,14 @@ table! {
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
     cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
+    cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
+    cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy
+    cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetKernel cuLibraryEnumerateKernels
+    cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
-    cuModuleLoadData cuModuleGetFunction
-    cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
+    cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
     cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
     cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
 }
@@ -70,13 +73,17 @@ mod ipc;
 pub mod launch;
 mod lookup;
 mod memory;
+mod module;
 mod physical;
 mod pool;
 mod routes;
+mod stream;
 
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use ipc::{IpcHandle, Open};
+pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};
 pub use physical::Purpose;
+pub use stream::OwnStream;
 
 /// What an out-parameter holds before a call, so that a case sees whether it was written.
 pub const UNTOUCHED: u64 = 0xdead_beef_dead_beef;

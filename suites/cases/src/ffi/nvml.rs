@@ -20,7 +20,7 @@ macro_rules! table {
 
 table! {
     nvmlInit_v2 nvmlShutdown nvmlDeviceGetCount_v2 nvmlDeviceGetHandleByIndex_v2
-    nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetUUID nvmlDeviceGetPciInfo_v3
+    nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetUUID nvmlDeviceGetPciInfo_v3 nvmlDeviceGetComputeRunningProcesses_v3
 }
 
 /// What a call of a function that the driver lacks comes to.
@@ -90,6 +90,23 @@ impl Nvml {
         };
         let answer = call!(self.nvmlDeviceGetMemoryInfo_v2(device.0, &mut memory));
         checked(answer, || memory)
+    }
+
+    /// The processes that compute on a device, each with what NVML says that it takes.
+    pub fn processes(&self, device: Device) -> Result<Vec<(u32, u64)>, nvmlReturn_t> {
+        let mut rows = vec![abi::nvml::nvmlProcessInfo_t::default(); 256];
+        let mut count = rows.len() as u32;
+        let answer = call!(self.nvmlDeviceGetComputeRunningProcesses_v3(
+            device.0,
+            &mut count,
+            rows.as_mut_ptr()
+        ));
+        checked(answer, || {
+            rows.truncate(count as usize);
+            rows.iter()
+                .map(|row| (row.pid, row.usedGpuMemory))
+                .collect()
+        })
     }
 
     /// Both memory calls with a NULL structure.

@@ -9,7 +9,7 @@ use abi::cuda::{
     CUresult, CUstream, fns,
 };
 
-use super::{Address, Answer, Cuda, MISSING, Pool};
+use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graph(CUgraph);
@@ -81,10 +81,6 @@ pub enum Ordered {
     FromPool,
     FromPoolOfThread,
 }
-
-/// A stream that the program made.
-#[derive(Clone, Copy, Debug)]
-pub struct MadeStream(CUstream);
 
 /// CU_STREAM_PER_THREAD.
 fn threads_stream() -> CUstream {
@@ -279,24 +275,13 @@ impl Cuda {
         call!(self.cuDeviceGraphMemTrim(device))
     }
 
-    /// A stream that does not wait for the default one.
-    pub fn create_stream(&self) -> Answer<MadeStream> {
-        const NON_BLOCKING: u32 = 1;
-        let mut stream = CUstream::NULL;
-        let code = call!(self.cuStreamCreate(&mut stream, NON_BLOCKING));
-        Answer {
-            code,
-            out: MadeStream(stream),
-        }
-    }
-
     /// Lets a stream capture, so that no thread may do what could end that.
-    pub fn begin_capture_on(&self, stream: MadeStream) -> CUresult {
+    pub fn begin_capture_on(&self, stream: OwnStream) -> CUresult {
         const GLOBAL: i32 = 0;
         call!(self.cuStreamBeginCapture_v2(stream.0, GLOBAL))
     }
 
-    pub fn end_capture_on(&self, stream: MadeStream) -> Answer<Graph> {
+    pub fn end_capture_on(&self, stream: OwnStream) -> Answer<Graph> {
         let mut graph = CUgraph::NULL;
         let code = call!(self.cuStreamEndCapture(stream.0, &mut graph));
         Answer {
@@ -325,7 +310,7 @@ impl Cuda {
     }
 
     pub fn end_capture(&self) -> Answer<Graph> {
-        self.end_capture_on(MadeStream(threads_stream()))
+        self.end_capture_on(OwnStream(threads_stream()))
     }
 
     /// Allocates on the thread's own stream.

@@ -65,6 +65,7 @@ macro_rules! called_with_zeros {
         impl Cuda {
             /// The entry point's answer to arguments that are all zero.
             pub fn with_zeros(&self, name: &str) -> CUresult {
+                use abi::cuda::enumerations::*;
                 use abi::cuda::*;
                 match name {
                     $(stringify!($name) => abi::cuda_signature!($name => zeros!(self)),)*
@@ -81,6 +82,9 @@ called_with_zeros! {
     cuStreamSynchronize_ptsz cuEventSynchronize cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2 cuCtxCreate cuCtxCreate_v2
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2
+    cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
+    cuModuleEnumerateFunctions cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel
+    cuLibraryEnumerateKernels cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
 }
 
 fn c_name(name: &str) -> CString {

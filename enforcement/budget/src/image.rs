@@ -1,0 +1,447 @@
+//! What a module's image says it needs of a device: its variables and its code.
+//!
+//! PTX, cubins (ELF) and fat binaries of them are read as far as sizes need; nothing is checked, unpacked or trusted: any
+//! bytes give an answer. What is packed tells nothing of its variables; the driver's figure does after the load. Layouts of fat
+//! binaries are those that nvcc 11 to 13 write.
+
+use crate::Bytes;
+use crate::charge::BLOCK;
+
+const ELF_MAGIC: &[u8] = b"\x7fELF";
+const FAT_MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+/// Of the structure that compilers put around a fat binary: magic, version, address.
+const WRAPPER_MAGIC: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
+
+const FAT_HEADER: usize = 16;
+const FAT_ELF: u64 = 2;
+const FAT_PACKED: u64 = 0x2000 | 0x8000;
+
+const SECTION_HEADER: usize = 64;
+
+/// Bytes of a device that an image takes, as far as it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Of variables that have blocks of their own, in whole blocks.
+    pub own: Bytes,
+    /// Of smaller ones, which share blocks, and of code.
+    pub rest: Bytes,
+}
+
+impl Needs {
+    /// The most that its load takes; what no device holds is [`Bytes::MAX`].
+    #[must_use]
+    pub fn bound(self) -> Bytes {
+        let rest = self.rest.round_up(BLOCK).unwrap_or(Bytes::MAX);
+        self.own.saturating_add(rest)
+    }
+
+    fn add_variable(&mut self, bytes: Bytes) {
+        if bytes < BLOCK {
+            self.rest = self.rest.saturating_add(bytes);
+        } else {
+            let blocks = bytes.round_up(BLOCK).unwrap_or(Bytes::MAX);
+            self.own = self.own.saturating_add(blocks);
+        }
+    }
+}
+
+/// What an image begins like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// So many bytes long.
+    Sized(usize),
+    /// A fat binary lies at this address.
+    Elsewhere(u64),
+    /// Up to its NUL.
+    Text,
+}
+
+impl Form {
+    /// How many bytes [`Form::of`] looks at.
+    pub const LOOKS_AT: usize = 64;
+
+    /// By its first bytes. Only what is no other form needs to be no longer than a text.
+    #[must_use]
+    pub fn of(first: &[u8]) -> Form {
+        let sized = |length: Option<u64>| {
+            let length = length.and_then(|length| usize::try_from(length).ok());
+            Form::Sized(length.unwrap_or(0))
+        };
+        if first.starts_with(&WRAPPER_MAGIC) {
+            Form::Elsewhere(number(first, 8, 8).unwrap_or(0))
+        } else if first.starts_with(&FAT_MAGIC) {
+            let own = number(first, 6, 2);
+            sized(own.and_then(|own| number(first, 8, 8)?.checked_add(own)))
+        } else if first.starts_with(ELF_MAGIC) {
+            // The section headers lie at the end.
+            sized(sections(first).and_then(|(at, count)| at.checked_add(count * 64)))
+        } else {
+            Form::Text
+        }
+    }
+}
+
+/// What the image `bytes` needs.
+#[must_use]
+pub fn needs(bytes: &[u8]) -> Needs {
+    if bytes.starts_with(&FAT_MAGIC) {
+        fat(bytes)
+    } else if bytes.starts_with(ELF_MAGIC) {
+        elf(bytes)
+    } else {
+        ptx(bytes)
+    }
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let mut word = [0; 8];
+    let bytes = bytes.get(at..at.checked_add(length)?)?;
+    word.get_mut(..length)?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(word))
+}
+
+/// Of the images of one program the driver takes one: the most that any needs.
+fn fat(bytes: &[u8]) -> Needs {
+    let mut most = Needs::default();
+    let own = number(bytes, 6, 2).unwrap_or(0) as usize;
+    let mut rest = bytes.get(own.max(FAT_HEADER)..).unwrap_or_default();
+    while let Some((one, behind)) = entry(rest) {
+        most = Needs {
+            own: most.own.max(one.own),
+            rest: most.rest.max(one.rest),
+        };
+        rest = behind;
+    }
+    most
+}
+
+/// What the first entry needs, and what lies behind it.
+fn entry(bytes: &[u8]) -> Option<(Needs, &[u8])> {
+    let own = usize::try_from(number(bytes, 4, 4)?).ok()?;
+    let padded = usize::try_from(number(bytes, 8, 8)?).ok()?;
+    let end = own.checked_add(padded)?;
+    let payload = bytes.get(own..end)?;
+    let behind = bytes.get(end..).filter(|_| end > 0)?;
+    let needs = if number(bytes, 40, 8)? & FAT_PACKED != 0 {
+        Needs {
+            own: Bytes::ZERO,
+            rest: Bytes(number(bytes, 56, 8)?),
+        }
+    } else if number(bytes, 0, 2)? == FAT_ELF {
+        elf(payload)
+    } else {
+        ptx(payload)
+    };
+    Some((needs, behind))
+}
+
+/// Where an ELF file's section headers lie and how many there are.
+fn sections(bytes: &[u8]) -> Option<(u64, u64)> {
+    (number(bytes, 0x3a, 2)? == SECTION_HEADER as u64).then_some(())?;
+    Some((number(bytes, 0x28, 8)?, number(bytes, 0x3c, 2)?))
+}
+
+/// By the sections' names: `.nv.global` and its like are variables, code and constants are kept beside them.
+fn elf(bytes: &[u8]) -> Needs {
+    let mut needs = Needs::default();
+    let Some(headers) = sections(bytes).and_then(|(at, count)| {
+        let headers = bytes.get(usize::try_from(at).ok()?..)?;
+        Some(headers.chunks_exact(SECTION_HEADER).take(count as usize))
+    }) else {
+        return needs;
+    };
+    let names = number(bytes, 0x3e, 2)
+        .and_then(|at| headers.clone().nth(at as usize))
+        .and_then(|header| {
+            let at = usize::try_from(number(header, 24, 8)?).ok()?;
+            bytes.get(at..)
+        })
+        .unwrap_or_default();
+    for header in headers {
+        let at = number(header, 0, 4).unwrap_or(0) as usize;
+        let name = names.get(at..).unwrap_or_default();
+        let size = Bytes(number(header, 32, 8).unwrap_or(0));
+        if name.starts_with(b".nv.global") {
+            needs.add_variable(size);
+        } else if name.starts_with(b".text") || name.starts_with(b".nv.constant") {
+            needs.rest = needs.rest.saturating_add(size);
+        }
+    }
+    needs
+}
+
+/// Variables in global memory by their declarations; code is not longer than its text.
+fn ptx(text: &[u8]) -> Needs {
+    let mut needs = Needs {
+        own: Bytes::ZERO,
+        rest: Bytes(text.len() as u64),
+    };
+    let mut words = Words { rest: text };
+    let mut before: &[u8] = b"";
+    while let Some(word) = words.next() {
+        // `.ptr .global` says where a parameter points.
+        if word == b".global" && before != b".ptr" {
+            declared(&mut words, &mut needs);
+        }
+        before = word;
+    }
+    needs
+}
+
+/// The words and signs of a text; comments and what is quoted are none.
+struct Words<'t> {
+    rest: &'t [u8],
+}
+
+impl<'t> Words<'t> {
+    fn skip_to(&mut self, end: &[u8]) {
+        let at = self
+            .rest
+            .windows(end.len())
+            .position(|window| window == end);
+        self.rest = at.map_or(&[][..], |at| &self.rest[at + end.len()..]);
+    }
+}
+
+impl<'t> Iterator for Words<'t> {
+    type Item = &'t [u8];
+
+    fn next(&mut self) -> Option<&'t [u8]> {
+        let is_word =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'$' | b'%');
+        loop {
+            let first = *self.rest.first()?;
+            if first == b'"' {
+                self.rest = &self.rest[1..];
+                self.skip_to(b"\"");
+            } else if self.rest.starts_with(b"//") {
+                self.skip_to(b"\n");
+            } else if self.rest.starts_with(b"/*") {
+                self.rest = &self.rest[2..];
+                self.skip_to(b"*/");
+            } else if first.is_ascii_whitespace() {
+                self.rest = &self.rest[1..];
+            } else {
+                let length = self.rest.iter().take_while(|byte| is_word(byte)).count();
+                let (word, rest) = self.rest.split_at(length.max(1));
+                self.rest = rest;
+                return Some(word);
+            }
+        }
+    }
+}
+
+/// `.align 4 .v2 .f32 name[8][2] = {…}, other;` and the like, behind `.global`.
+fn declared(words: &mut Words<'_>, needs: &mut Needs) {
+    let mut each = 1_u64;
+    let mut variable = Variable::default();
+    let mut depth = 0;
+    for word in words {
+        match word {
+            b";" => break,
+            b"," if depth == 0 => needs.add_variable(std::mem::take(&mut variable).bytes(each)),
+            b"[" if variable.written.is_none() => variable.dimension = Some(None),
+            b"]" if variable.written.is_none() => variable.close(),
+            b"=" => variable.written = Some(1),
+            b"{" | b"(" => depth += 1,
+            b"}" | b")" => depth -= 1,
+            b"," => variable.written = variable.written.map(|count| count + 1),
+            _ => match &mut variable.dimension {
+                Some(count) => *count = std::str::from_utf8(word).ok().and_then(integer),
+                None => each = each.saturating_mul(width(word)),
+            },
+        }
+    }
+    needs.add_variable(variable.bytes(each));
+}
+
+/// What is known of a variable while its declaration is read.
+#[derive(Default)]
+struct Variable {
+    elements: Option<u64>,
+    /// An array without a size has its initializer's, which has a comma between any two.
+    unsized_: bool,
+    /// Between brackets, and what stands there.
+    dimension: Option<Option<u64>>,
+    written: Option<u64>,
+}
+
+impl Variable {
+    fn close(&mut self) {
+        match self.dimension.take() {
+            Some(Some(count)) => {
+                self.elements = Some(self.elements.unwrap_or(1).saturating_mul(count));
+            }
+            _ => self.unsized_ = true,
+        }
+    }
+
+    fn bytes(self, each: u64) -> Bytes {
+        let elements = self.elements.unwrap_or(1);
+        let all = match (self.unsized_, self.written) {
+            // Of more dimensions that is too much: rows may be short.
+            (true, Some(written)) => elements.saturating_mul(written),
+            _ => elements,
+        };
+        Bytes(each.saturating_mul(all))
+    }
+}
+
+/// By how much a word of a declaration makes its elements larger.
+fn width(word: &[u8]) -> u64 {
+    match word {
+        b".v2" => 2,
+        b".v4" => 4,
+        b".b128" => 16,
+        _ => bits(word).map_or(1, |bits| (bits / 8).max(1)),
+    }
+}
+
+/// `.u8` to `.f64`: how many bits.
+fn bits(word: &[u8]) -> Option<u64> {
+    let (kind, digits) = word.strip_prefix(b".")?.split_first()?;
+    matches!(kind, b'b' | b'u' | b's' | b'f').then_some(())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// As PTX writes them; `U` may follow.
+fn integer(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches('U');
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    const MIB: u64 = 1 << 20;
+
+    #[rstest]
+    #[case(".global .align 4 .b8 x[2147483648];", 2048 * MIB)]
+    #[case(".visible .global .align 8 .f64 table[512][0x400];", 4 * MIB)]
+    #[case("\t.global .v4 .f32 p[1000000];", 16 * MIB)]
+    #[case(".global .u32 a[1048576], b, c[1048577];", 4 * MIB + 6 * MIB)]
+    #[case(
+        "// .global .b8 x[2147483648];\n/* .global .b8 y[2147483648]; */ .file 1 \".global .b8 z[2147483648];\"",
+        0
+    )]
+    #[case(".extern .global .u32 there;\n.const .b8 c[2097152];", 0)]
+    #[case(
+        "ld.global.u32 %r1, [%d1]; .entry k(.param .u64 .ptr .global .align 16 a, .param .b8 c[4194304])",
+        0
+    )]
+    #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
+    #[case(".global .attribute(.managed) .b8 m[2097152];", 2 * MIB)]
+    #[case(".global", 0)]
+    #[case(".global [", 0)]
+    fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {
+        assert_eq!(needs(text.as_bytes()).own, Bytes(bytes));
+    }
+
+    #[rstest]
+    #[case(".global .u32 a[] = {1, 2, 3};", 12)]
+    #[case(".global .f32 h[4] = {0f3F000000, 0.5, 1.5, 2.0};", 16)]
+    #[case(".global .u64 where = counter;", 8)]
+    #[case(".global .v4 .f32 p;", 16)]
+    fn small_ones_are_counted_with_the_code(#[case] text: &str, #[case] bytes: u64) {
+        let expected = Needs {
+            own: Bytes::ZERO,
+            rest: Bytes(text.len() as u64 + bytes),
+        };
+        assert_eq!(needs(text.as_bytes()), expected);
+        assert_eq!(expected.bound(), BLOCK);
+    }
+
+    /// An ELF file whose sections have these names and sizes.
+    fn cubin(sections: &[(&str, u64)]) -> Vec<u8> {
+        let mut names = vec![0];
+        let places: Vec<u32> = sections
+            .iter()
+            .map(|(name, _)| {
+                let at = names.len() as u32;
+                names.extend(name.bytes().chain([0]));
+                at
+            })
+            .collect();
+        let mut bytes = vec![0; 64];
+        bytes[..4].copy_from_slice(ELF_MAGIC);
+        bytes[0x28..0x30].copy_from_slice(&(64 + names.len() as u64).to_le_bytes());
+        bytes[0x3a] = 64;
+        bytes[0x3c] = u8::try_from(sections.len() + 1).unwrap();
+        bytes.extend(&names);
+        let mut header = [0; 64];
+        header[24] = 64;
+        bytes.extend(header);
+        for ((_, size), place) in sections.iter().zip(places) {
+            let mut header = [0; 64];
+            header[..4].copy_from_slice(&place.to_le_bytes());
+            header[32..40].copy_from_slice(&size.to_le_bytes());
+            bytes.extend(header);
+        }
+        bytes
+    }
+
+    fn fat_of(kind: u8, flags: u64, payload: &[u8], unpacked: u64) -> Vec<u8> {
+        let mut entry = vec![0; 64];
+        entry[0] = kind;
+        entry[4] = 64;
+        entry[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        entry[40..48].copy_from_slice(&flags.to_le_bytes());
+        entry[56..64].copy_from_slice(&unpacked.to_le_bytes());
+        entry.extend(payload);
+        let mut bytes = FAT_MAGIC.to_vec();
+        bytes.extend([1, 0, 16, 0]);
+        bytes.extend((entry.len() as u64).to_le_bytes());
+        bytes.extend(entry);
+        bytes
+    }
+
+    #[test]
+    fn a_cubin_says_it_by_its_sections() {
+        let bytes = cubin(&[
+            (".nv.global", 1 << 30),
+            (".nv.global.init", 100),
+            (".text.k", 4096),
+            (".nv.shared.k", 1 << 30),
+            (".symtab", 1 << 30),
+        ]);
+        let expected = Needs {
+            own: Bytes(1 << 30),
+            rest: Bytes(4196),
+        };
+        assert_eq!(needs(&bytes), expected);
+        assert_eq!(Form::of(&bytes), Form::Sized(bytes.len()));
+        assert_eq!(needs(&fat_of(2, 0, &bytes, 0)), expected);
+    }
+
+    #[test]
+    fn what_is_packed_tells_its_size_alone() {
+        let bytes = fat_of(2, 0x2000, b"packed", 12345);
+        assert_eq!(needs(&bytes).rest, Bytes(12345));
+        assert_eq!(Form::of(&bytes), Form::Sized(bytes.len()));
+    }
+
+    #[test]
+    fn a_wrapper_points_elsewhere() {
+        let mut bytes = WRAPPER_MAGIC.to_vec();
+        bytes.extend([1, 0, 0, 0]);
+        bytes.extend(0x7f00_1234_u64.to_le_bytes());
+        assert_eq!(Form::of(&bytes), Form::Elsewhere(0x7f00_1234));
+        assert_eq!(Form::of(b".version 7.0"), Form::Text);
+        assert_eq!(Form::of(b""), Form::Text);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_an_answer(start in 0_usize..4, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let magic: &[u8] = [ELF_MAGIC, &FAT_MAGIC, &WRAPPER_MAGIC, b".global "][start];
+            let bytes = [magic, &bytes].concat();
+            let _ = (needs(&bytes), needs(&bytes).bound(), Form::of(&bytes));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Loading of modules and libraries: their variables and code are device memory (R13 of DEFECTS).
+//!
+//! The image says at most how much (`budget::image`), as far as it can be read without unpacking it; the driver's figure says
+//! what it was, and what turns out not to fit is unloaded.
+
+use core::ffi::{c_char, c_uint, c_void};
+
+use abi::cuda::enumerations::{CUjit_option, CUlibraryOption};
+use abi::cuda::{CUlibrary, CUmodule, CUresult};
+use budget::Bytes;
+use budget::image::Needs;
+use budget::settings::ContextCharge;
+
+use crate::boundary::cross::{In, Out};
+use crate::boundary::entries::next;
+use crate::boundary::image;
+use crate::devices::{Device, current_context};
+use crate::grant::Grant;
+use crate::memory::devices_of;
+use crate::modules::{Library, Part};
+use crate::outcome::{Outcome, Reason, Refused};
+use crate::process::Tenant;
+
+pub fn load(tenant: Tenant, module: Out<'_, CUmodule>, name: In<'_, c_char>) -> Outcome<CUresult> {
+    load_module(tenant, module, || image::needs_of_file(name), &|| {
+        next::cuModuleLoad(module, name)
+    })
+}
+
+pub fn load_data(
+    tenant: Tenant,
+    module: Out<'_, CUmodule>,
+    bytes: In<'_, c_void>,
+) -> Outcome<CUresult> {
+    load_module(tenant, module, || image::needs_of(bytes), &|| {
+        next::cuModuleLoadData(module, bytes)
+    })
+}
+
+pub fn load_data_ex(
+    tenant: Tenant,
+    module: Out<'_, CUmodule>,
+    bytes: In<'_, c_void>,
+    count: c_uint,
+    options: Out<'_, CUjit_option>,
+    values: Out<'_, *mut c_void>,
+) -> Outcome<CUresult> {
+    load_module(tenant, module, || image::needs_of(bytes), &|| {
+        next::cuModuleLoadDataEx(module, bytes, count, options, values)
+    })
+}
+
+pub fn load_fat_binary(
+    tenant: Tenant,
+    module: Out<'_, CUmodule>,
+    bytes: In<'_, c_void>,
+) -> Outcome<CUresult> {
+    load_module(tenant, module, || image::needs_of(bytes), &|| {
+        next::cuModuleLoadFatBinary(module, bytes)
+    })
+}
+
+/// A module takes its memory at once.
+fn load_module(
+    tenant: Tenant,
+    module: Out<'_, CUmodule>,
+    needs: impl FnOnce() -> Needs,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    let (Ok(device), false) = (tenant.current_device(), module.is_null()) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let needs = needs();
+    let bound = match tenant.settings().context_charge {
+        ContextCharge::Count => needs.bound(),
+        ContextCharge::Free => needs.own,
+    };
+    let (grant, granted) = match reserve(tenant, device, needs, bound) {
+        Ok(granted) => granted,
+        Err(refused) => return Outcome::Refused(refused),
+    };
+    let before = module.read();
+    let code = call();
+    let Some(made) = module.read().filter(|_| code == CUresult::SUCCESS) else {
+        drop(grant);
+        // A load that failed may have left something behind.
+        tenant.look_at(device);
+        return Outcome::Done(code);
+    };
+    match tenant.settle_by_row(device, grant, granted, needs.own, bound) {
+        Ok(bytes) => {
+            let part = Part {
+                context: current_context(),
+                ordinal: device.ordinal,
+                bytes,
+            };
+            tenant.enter_module(made.0 as u64, part);
+            Outcome::Done(code)
+        }
+        Err((refused, grant)) => {
+            let _ = next::cuModuleUnload(made);
+            if let Some(before) = before {
+                module.write(before);
+            }
+            drop(grant);
+            tenant.look_at(device);
+            Outcome::Refused(refused)
+        }
+    }
+}
+
+/// The most that a module takes. Where no budget has room for code and small variables they may still fit beside others of their
+/// context, as the driver will tell: the driver's own complaints come first then.
+fn reserve(
+    tenant: Tenant,
+    device: &Device,
+    needs: Needs,
+    bound: Bytes,
+) -> Result<(Grant, Bytes), Refused> {
+    match tenant.reserve_or_trim(device.indices, bound) {
+        Ok(grant) => Ok((grant, bound)),
+        Err(_) if needs.own == Bytes::ZERO => {
+            Ok((tenant.reserve(device.indices, Bytes::ZERO)?, Bytes::ZERO))
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// The record leaves first: its handle may come back to another thread at once.
+pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {
+    let part = tenant.take_module(module.0 as u64);
+    let change = tenant.change();
+    let code = next::cuModuleUnload(module);
+    match part {
+        Some(part) if code == CUresult::SUCCESS => {
+            tenant.release_parts(&[part]);
+            drop(change);
+            look_after(tenant, &[part]);
+        }
+        Some(part) => tenant.enter_module(module.0 as u64, part),
+        None => {}
+    }
+    Outcome::Done(code)
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are the driver's")]
+pub fn load_library(
+    tenant: Tenant,
+    library: Out<'_, CUlibrary>,
+    code: In<'_, c_void>,
+    options: Out<'_, CUjit_option>,
+    values: Out<'_, *mut c_void>,
+    count: c_uint,
+    library_options: Out<'_, CUlibraryOption>,
+    library_values: Out<'_, *mut c_void>,
+    library_count: c_uint,
+) -> Outcome<CUresult> {
+    load_for_all(tenant, library, || image::needs_of(code), &|| {
+        next::cuLibraryLoadData(
+            library,
+            code,
+            options,
+            values,
+            count,
+            library_options,
+            library_values,
+            library_count,
+        )
+    })
+}
+
+#[expect(clippy::too_many_arguments, reason = "they are the driver's")]
+pub fn load_library_file(
+    tenant: Tenant,
+    library: Out<'_, CUlibrary>,
+    name: In<'_, c_char>,
+    options: Out<'_, CUjit_option>,
+    values: Out<'_, *mut c_void>,
+    count: c_uint,
+    library_options: Out<'_, CUlibraryOption>,
+    library_values: Out<'_, *mut c_void>,
+    library_count: c_uint,
+) -> Outcome<CUresult> {
+    load_for_all(tenant, library, || image::needs_of_file(name), &|| {
+        next::cuLibraryLoadFromFile(
+            library,
+            name,
+            options,
+            values,
+            count,
+            library_options,
+            library_values,
+            library_count,
+        )
+    })
+}
+
+/// A library's variables are taken in each context when it is first used there. Its code comes function by function.
+fn load_for_all(
+    tenant: Tenant,
+    library: Out<'_, CUlibrary>,
+    needs: impl FnOnce() -> Needs,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    if library.is_null() {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let own = needs().own;
+    // No context may come between, unless it would be charged nothing.
+    let _held = (own != Bytes::ZERO).then(|| tenant.memory.changing.hold());
+    let parts: Vec<Part> = tenant
+        .memory
+        .contexts
+        .list()
+        .into_iter()
+        .map(|context| Part {
+            context: context.handle,
+            ordinal: context.ordinal,
+            bytes: own,
+        })
+        .collect();
+    let mut grants = Vec::new();
+    for part in &parts {
+        match tenant.reserve_or_trim(devices_of(tenant, part.ordinal), own) {
+            Ok(grant) => grants.push(grant),
+            Err(refused) => return Outcome::Refused(refused),
+        }
+    }
+    let code = call();
+    if let Some(made) = library.read().filter(|_| code == CUresult::SUCCESS) {
+        tenant.enter_library(made.0 as u64, Library { own, parts });
+        grants.into_iter().for_each(|grant| grant.commit_as(own));
+    }
+    Outcome::Done(code)
+}
+
+pub fn unload_library(tenant: Tenant, library: CUlibrary) -> Outcome<CUresult> {
+    let known = tenant.take_library(library.0 as u64);
+    let change = tenant.change();
+    let code = next::cuLibraryUnload(library);
+    match known {
+        Some(known) if code == CUresult::SUCCESS => {
+            tenant.release_parts(&known.parts);
+            drop(change);
+            look_after(tenant, &known.parts);
+        }
+        Some(known) => tenant.enter_library(library.0 as u64, known),
+        None => {}
+    }
+    Outcome::Done(code)
+}
+
+fn look_after(tenant: Tenant, parts: &[Part]) {
+    for part in parts {
+        if let Some(device) = tenant.device(part.ordinal) {
+            tenant.look_at(device);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Streams: each takes memory of the driver's own, in blocks that its context keeps (FINDINGS 12: 128 of them 70 MiB).
+
+use core::ffi::{c_int, c_uint};
+
+use abi::cuda::{CUcontext, CUresult, CUstream};
+use budget::Bytes;
+use budget::settings::ContextCharge;
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::current_context;
+use crate::outcome::{Outcome, Reason};
+use crate::process::Tenant;
+
+pub fn create(tenant: Tenant, stream: Out<'_, CUstream>, flags: c_uint) -> Outcome<CUresult> {
+    make(tenant, stream, flags, &|| {
+        next::cuStreamCreate(stream, flags)
+    })
+}
+
+pub fn create_with_priority(
+    tenant: Tenant,
+    stream: Out<'_, CUstream>,
+    flags: c_uint,
+    priority: c_int,
+) -> Outcome<CUresult> {
+    make(tenant, stream, flags, &|| {
+        next::cuStreamCreateWithPriority(stream, flags, priority)
+    })
+}
+
+pub fn destroy(tenant: Tenant, stream: CUstream) -> Outcome<CUresult> {
+    end(tenant, stream, next::cuStreamDestroy)
+}
+
+pub fn destroy_v2(tenant: Tenant, stream: CUstream) -> Outcome<CUresult> {
+    end(tenant, stream, next::cuStreamDestroy_v2)
+}
+
+fn make(
+    tenant: Tenant,
+    stream: Out<'_, CUstream>,
+    flags: c_uint,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    /// CU_STREAM_NON_BLOCKING, the only flag there is.
+    const NON_BLOCKING: c_uint = 1;
+    if stream.is_null()
+        || flags & !NON_BLOCKING != 0
+        || tenant.settings().context_charge == ContextCharge::Free
+    {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let context = tenant.memory.contexts.streams(current_context());
+    let (Some(streams), Ok(device)) = (context, tenant.current_device()) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let more = streams.begin();
+    let grant = match more {
+        Bytes::ZERO => None,
+        more => match tenant.reserve_or_trim(device.indices, more) {
+            Ok(grant) => Some(grant),
+            Err(refused) => {
+                streams.cancel(more);
+                return Outcome::Refused(refused);
+            }
+        },
+    };
+    let code = call();
+    match grant {
+        Some(grant) if code == CUresult::SUCCESS => grant.commit_as(more),
+        _ if code == CUresult::SUCCESS => {}
+        _ => streams.cancel(more),
+    }
+    Outcome::Done(code)
+}
+
+fn end(tenant: Tenant, stream: CUstream, call: fn(CUstream) -> CUresult) -> Outcome<CUresult> {
+    /// Handles up to here stand for default streams.
+    const DEFAULT: usize = 2;
+    let mut context = CUcontext::NULL;
+    let known = stream.0 as usize > DEFAULT
+        && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS;
+    let code = call(stream);
+    if code == CUresult::SUCCESS
+        && known
+        && let Some(streams) = tenant.memory.contexts.streams(context.0 as u64)
+    {
+        streams.end();
+    }
+    Outcome::Done(code)
+}

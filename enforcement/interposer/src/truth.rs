@@ -1,0 +1,394 @@
+//! The books brought to what the driver says this process takes (C10 of DEFECTS, FINDINGS 12).
+//!
+//! What a model knows is charged by it: blocks, pools, limits, streams. The rest nobody can know before: code that a function takes
+//! when it is first launched, blocks that small variables share, queues of streams that nobody made. It is one figure per device, the
+//! *drift*: by how much our row in NVML is beyond what is charged. It is looked at after a call that may change it, when more than
+//! a 64th of the budget was taken since the last look, and before a refusal; never by a thread. Where NVML does not show us there
+//! is none, and upper bounds stay.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use budget::settings::ContextCharge;
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
+
+use crate::boundary::arena::{Errno, Lock};
+use crate::devices::Device;
+use crate::grant::Grant;
+use crate::nvml::Session;
+use crate::outcome::Refused;
+use crate::process::Tenant;
+
+/// A look is taken again if the books changed under it, so many times.
+const TRIES: usize = 3;
+/// Between two looks a process takes at most this part of the budget.
+const PART: u64 = 64;
+
+/// What is known of how the books stand to the driver's. All zeros is the beginning.
+#[repr(C)]
+pub struct Truth {
+    changes: Changes,
+    /// Held while the books are brought to the driver's figure.
+    looking: Lock,
+    devices: [Figures; MAX_DEVICES],
+}
+
+/// Of one device.
+#[repr(C)]
+struct Figures {
+    /// Charged because the driver's row says so, and for nothing else.
+    drift: AtomicU64,
+    /// Charged and in no row: what cuInit takes, a part of each context.
+    unlisted: AtomicU64,
+    /// Managed memory: charged, and in the row as far as its pages are on the device.
+    managed: AtomicU64,
+    /// What this process may hold before the next look.
+    next: AtomicU64,
+}
+
+/// Changes of the books that are under way: driver and ledger differ meanwhile.
+#[repr(C)]
+struct Changes {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// From before the driver's call until its charge is what it took.
+#[must_use]
+pub struct Change(&'static Changes);
+
+impl Changes {
+    fn begin(&'static self) -> Change {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Change(self)
+    }
+
+    /// How many have begun, if none but so many of the caller's own are under way.
+    fn quiet(&self, own: u64) -> Option<u64> {
+        let ended = self.ended.load(Ordering::Acquire);
+        let begun = self.begun.load(Ordering::Acquire);
+        (begun.wrapping_sub(ended) == own).then_some(begun)
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// What a look came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// NVML does not show us, or the books never stood still.
+    Nothing,
+    Known,
+    /// And some of what was charged is free again.
+    Freed,
+}
+
+/// The driver's figure beside ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    /// All that must be charged: the row, and what no row shows.
+    held: Bytes,
+    /// What is charged beside the drift.
+    known: Bytes,
+    /// Of that, what the driver may not have taken yet.
+    deferred: Bytes,
+    drift: Bytes,
+    /// Another library of ours charges for this process too and may be about to take something, or a pool is charged for what it
+    /// may have let go of.
+    unsettled: bool,
+}
+
+impl Look {
+    /// What the drift is, with `more` charged besides. Of what is deferred nobody knows how much the driver has taken: the drift
+    /// changes little from one look to the next, so within what is possible it stays.
+    fn drift_beside(self, more: Bytes) -> Bytes {
+        let known = self.known.saturating_add(more);
+        let least = self.held.saturating_sub(known);
+        let most = self
+            .held
+            .saturating_sub(known.saturating_sub(self.deferred));
+        let drift = self.drift.clamp(least, most);
+        if self.unsettled {
+            drift.max(self.drift)
+        } else {
+            drift
+        }
+    }
+}
+
+impl Tenant {
+    /// Ledger and driver are about to differ.
+    #[inline]
+    pub fn change(self) -> Change {
+        self.memory.truth.changes.begin()
+    }
+
+    /// So much of what is charged is in no row of the driver's.
+    pub fn unlist(self, devices: DeviceSet, bytes: Bytes) {
+        for figures in self.all_figures(devices) {
+            figures.unlisted.fetch_add(bytes.0, Ordering::AcqRel);
+        }
+    }
+
+    pub fn list(self, devices: DeviceSet, bytes: Bytes) {
+        for figures in self.all_figures(devices) {
+            figures.unlisted.fetch_sub(bytes.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Managed memory came.
+    pub fn manage(self, devices: DeviceSet, bytes: Bytes) {
+        for figures in self.all_figures(devices) {
+            figures.managed.fetch_add(bytes.0, Ordering::AcqRel);
+        }
+    }
+
+    /// And went.
+    pub fn unmanage(self, devices: DeviceSet, bytes: Bytes) {
+        for figures in self.all_figures(devices) {
+            let less = |managed: u64| Some(managed.saturating_sub(bytes.0));
+            let _ = figures
+                .managed
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        }
+    }
+
+    /// Before so much more is asked for: a look, if enough was taken since the last.
+    #[inline]
+    pub fn look_if_grown(self, devices: DeviceSet, bytes: Bytes) {
+        let Some(ledger) = self.ledger() else {
+            return;
+        };
+        for index in devices.iter() {
+            let next = self
+                .figures(index)
+                .map_or(u64::MAX, |figures| figures.next.load(Ordering::Relaxed));
+            if ledger.own_usage(index).saturating_add(bytes).0 > next {
+                self.look_all(devices);
+                return;
+            }
+        }
+    }
+
+    /// Looks at all devices that `devices` may be. Answers whether something came back.
+    #[cold]
+    pub fn look_all(self, devices: DeviceSet) -> bool {
+        let known = self.devices().into_iter().flat_map(|known| known.iter());
+        known
+            .filter(|device| device.indices.iter().any(|index| devices.contains(index)))
+            .fold(false, |freed, device| {
+                freed | (self.brought_up(device) == Looked::Freed)
+            })
+    }
+
+    /// Brings what is charged to the driver's figure. What does not fit is charged all the same: it was taken.
+    pub fn look_at(self, device: &Device) {
+        let _ = self.brought_up(device);
+    }
+
+    fn brought_up(self, device: &Device) -> Looked {
+        let _errno = Errno::keep();
+        let _held = self.memory.truth.looking.hold();
+        let Some((figures, look)) = self.look(device, Bytes::ZERO, 0) else {
+            return Looked::Nothing;
+        };
+        let wanted = look.drift_beside(Bytes::ZERO);
+        if wanted > look.drift {
+            if self.charge_anyway(device.indices, wanted.saturating_sub(look.drift)) {
+                figures.drift.store(wanted.0, Ordering::Release);
+            }
+            return Looked::Known;
+        }
+        self.lowered(device, figures, look.drift, wanted)
+    }
+
+    /// Commits what a call took under a grant of `granted`: `known`, and what the driver's row says beside it. Answers what is to
+    /// be given back with what was made; `bound` where the driver tells nothing. What cannot be charged comes back with its
+    /// grant, which keeps it from others until it is undone.
+    pub fn settle_by_row(
+        self,
+        device: &Device,
+        grant: Grant,
+        granted: Bytes,
+        known: Bytes,
+        bound: Bytes,
+    ) -> Result<Bytes, (Refused, Grant)> {
+        let _errno = Errno::keep();
+        let _held = self.memory.truth.looking.hold();
+        let looked = self.look(device, granted, 1);
+        let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.drift);
+        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known));
+        let taken = match looked {
+            Some(_) => known.saturating_add(wanted.saturating_sub(drift)),
+            None => bound,
+        };
+        let beyond = match self.reserve(device.indices, taken.saturating_sub(granted)) {
+            Ok(beyond) => beyond,
+            Err(refused) => return Err((refused, grant)),
+        };
+        grant.commit_as(taken.min(granted));
+        beyond.commit_as(taken.saturating_sub(granted));
+        match looked {
+            Some((figures, _)) if wanted > drift => {
+                figures.drift.store(wanted.0, Ordering::Release);
+                Ok(known)
+            }
+            Some((figures, _)) => {
+                let _ = self.lowered(device, figures, drift, wanted);
+                Ok(known)
+            }
+            None => Ok(bound),
+        }
+    }
+
+    /// A device's last context is gone, and with it all that was charged for no other reason than the driver's row.
+    pub fn forget_drift(self, device: &Device) {
+        let _held = self.memory.truth.looking.hold();
+        for index in device.indices.iter() {
+            if let Some(figures) = self.figures(index) {
+                let drift = figures.drift.swap(0, Ordering::AcqRel);
+                self.release(DeviceSet::from_iter([index]), Bytes(drift));
+            }
+        }
+    }
+
+    fn lowered(self, device: &Device, figures: &Figures, drift: Bytes, wanted: Bytes) -> Looked {
+        let freed = drift.saturating_sub(wanted);
+        if freed == Bytes::ZERO {
+            return Looked::Known;
+        }
+        figures.drift.store(wanted.0, Ordering::Release);
+        self.release(device.indices, freed);
+        Looked::Freed
+    }
+
+    /// Reads both figures while nothing changes but what the caller has under way: `changes` of them, `pending` bytes.
+    fn look(
+        self,
+        device: &Device,
+        pending: Bytes,
+        changes: u64,
+    ) -> Option<(&'static Figures, Look)> {
+        let mut indices = device.indices.iter();
+        // Of a GPU that may be one of several no row says which; and what is free of charge is in the row all the same.
+        let told =
+            device.indices.len() == 1 && self.settings().context_charge == ContextCharge::Count;
+        let Some(index) = indices.next().filter(|_| told) else {
+            for figures in self.all_figures(device.indices) {
+                figures.next.store(u64::MAX, Ordering::Relaxed);
+            }
+            return None;
+        };
+        let (figures, ledger) = (self.figures(index)?, self.ledger()?);
+        let budget = ledger.budget(index);
+        let step = budget.map_or(u64::MAX, |budget| budget.0 / PART);
+        let next = ledger.own_usage(index).0.saturating_add(step);
+        figures.next.store(next, Ordering::Relaxed);
+        // A device without a budget has nothing to keep, and what is shared by handles may be in our row and in another's account.
+        if budget.is_none() || self.shares() {
+            return None;
+        }
+        let nvml = Session::open()?;
+        for _ in 0..TRIES {
+            let Some(before) = self.memory.truth.changes.quiet(changes) else {
+                continue;
+            };
+            let drift = Bytes(figures.drift.load(Ordering::Acquire));
+            let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
+            let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
+            let managed = Bytes(figures.managed.load(Ordering::Acquire));
+            let slack = self.memory.slack.load(Ordering::Acquire) != 0;
+            let deferred = self.deferred(device).saturating_add(managed);
+            let row = nvml.rows(index)?.own?;
+            if self.memory.truth.changes.quiet(changes) != Some(before)
+                || ledger.process_usage(index) != all
+            {
+                continue;
+            }
+            let look = Look {
+                held: row.saturating_add(unlisted),
+                known: all.saturating_sub(pending).saturating_sub(drift),
+                deferred,
+                drift,
+                unsettled: all != own || slack,
+            };
+            return Some((figures, look));
+        }
+        None
+    }
+
+    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched.
+    fn deferred(self, device: &Device) -> Bytes {
+        self.memory
+            .contexts
+            .limits_charged(device.ordinal)
+            .saturating_add(self.awaited(device.ordinal))
+    }
+
+    fn figures(self, index: DeviceIndex) -> Option<&'static Figures> {
+        self.memory.truth.devices.get(index.slot()?)
+    }
+
+    fn all_figures(self, devices: DeviceSet) -> impl Iterator<Item = &'static Figures> {
+        devices.iter().filter_map(move |index| self.figures(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(held: u64, known: u64, deferred: u64, drift: u64) -> Look {
+        Look {
+            held: Bytes::mib(held),
+            known: Bytes::mib(known),
+            deferred: Bytes::mib(deferred),
+            drift: Bytes::mib(drift),
+            unsettled: false,
+        }
+    }
+
+    #[test]
+    fn the_drift_is_what_nothing_else_explains() {
+        let drift = |look: Look| look.drift_beside(Bytes::ZERO);
+        assert_eq!(drift(look(640, 600, 0, 0)), Bytes::mib(40));
+        assert_eq!(drift(look(640, 600, 0, 300)), Bytes::mib(40));
+        assert_eq!(drift(look(600, 640, 0, 10)), Bytes::ZERO);
+        let beside = look(840, 600, 0, 40).drift_beside(Bytes::mib(200));
+        assert_eq!(beside, Bytes::mib(40));
+    }
+
+    #[test]
+    fn what_may_not_be_taken_yet_leaves_the_drift_as_it_was() {
+        let drift = |look: Look| look.drift_beside(Bytes::ZERO);
+        assert_eq!(drift(look(640, 17_000, 16_400, 40)), Bytes::mib(40));
+        assert_eq!(drift(look(17_040, 17_000, 16_400, 40)), Bytes::mib(40));
+        assert_eq!(drift(look(17_050, 17_000, 16_400, 40)), Bytes::mib(50));
+        assert_eq!(drift(look(630, 17_000, 16_400, 40)), Bytes::mib(30));
+    }
+
+    #[test]
+    fn while_other_charges_may_be_too_much_it_never_falls() {
+        let look = Look {
+            unsettled: true,
+            ..look(600, 640, 0, 10)
+        };
+        assert_eq!(look.drift_beside(Bytes::ZERO), Bytes::mib(10));
+    }
+
+    #[test]
+    fn nothing_is_quiet_while_a_change_is_under_way() {
+        static CHANGES: Changes = Changes {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        };
+        assert_eq!(CHANGES.quiet(0), Some(0));
+        let change = CHANGES.begin();
+        assert_eq!((CHANGES.quiet(0), CHANGES.quiet(1)), (None, Some(1)));
+        drop(change);
+        assert_eq!(CHANGES.quiet(0), Some(1));
+    }
+}

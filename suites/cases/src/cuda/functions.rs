@@ -1,0 +1,145 @@
+//! Functions and kernels: local memory is device memory, for every thread that can be resident (R12 of DEFECTS).
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{cuda, fill};
+use crate::ffi::cuda::{Cuda, Image, LoadedLibrary, Module};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+/// CU_LIMIT_STACK_SIZE.
+const STACK_SIZE: i32 = 0;
+
+/// A kernel that needs so much local memory for each thread, as no compiler can take away.
+fn kernel(name: &str, local: Bytes) -> String {
+    format!(
+        ".visible .entry {name}(.param .u64 p)\n{{\n.local .align 8 .b8 stack[{}];\n.reg .b64 %d<6>;\n.reg .b32 %r<6>;\nld.param.u64 %d1, [p];\nmov.u64 %d2, stack;\nld.global.u32 %r1, [%d1];\ncvt.u64.u32 %d3, %r1;\nadd.u64 %d4, %d2, %d3;\nst.local.u32 [%d4], %r1;\nld.global.u32 %r2, [%d1+4];\ncvt.u64.u32 %d3, %r2;\nadd.u64 %d4, %d2, %d3;\nld.local.u32 %r3, [%d4];\nst.global.u32 [%d1+8], %r3;\nret;\n}}\n",
+        local.0
+    )
+}
+
+/// A small kernel and one of 64 KiB a thread: 13 GiB and more on a large card.
+fn image() -> Image {
+    let (small, large) = (
+        kernel("small", Bytes::kib(4)),
+        kernel("large", Bytes::kib(64)),
+    );
+    Image::ptx(&format!(
+        ".version 7.0\n.target sm_70\n.address_size 64\n{small}{large}"
+    ))
+}
+
+fn module(cuda: &Cuda) -> Result<Module, Failure> {
+    let module = cuda.load_module(&image());
+    ensure_eq!(module.code, OK, "cuModuleLoadData");
+    Ok(module.out)
+}
+
+fn library(cuda: &Cuda) -> Result<LoadedLibrary, Failure> {
+    let library = cuda.load_library(&image());
+    ensure_eq!(library.code, OK, "cuLibraryLoadData");
+    Ok(library.out)
+}
+
+cases! {
+    /// A function whose launch would take more than the budget is not given out: not by name, not in a list.
+    local_memory_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions"],
+    } (_session) {
+        let cuda = cuda()?;
+        let module = module(&cuda)?;
+        ensure_eq!(cuda.function(module, "large").code, OUT_OF_MEMORY, "cuModuleGetFunction");
+        let listed = cuda.functions(module);
+        ensure_eq!(listed.code, OUT_OF_MEMORY, "cuModuleEnumerateFunctions");
+        ensure!(listed.out.iter().all(Option::is_none), "handles were given out all the same");
+        Ok(())
+    }
+
+    /// Nor is a kernel, which can be launched as it is.
+    local_memory_of_kernels_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuLibraryGetKernel", "cuLibraryEnumerateKernels"],
+    } (_session) {
+        let cuda = cuda()?;
+        let library = library(&cuda)?;
+        ensure_eq!(cuda.kernel(library, "large").code, OUT_OF_MEMORY, "cuLibraryGetKernel");
+        let listed = cuda.kernels(library);
+        ensure_eq!(listed.code, OUT_OF_MEMORY, "cuLibraryEnumerateKernels");
+        ensure!(listed.out.iter().all(Option::is_none), "handles were given out all the same");
+        Ok(())
+    }
+
+    /// What fits is launched, and charged once: stack and local memory are one, and the largest function's.
+    local_memory_is_charged_once_for_the_most_that_any_function_needs {
+        kind: Budget, defects: ["R12", "R14"], budget: "0=4GiB",
+        entry_points: ["cuModuleGetFunction", "cuLibraryGetKernel", "cuCtxSetLimit", "cuMemAlloc_v2", "cuLaunchKernel"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let (module, library) = (module(&cuda)?, library(&cuda)?);
+        let before = cuda.memory_info().out.0;
+        let function = cuda.function(module, "small");
+        ensure_eq!(function.code, OK, "a function of 4 KiB a thread");
+        let after = cuda.memory_info().out.0;
+        ensure!(after + Bytes::mib(256).0 < before, "{} bytes less are free", before - after);
+        for _ in 0..4 {
+            ensure_eq!(cuda.function(module, "small").code, OK, "the function again");
+            ensure_eq!(cuda.set_limit(STACK_SIZE, Bytes::kib(4).0), OK, "as much stack");
+            ensure_eq!(cuda.set_limit(STACK_SIZE, Bytes::kib(1).0), OK, "less stack");
+            let kernel = cuda.kernel(library, "small");
+            ensure_eq!(kernel.code, OK, "a kernel of 4 KiB a thread");
+            ensure_eq!(cuda.launch_function(function.out, memory.out), OK, "a launch of the function");
+            ensure_eq!(cuda.launch_kernel(kernel.out, memory.out), OK, "a launch of the kernel");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        }
+        ensure_eq!(cuda.memory_info().out.0, after, "free once more was obtained, and launched");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        ensure!(taken.bytes + Bytes::mib(768) <= budget(session, 0)?, "{} were granted", taken.bytes);
+        Ok(())
+    }
+
+    /// A kernel that was obtained may be launched in a context that is made later: its local memory is charged there too, and
+    /// gone with it.
+    a_kernel_is_charged_to_contexts_to_come {
+        kind: Budget, defects: ["R12"], budget: "0=4GiB",
+        entry_points: ["cuLibraryGetKernel", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let library = library(&cuda)?;
+        let kernel = cuda.kernel(library, "small");
+        ensure_eq!(kernel.code, OK, "a kernel of 4 KiB a thread");
+        let first = cuda.memory_info().out.0;
+        let second = cuda.create_context(0);
+        ensure_eq!(second.code, OK, "cuCtxCreate_v2");
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        ensure_eq!(cuda.launch_kernel(kernel.out, memory.out), OK, "a launch in the second context");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        ensure!(taken.bytes + Bytes::mib(1024) <= Bytes(first), "{} were granted of {first}", taken.bytes);
+        ensure_eq!(cuda.destroy_context(second.out), OK, "cuCtxDestroy_v2");
+        crate::clients::context(&cuda, 0)?;
+        ensure_eq!(cuda.memory_info().out.0, first, "free without the second context");
+        let taken = fill(&cuda).bytes;
+        fills(taken + Bytes(budget(session, 0)?.0 - first), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// NULLs and names that are not there get the driver's own answer.
+    odd_names_get_the_drivers_answer {
+        defects: ["C1"], budget: "0=4GiB",
+        entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels"],
+    } (_session) {
+        let cuda = cuda()?;
+        let (module, library) = (module(&cuda)?, library(&cuda)?);
+        ensure_eq!(cuda.function(module, "none").code, CUresult::ERROR_NOT_FOUND, "cuModuleGetFunction");
+        ensure_eq!(cuda.kernel(library, "none").code, CUresult::ERROR_NOT_FOUND, "cuLibraryGetKernel");
+        for name in ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels"] {
+            let answer = cuda.with_zeros(name);
+            ensure!(answer != OK && answer != OUT_OF_MEMORY, "{name} with zeros: {answer:?}");
+        }
+        Ok(())
+    }
+}

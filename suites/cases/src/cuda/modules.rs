@@ -1,0 +1,155 @@
+//! Modules and libraries: their variables are device memory (R13 of DEFECTS).
+
+use std::path::PathBuf;
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{cuda, fill};
+use crate::ffi::cuda::{Cuda, Image};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+
+/// A program with one variable and one kernel.
+fn program(bytes: Bytes) -> String {
+    format!(
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 large[{}];\n.visible .entry empty()\n{{\nret;\n}}\n",
+        bytes.0
+    )
+}
+
+fn file(session: &Session, bytes: Bytes) -> Result<PathBuf, Failure> {
+    let path = session.directory().join("program.ptx");
+    std::fs::write(&path, program(bytes))?;
+    Ok(path)
+}
+
+/// A module with so many variables' bytes, which must be granted.
+fn load(cuda: &Cuda, bytes: Bytes) -> Result<crate::ffi::cuda::Module, Failure> {
+    let module = cuda.load_module(&Image::ptx(&program(bytes)));
+    ensure_eq!(module.code, OK, "a module with {bytes} of variables");
+    Ok(module.out)
+}
+
+cases! {
+    /// 2 GiB of variables do not fit into 1 GiB, by whichever call their module is loaded.
+    variables_of_a_module_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R13"], budget: "0=1GiB",
+        entry_points: ["cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleLoad"],
+    } (session) {
+        let cuda = cuda()?;
+        let text = program(Bytes::gib(2));
+        let image = Image::ptx(&text);
+        ensure_eq!(cuda.load_module(&image).code, OUT_OF_MEMORY, "cuModuleLoadData");
+        ensure_eq!(cuda.load_module_ex(&image).code, OUT_OF_MEMORY, "cuModuleLoadDataEx");
+        ensure_eq!(cuda.load_module(&Image::fat(&text)).code, OUT_OF_MEMORY, "cuModuleLoadData of a fat binary");
+        ensure_eq!(cuda.load_fat_binary(&Image::fat(&text)).code, OUT_OF_MEMORY, "cuModuleLoadFatBinary");
+        ensure_eq!(cuda.load_linked(&text).code, OUT_OF_MEMORY, "cuModuleLoadData of what a linker wrote");
+        let file = file(session, Bytes::gib(2))?;
+        ensure_eq!(cuda.load_module_file(&file).code, OUT_OF_MEMORY, "cuModuleLoad");
+        Ok(())
+    }
+
+    /// Nor those of a library, though no context has them yet.
+    variables_of_a_library_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R13"], budget: "0=1GiB",
+        entry_points: ["cuLibraryLoadData", "cuLibraryLoadFromFile"],
+    } (session) {
+        let cuda = cuda()?;
+        let loaded = cuda.load_library(&Image::ptx(&program(Bytes::gib(2))));
+        ensure_eq!(loaded.code, OUT_OF_MEMORY, "cuLibraryLoadData");
+        let loaded = cuda.load_library_file(&file(session, Bytes::gib(2))?);
+        ensure_eq!(loaded.code, OUT_OF_MEMORY, "cuLibraryLoadFromFile");
+        Ok(())
+    }
+
+    /// What is loaded within the budget is charged while it is loaded: by a module, by a library, and to the end of a context.
+    what_is_unloaded_is_charged_no_longer {
+        kind: Budget, defects: ["R13"], budget: "0=4GiB",
+        entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let two = Bytes::gib(2);
+        for _ in 0..3 {
+            let module = load(&cuda, two)?;
+            ensure_eq!(cuda.allocate(two.0).code, OUT_OF_MEMORY, "2 GiB beside a module of 2 under 4");
+            ensure_eq!(cuda.unload_module(module), OK, "cuModuleUnload");
+            let library = cuda.load_library(&Image::ptx(&program(two)));
+            ensure_eq!(library.code, OK, "a library of 2 GiB");
+            ensure_eq!(cuda.library_variable(library.out, "large").code, OK, "cuLibraryGetGlobal");
+            ensure_eq!(cuda.allocate(two.0).code, OUT_OF_MEMORY, "2 GiB beside a library of 2 under 4");
+            ensure_eq!(cuda.unload_library(library.out), OK, "cuLibraryUnload");
+            let granted = cuda.allocate(two.0);
+            ensure_eq!(granted.code, OK, "2 GiB beside nothing");
+            ensure_eq!(cuda.free(granted.out), OK, "cuMemFree_v2");
+        }
+        load(&cuda, two)?;
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        crate::clients::context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Variables that share blocks are charged by the blocks, and none is forgotten when one of its sharers goes.
+    small_variables_are_charged_by_the_blocks_they_share {
+        kind: Budget, defects: ["R13", "C10"], budget: "0=2GiB", entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let small = Bytes::kib(1536);
+        let modules = (0..64).map(|_| load(&cuda, small)).collect::<Result<Vec<_>, _>>()?;
+        let tiny = (0..64).map(|_| load(&cuda, Bytes::kib(4))).collect::<Result<Vec<_>, _>>()?;
+        for module in modules.iter().step_by(2).chain(tiny.iter().skip(1)) {
+            ensure_eq!(cuda.unload_module(*module), OK, "cuModuleUnload");
+        }
+        let budget = budget(session, 0)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let left = taken.bytes + Bytes::mib(64);
+        ensure!(left <= budget, "{} were granted beside 32 variables of 1.5 MiB", taken.bytes);
+        fills(left, budget, CONTEXT_ROOM)
+    }
+
+    /// A library's variables are each context's own: one that is made later is charged for them too.
+    a_library_is_charged_to_contexts_to_come {
+        kind: Budget, defects: ["R13"], budget: "0=4GiB",
+        entry_points: ["cuLibraryLoadData", "cuCtxCreate_v2", "cuMemAlloc_v2"],
+    } (_session) {
+        let cuda = cuda()?;
+        let library = cuda.load_library(&Image::ptx(&program(Bytes::gib(1))));
+        ensure_eq!(library.code, OK, "a library of 1 GiB");
+        let second = cuda.create_context(0);
+        ensure_eq!(second.code, OK, "cuCtxCreate_v2");
+        ensure_eq!(cuda.library_variable(library.out, "large").code, OK, "cuLibraryGetGlobal in the second context");
+        ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, OUT_OF_MEMORY, "2 GiB beside two contexts with 1 GiB each under 4");
+        ensure_eq!(cuda.destroy_context(second.out), OK, "cuCtxDestroy_v2");
+        crate::clients::context(&cuda, 0)?;
+        ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, OK, "2 GiB beside one");
+        Ok(())
+    }
+
+    /// What is no image gets the driver's own answer, also where the budget has no room left; a good one that takes nothing that
+    /// is not there already can still be loaded.
+    odd_images_get_the_drivers_answer {
+        defects: ["C1"], budget: "0=1GiB",
+        entry_points: ["cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoad", "cuModuleUnload", "cuLibraryLoadData", "cuLibraryUnload"],
+    } (session) {
+        const INVALID_VALUE: CUresult = CUresult::ERROR_INVALID_VALUE;
+        let cuda = cuda()?;
+        let names = ["cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuModuleLoad", "cuLibraryLoadData", "cuLibraryLoadFromFile"];
+        for _ in 0..2 {
+            for name in names {
+                ensure_eq!(cuda.with_zeros(name), INVALID_VALUE, "{name} with zeros");
+            }
+            for (name, answer) in [("cuModuleUnload", 400), ("cuLibraryUnload", 400)] {
+                ensure_eq!(cuda.with_zeros(name), CUresult(answer), "{name} with zeros");
+            }
+            let image = Image::ptx(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry broken(");
+            ensure_eq!(cuda.load_module(&image).code, CUresult::ERROR_INVALID_PTX, "PTX that ends too early");
+            let absent = session.directory().join("no such file");
+            ensure_eq!(cuda.load_module_file(&absent).code, CUresult::ERROR_FILE_NOT_FOUND, "a file that is not there");
+            fill(&cuda);
+        }
+        Ok(())
+    }
+}

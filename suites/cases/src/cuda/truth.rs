@@ -1,0 +1,148 @@
+//! What NVML says that a tenant uses never exceeds its budget, whatever the driver takes beside what was asked for (C10 of
+//! DEFECTS).
+
+use std::sync::Barrier;
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{context, cuda, fill, nvml, told};
+use crate::ffi::cuda::{Cuda, Stream};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+
+/// What can be had now, given back again.
+fn room(cuda: &Cuda) -> Result<Bytes, Failure> {
+    let taken = fill(cuda);
+    taken.refused_with(OUT_OF_MEMORY)?;
+    for pointer in taken.held {
+        ensure_eq!(cuda.free(pointer), OK, "cuMemFree_v2");
+    }
+    Ok(taken.bytes)
+}
+
+/// With all that can be had allocated NVML's own figure of this process is within the budget, and not far from it.
+fn within(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
+    fill(cuda).refused_with(OUT_OF_MEMORY)?;
+    let nvml = nvml()?;
+    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+    let rows = told(
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        nvml.processes(device),
+    )?;
+    let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
+    let held = own.map_or(Bytes::ZERO, |(_, held)| Bytes(held));
+    let budget = budget(session, 0)?;
+    ensure!(
+        held <= budget,
+        "NVML says that {held} are in use, under {budget}"
+    );
+    fills(held, budget, CONTEXT_ROOM)
+}
+
+cases! {
+    /// 128 streams take 70 MiB (H200), which their context keeps: charged once, by whichever call they are made.
+    streams_are_charged {
+        kind: Budget, defects: ["C10"], budget: "0=1GiB",
+        entry_points: ["cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuStreamDestroy_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let before = room(&cuda)?;
+        ensure!(before < budget(session, 0)?, "{before} were granted");
+        for round in 0..3 {
+            let mut streams = Vec::new();
+            for at in 0..128 {
+                let stream = match at % 2 {
+                    0 => cuda.create_stream(),
+                    _ => cuda.create_stream_with_priority(-1),
+                };
+                ensure_eq!(stream.code, OK, "stream {at} of round {round}");
+                streams.push(stream.out);
+            }
+            let beside = room(&cuda)?;
+            ensure!(beside + Bytes::mib(70) <= before, "{beside} beside 128 streams, {before} beside none");
+            ensure!(beside + Bytes::mib(74) >= before, "{beside} beside 128 streams, {before} beside none");
+            for (at, stream) in streams.into_iter().enumerate() {
+                match at % 2 {
+                    0 => ensure_eq!(cuda.destroy_stream(stream), OK, "cuStreamDestroy_v2"),
+                    _ => ensure_eq!(cuda.destroy_stream_v1(stream), OK, "cuStreamDestroy"),
+                }
+            }
+        }
+        within(session, &cuda)
+    }
+
+    /// With no room left for its memory a stream is refused, and a bad flag is still a bad flag.
+    a_stream_beyond_the_budget_is_refused {
+        kind: Budget, defects: ["C10", "C1"], budget: "0=1GiB", entry_points: ["cuStreamCreate", "cuStreamCreateWithPriority"],
+    } (session) {
+        let cuda = cuda()?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        let made = (0..128).map(|_| cuda.create_stream().code).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuStreamCreate until it is refused");
+        let made = (0..128).map(|_| cuda.create_stream_with_priority(0).code).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuStreamCreateWithPriority until it is refused");
+        for name in ["cuStreamCreate", "cuStreamCreateWithPriority"] {
+            ensure_eq!(cuda.with_zeros(name), CUresult::ERROR_INVALID_VALUE, "{name} with zeros");
+        }
+        for name in ["cuStreamDestroy", "cuStreamDestroy_v2"] {
+            ensure_eq!(cuda.with_zeros(name), CUresult::ERROR_INVALID_HANDLE, "{name} with zeros");
+        }
+        Ok(())
+    }
+
+    /// What the driver takes unasked is found before it is given away: each of 64 threads has a default stream of its own.
+    what_nobody_asked_for_is_charged {
+        kind: Budget, defects: ["C10"], budget: "0=1GiB", entry_points: ["cuMemAllocAsync_ptsz", "cuMemAlloc_v2"],
+    } (session) {
+        const THREADS: usize = 64;
+        let cuda = cuda()?;
+        let all = Barrier::new(THREADS);
+        let used = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|_| scope.spawn(|| -> Result<(), Failure> {
+                    let made = context(&cuda, 0).map(|_| {
+                        let block = cuda.allocate_async(Stream::PerThread, 512);
+                        (block.code, cuda.free_async(Stream::PerThread, block.out))
+                    });
+                    // Of threads that are gone the streams are gone: all of them are wanted at once.
+                    all.wait();
+                    ensure_eq!(made?, (OK, OK), "512 bytes on a thread's own stream");
+                    Ok(())
+                }))
+                .collect();
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(answer) => answer,
+                Err(_) => Err(Failure::Broken("a thread panicked".to_owned())),
+            })
+        });
+        used?;
+        within(session, &cuda)
+    }
+
+    /// Contexts, modules, streams and memory together come and go, and NVML's figure stays within the budget.
+    all_structures_together_stay_within_the_budget {
+        kind: Budget, defects: ["C10", "R12", "R13"], budget: "0=3GiB",
+        entry_points: ["cuCtxCreate_v2", "cuStreamCreate", "cuModuleLoadData", "cuMemAlloc_v2", "cuMemAllocAsync"],
+    } (session) {
+        let cuda = cuda()?;
+        for round in 0..3 {
+            let second = cuda.create_context(0);
+            ensure_eq!(second.code, OK, "cuCtxCreate_v2 in round {round}");
+            for _ in 0..16 {
+                ensure_eq!(cuda.create_stream().code, OK, "cuStreamCreate");
+            }
+            let block = cuda.allocate_async(Stream::Legacy, Bytes::mib(40).0);
+            ensure_eq!(block.code, OK, "40 MiB on a stream");
+            fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+            ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.destroy_context(second.out), OK, "cuCtxDestroy_v2");
+            context(&cuda, 0)?;
+        }
+        within(session, &cuda)
+    }
+}

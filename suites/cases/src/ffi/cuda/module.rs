@@ -1,0 +1,266 @@
+//! Modules, libraries, and the functions and kernels in them. Images are PTX, alone or wrapped.
+
+use std::ffi::{CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+
+use abi::cuda::{
+    CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule, CUresult, CUstream,
+};
+
+use super::{Answer, Cuda, MISSING};
+
+/// A loaded module.
+#[derive(Clone, Copy, Debug)]
+pub struct Module(CUmodule);
+
+/// A loaded library.
+#[derive(Clone, Copy, Debug)]
+pub struct Library(CUlibrary);
+
+/// A kernel's function in a context.
+#[derive(Clone, Copy, Debug)]
+pub struct Function(CUfunction);
+
+/// A kernel of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel(CUkernel);
+
+/// An image in memory, as a module is loaded from.
+pub struct Image(Vec<u8>);
+
+impl Image {
+    pub fn ptx(text: &str) -> Image {
+        Image([text.as_bytes(), b"\0"].concat())
+    }
+
+    /// A fat binary of one PTX entry, as nvcc's fatbinary writes it.
+    pub fn fat(text: &str) -> Image {
+        const ENTRY: u32 = 96;
+        let mut payload = [text.as_bytes(), b"\0"].concat();
+        payload.resize(payload.len().next_multiple_of(8), 0);
+        let mut entry = Vec::new();
+        // Kind, version; its own bytes; those of the payload; packed, where options lie; the PTX's version, its architecture.
+        entry.extend([1, 0, 1, 1]);
+        entry.extend(ENTRY.to_le_bytes());
+        entry.extend((payload.len() as u64).to_le_bytes());
+        entry.extend(
+            [0_u32, 80, 0x7_0000, 70, 64, 10]
+                .map(u32::to_le_bytes)
+                .concat(),
+        );
+        entry.extend(0x11_u64.to_le_bytes());
+        entry.resize(64, 0);
+        entry.extend(b"module.ptx");
+        entry.resize(ENTRY as usize, 0);
+        entry.extend(payload);
+        let mut bytes = 0xba55_ed50_u32.to_le_bytes().to_vec();
+        bytes.extend([1, 0, 16, 0]);
+        bytes.extend((entry.len() as u64).to_le_bytes());
+        bytes.extend(entry);
+        Image(bytes)
+    }
+
+    fn address(&self) -> *const c_void {
+        self.0.as_ptr().cast()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
+fn c_name(name: &str) -> CString {
+    CString::new(name).unwrap_or_default()
+}
+
+impl Cuda {
+    pub fn load_module(&self, image: &Image) -> Answer<Module> {
+        let mut out = CUmodule::NULL;
+        let code = call!(self.cuModuleLoadData(&mut out, image.address()));
+        Answer {
+            code,
+            out: Module(out),
+        }
+    }
+
+    /// cuModuleLoadDataEx, without options.
+    pub fn load_module_ex(&self, image: &Image) -> Answer<Module> {
+        let mut out = CUmodule::NULL;
+        let code =
+            call!(self.cuModuleLoadDataEx(&mut out, image.address(), 0, null_mut(), null_mut()));
+        Answer {
+            code,
+            out: Module(out),
+        }
+    }
+
+    pub fn load_fat_binary(&self, image: &Image) -> Answer<Module> {
+        let mut out = CUmodule::NULL;
+        let code = call!(self.cuModuleLoadFatBinary(&mut out, image.address()));
+        Answer {
+            code,
+            out: Module(out),
+        }
+    }
+
+    pub fn load_module_file(&self, path: &Path) -> Answer<Module> {
+        let (mut out, path) = (CUmodule::NULL, c_path(path));
+        let code = call!(self.cuModuleLoad(&mut out, path.as_ptr()));
+        Answer {
+            code,
+            out: Module(out),
+        }
+    }
+
+    /// Links PTX and loads what the linker wrote.
+    pub fn load_linked(&self, text: &str) -> Answer<Module> {
+        /// CU_JIT_INPUT_PTX.
+        const PTX: i32 = 1;
+        let mut out = CUmodule::NULL;
+        let (mut link, mut cubin, mut size) = (CUlinkState::NULL, null_mut(), 0);
+        let image = Image::ptx(text);
+        let (data, none) = (image.address().cast_mut(), null_mut::<c_void>());
+        let mut code = call!(self.cuLinkCreate_v2(0, none.cast(), none.cast(), &mut link));
+        if code == CUresult::SUCCESS {
+            let name = c_name("case");
+            let length = image.0.len();
+            code = call!(self.cuLinkAddData_v2(
+                link,
+                PTX,
+                data,
+                length,
+                name.as_ptr(),
+                0,
+                none.cast(),
+                none.cast()
+            ));
+        }
+        if code == CUresult::SUCCESS {
+            code = call!(self.cuLinkComplete(link, &mut cubin, &mut size));
+        }
+        if code == CUresult::SUCCESS {
+            code = call!(self.cuModuleLoadData(&mut out, cubin));
+        }
+        let _ = call!(self.cuLinkDestroy(link));
+        Answer {
+            code,
+            out: Module(out),
+        }
+    }
+
+    pub fn unload_module(&self, module: Module) -> CUresult {
+        call!(self.cuModuleUnload(module.0))
+    }
+
+    pub fn load_library(&self, image: &Image) -> Answer<Library> {
+        let (mut out, none) = (CUlibrary::NULL, null_mut::<c_void>());
+        let code = call!(self.cuLibraryLoadData(
+            &mut out,
+            image.address(),
+            none.cast(),
+            none.cast(),
+            0,
+            none.cast(),
+            none.cast(),
+            0
+        ));
+        Answer {
+            code,
+            out: Library(out),
+        }
+    }
+
+    pub fn load_library_file(&self, path: &Path) -> Answer<Library> {
+        let (mut out, none, path) = (CUlibrary::NULL, null_mut::<c_void>(), c_path(path));
+        let code = call!(self.cuLibraryLoadFromFile(
+            &mut out,
+            path.as_ptr(),
+            none.cast(),
+            none.cast(),
+            0,
+            none.cast(),
+            none.cast(),
+            0
+        ));
+        Answer {
+            code,
+            out: Library(out),
+        }
+    }
+
+    pub fn unload_library(&self, library: Library) -> CUresult {
+        call!(self.cuLibraryUnload(library.0))
+    }
+
+    /// The address of a library's variable in the current context, where it is loaded now if it was not.
+    pub fn library_variable(&self, library: Library, name: &str) -> Answer<CUdeviceptr> {
+        let (mut out, mut bytes, name) = (0, 0, c_name(name));
+        let code = call!(self.cuLibraryGetGlobal(&mut out, &mut bytes, library.0, name.as_ptr()));
+        Answer { code, out }
+    }
+
+    pub fn function(&self, module: Module, name: &str) -> Answer<Function> {
+        let (mut out, name) = (CUfunction::NULL, c_name(name));
+        let code = call!(self.cuModuleGetFunction(&mut out, module.0, name.as_ptr()));
+        Answer {
+            code,
+            out: Function(out),
+        }
+    }
+
+    /// The functions of a module, at most two.
+    pub fn functions(&self, module: Module) -> Answer<[Option<Function>; 2]> {
+        let mut out = [CUfunction::NULL; 2];
+        let code = call!(self.cuModuleEnumerateFunctions(out.as_mut_ptr(), 2, module.0));
+        let out = out.map(|function| (!function.is_null()).then_some(Function(function)));
+        Answer { code, out }
+    }
+
+    pub fn kernel(&self, library: Library, name: &str) -> Answer<Kernel> {
+        let (mut out, name) = (CUkernel::NULL, c_name(name));
+        let code = call!(self.cuLibraryGetKernel(&mut out, library.0, name.as_ptr()));
+        Answer {
+            code,
+            out: Kernel(out),
+        }
+    }
+
+    /// The kernels of a library, at most two.
+    pub fn kernels(&self, library: Library) -> Answer<[Option<Kernel>; 2]> {
+        let mut out = [CUkernel::NULL; 2];
+        let code = call!(self.cuLibraryEnumerateKernels(out.as_mut_ptr(), 2, library.0));
+        let out = out.map(|kernel| (!kernel.is_null()).then_some(Kernel(kernel)));
+        Answer { code, out }
+    }
+
+    /// One thread of a function with a pointer as its parameter, on the default stream.
+    pub fn launch_function(&self, function: Function, pointer: CUdeviceptr) -> CUresult {
+        let mut pointer = pointer;
+        let mut parameters = [(&raw mut pointer).cast::<c_void>()];
+        let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
+        call!(self.cuLaunchKernel(
+            function.0,
+            1,
+            1,
+            1,
+            1,
+            1,
+            1,
+            0,
+            CUstream::NULL,
+            parameters,
+            none
+        ))
+    }
+
+    /// The same of a kernel, whose handle cuLaunchKernel takes as a function's.
+    pub fn launch_kernel(&self, kernel: Kernel, pointer: CUdeviceptr) -> CUresult {
+        self.launch_function(Function(CUfunction(kernel.0.0.cast())), pointer)
+    }
+}

@@ -1,0 +1,42 @@
+//! Streams of a program's own.
+
+use abi::cuda::{CUresult, CUstream};
+
+use super::{Answer, Cuda, MISSING};
+
+/// A stream that was created.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnStream(pub(super) CUstream);
+
+/// CU_STREAM_NON_BLOCKING.
+const NON_BLOCKING: u32 = 1;
+
+impl Cuda {
+    /// A stream that does not wait for the default one.
+    pub fn create_stream(&self) -> Answer<OwnStream> {
+        let mut out = CUstream::NULL;
+        let code = call!(self.cuStreamCreate(&mut out, NON_BLOCKING));
+        Answer {
+            code,
+            out: OwnStream(out),
+        }
+    }
+
+    pub fn create_stream_with_priority(&self, priority: i32) -> Answer<OwnStream> {
+        let mut out = CUstream::NULL;
+        let code = call!(self.cuStreamCreateWithPriority(&mut out, NON_BLOCKING, priority));
+        Answer {
+            code,
+            out: OwnStream(out),
+        }
+    }
+
+    pub fn destroy_stream(&self, stream: OwnStream) -> CUresult {
+        call!(self.cuStreamDestroy_v2(stream.0))
+    }
+
+    /// The unsuffixed call.
+    pub fn destroy_stream_v1(&self, stream: OwnStream) -> CUresult {
+        call!(self.cuStreamDestroy(stream.0))
+    }
+}
