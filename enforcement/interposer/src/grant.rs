@@ -36,6 +36,15 @@ impl Grant {
 }
 
 impl Tenant {
+    /// A grant of no bytes, for a call that may take none.
+    pub fn nothing(self) -> Grant {
+        Grant {
+            first: None,
+            others: Vec::new(),
+            _change: self.change(),
+        }
+    }
+
     /// Asks the ledger for `bytes` on each of `devices`.
     pub fn reserve(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
         let _errno = Errno::keep();
@@ -47,11 +56,7 @@ impl Tenant {
             );
             return Err(Refused::UnknownDevice);
         }
-        let mut grant = Grant {
-            first: None,
-            others: Vec::new(),
-            _change: self.change(),
-        };
+        let mut grant = self.nothing();
         if bytes == Bytes::ZERO {
             return Ok(grant);
         }

@@ -535,7 +535,7 @@ impl Tenant {
 
     fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
         match bytes {
-            Bytes::ZERO => Ok(Grant::default()),
+            Bytes::ZERO => Ok(self.nothing()),
             bytes => self.reserve_or_trim(devices_of(self, ordinal), bytes),
         }
     }
