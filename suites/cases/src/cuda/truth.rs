@@ -98,6 +98,7 @@ cases! {
     /// What the driver takes unasked is found before it is given away: each of 64 threads has a default stream of its own.
     what_nobody_asked_for_is_charged {
         kind: Budget, defects: ["C10"], budget: "0=1GiB", entry_points: ["cuMemAllocAsync_ptsz", "cuMemAlloc_v2"],
+        unordered: "64 threads race",
     } (session) {
         const THREADS: usize = 64;
         let cuda = cuda()?;
