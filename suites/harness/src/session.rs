@@ -56,6 +56,11 @@ impl Session {
         self.plan.target.own
     }
 
+    /// What the target puts before the drivers, by path.
+    pub fn preloads(&self) -> &[String] {
+        &self.plan.target.preload
+    }
+
     /// A directory of this run's own.
     pub fn directory(&self) -> &Path {
         &self.plan.root

@@ -125,9 +125,11 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PhysicalDevice(vk::PhysicalDevice);
 
-/// The Vulkan loader.
+/// The Vulkan loader, or a driver without one.
 pub struct Vulkan {
     entry: ash::Entry,
+    /// Without it there are no layers, the validation layer among them.
+    by_loader: bool,
 }
 
 /// An instance. Devices keep it alive.
@@ -168,7 +170,33 @@ impl Vulkan {
                 get_instance_proc_addr: get,
             })
         };
-        Ok(Self { entry })
+        Ok(Self {
+            entry,
+            by_loader: true,
+        })
+    }
+
+    /// A driver opened by itself, as an application with a loader of its own does: no layer is ever asked.
+    pub fn open_driver(path: &std::path::Path) -> Result<Self, Absent> {
+        let name = path.display().to_string();
+        let library = Library::open(&name, Visibility::Local)?;
+        // SAFETY: drivers export this name with this type (the loader-driver interface).
+        let get: Option<vk::PFN_vkGetInstanceProcAddr> =
+            unsafe { library.function("vk_icdGetInstanceProcAddr") };
+        let get = get.ok_or_else(|| Absent {
+            name,
+            reason: "it lacks vk_icdGetInstanceProcAddr".to_owned(),
+        })?;
+        // SAFETY: the pointer is the driver's own, which is never unloaded.
+        let entry = unsafe {
+            ash::Entry::from_static_fn(ash::StaticFn {
+                get_instance_proc_addr: get,
+            })
+        };
+        Ok(Self {
+            entry,
+            by_loader: false,
+        })
     }
 
     pub fn instance(&self, client: Client) -> Result<Instance, Code> {
@@ -180,7 +208,7 @@ impl Vulkan {
         let mut layers = Vec::new();
         let mut creation = validation::creation();
         let mut create = vk::InstanceCreateInfo::default().application_info(&application);
-        if validation::wanted() {
+        if self.by_loader && validation::wanted() {
             extensions.push(ash::ext::debug_utils::NAME.as_ptr());
             layers.push(validation::LAYER.as_ptr());
             create = create.push_next(&mut creation);
@@ -190,7 +218,10 @@ impl Vulkan {
             .enabled_layer_names(&layers);
         // SAFETY: every pointer in the structure outlives the call.
         let raw = unsafe { self.entry.create_instance(&create, None) }?;
-        let messenger = validation::listen(&self.entry, &raw);
+        let messenger = self
+            .by_loader
+            .then(|| validation::listen(&self.entry, &raw))
+            .flatten();
         let properties2 =
             ash::khr::get_physical_device_properties2::Instance::new(&self.entry, &raw);
         Ok(Instance {

@@ -1,7 +1,10 @@
 //! Drivers that lack what others have.
 
+use std::collections::BTreeSet;
+
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, symbols};
+use mock_device::Api;
 
 use crate::clients::{cuda, fill, nvml, told};
 use crate::ffi::cuda::MISSING;
@@ -11,6 +14,21 @@ use crate::greed::{CONTEXT_ROOM, budget, fills};
 use abi::nvml::nvmlReturn_t;
 
 cases! {
+    /// What is preloaded shows the program no name but the drivers' and the look-ups': a generic one would take the place of the program's own.
+    a_preload_exports_no_name_of_its_own {
+        defects: ["S7"], entry_points: ["dlsym", "dlvsym"],
+    } (session) {
+        let drivers = [Api::Cuda, Api::Nvml].into_iter().flat_map(symbols::of_any_generation);
+        let known: BTreeSet<&str> = drivers.chain(["dlsym", "dlvsym"]).collect();
+        for library in session.preloads() {
+            let exports = symbols::exports(&std::fs::read(library)?).map_err(|error| Failure::Broken(error.to_string()))?;
+            let own = exports.iter().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
+            let own: Vec<_> = own.collect();
+            ensure!(own.is_empty(), "{library} exports {own:?}");
+        }
+        Ok(())
+    }
+
     /// cuMemAlloc_v2 that the driver lacks is absent by handle and by cuGetProcAddress: no other ABI takes its place.
     a_missing_v2_stays_missing {
         defects: ["S2"], entry_points: ["cuMemAlloc_v2", "cuGetProcAddress_v2"], budget: "0=4GiB",
