@@ -109,6 +109,11 @@ impl Plan {
                 command.env(name, value);
             }
         }
+        if self.driver.is_real()
+            && let Some(search) = self.system_search()
+        {
+            command.env("LD_LIBRARY_PATH", search);
+        }
         for (name, folder) in [("HOME", "home"), ("XDG_RUNTIME_DIR", "run")] {
             command.env(name, self.root.join(folder));
         }
@@ -117,6 +122,16 @@ impl Plan {
         }
         command.envs(self.variables(libraries)?);
         Ok(())
+    }
+
+    /// Where this process looks for libraries, but for the proxies: not each process that it starts is to meet them.
+    fn system_search(&self) -> Option<String> {
+        let proxies = self.root.join(PROXIES);
+        let inherited = crate::recording::inherited("LD_LIBRARY_PATH")?;
+        let others = inherited
+            .split(':')
+            .filter(|directory| Path::new(directory) != proxies);
+        Some(others.collect::<Vec<_>>().join(":"))
     }
 
     /// Whether a process finds the target's proxies in the drivers' place.
@@ -169,7 +184,7 @@ impl Plan {
             set.insert("LD_PRELOAD".to_owned(), self.target.preload.join(":"));
         }
         if self.proxied(libraries) {
-            let inherited = || crate::recording::inherited("LD_LIBRARY_PATH");
+            let inherited = || self.system_search().filter(|search| !search.is_empty());
             let search = set.remove("LD_LIBRARY_PATH").or_else(inherited);
             let proxies = self.root.join(PROXIES).display().to_string();
             let search = search.map_or_else(|| proxies.clone(), |rest| format!("{proxies}:{rest}"));
