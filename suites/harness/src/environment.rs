@@ -175,9 +175,9 @@ impl Environment {
     }
 }
 
-/// Over a mock always, because any process of the case may ask for them; the machine's own drivers take time to find.
+/// Only for a case that asks for them: they are large, and the machine's own drivers take time to find.
 fn put_proxies(plan: &Plan) -> Result<(), EnvironmentError> {
-    if plan.world.is_none() && !plan.proxied(plan.libraries) {
+    if !plan.proxied(plan.libraries) {
         return Ok(());
     }
     for (soname, proxy) in &plan.target.proxies {
