@@ -1,6 +1,22 @@
 //! Percentages as people write them.
 
+use core::fmt;
+
 use crate::size::{SizeError, digits};
+
+/// Hundredths of a percent as people read them; 0 is no budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(pub u16);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.0 / 100, self.0 % 100) {
+            (0, ..) => out.write_str("none"),
+            (_, whole, 0) => write!(out, "{whole}%"),
+            (_, whole, part) => write!(out, "{whole}.{part:02}%"),
+        }
+    }
+}
 
 /// Reads `50`, `50%`, `12.5`, in hundredths of a percent; blanks around are trimmed. HAMi-core reads whole numbers only.
 ///

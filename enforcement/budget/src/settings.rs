@@ -104,7 +104,18 @@ pub struct Settings {
     /// HAMI_VK_TRACE=1: the layer's decisions on stderr.
     pub vulkan_trace: bool,
     pub remarks: Vec<Remark>,
+    pub source: Source,
     unreadable: Option<Refusal>,
+}
+
+/// Whose word the budgets are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// An environment: any program may change its own.
+    #[default]
+    Environment,
+    /// A tenant file, which is the owner's.
+    TenantFile,
 }
 
 /// Why nothing can be granted, as one line says it.
@@ -230,6 +241,7 @@ impl Settings {
             )
             .unwrap_or(false),
             remarks,
+            source: Source::default(),
             unreadable: None,
         }
     }
@@ -237,6 +249,27 @@ impl Settings {
     /// Grants nothing from here on: a place that holds settings could not be read.
     pub fn refuse(&mut self, place: String, reason: String) {
         self.unreadable = Some(Refusal::Place { place, reason });
+    }
+
+    /// Takes over what a tenant's ledger says already of a device, where nothing is said here: who was told of no budget keeps the
+    /// others' all the same. `hundredths` of a percent of its time, 0 where all of it.
+    pub fn adopt(&mut self, device: DeviceIndex, memory: Option<Bytes>, hundredths: u16) {
+        let Some(slot) = device.slot() else { return };
+        if let Some(memory) = memory
+            && self.memory[slot] == Budget::Unlimited
+        {
+            self.memory[slot] = Budget::Limited(memory);
+        }
+        if hundredths == 0 {
+            return;
+        }
+        if self.utilization_policy == UtilizationPolicy::Disable {
+            self.compute = [const { ComputeBudget::Unlimited }; MAX_DEVICES];
+            self.utilization_policy = UtilizationPolicy::Default;
+        }
+        if self.compute[slot] == ComputeBudget::Unlimited {
+            self.compute[slot] = ComputeBudget::Limited(hundredths);
+        }
     }
 
     /// The budget of one device; an index beyond the ledger's has none of its own and answers the default's strictest reading, `Limited(0)`,

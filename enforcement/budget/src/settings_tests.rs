@@ -210,6 +210,42 @@ fn choices_are_read_and_a_meaningless_one_keeps_the_default() {
     assert_eq!(read.remarks.len(), 2);
 }
 
+#[test]
+fn what_a_ledger_says_fills_only_what_is_not_said() {
+    let mut read = settings(&[("CUDA_DEVICE_MEMORY_LIMIT_0", "4g")]);
+    read.adopt(DeviceIndex(0), Some(Bytes::gib(8)), 0);
+    read.adopt(DeviceIndex(1), Some(Bytes::gib(2)), 2_500);
+    read.adopt(DeviceIndex(32), Some(Bytes::gib(2)), 2_500);
+    assert_eq!(
+        [0, 1, 2].map(|device| read.memory(DeviceIndex(device))),
+        [
+            Budget::Limited(Bytes::gib(4)),
+            Budget::Limited(Bytes::gib(2)),
+            Budget::Unlimited
+        ]
+    );
+    assert_eq!(
+        [0, 1].map(|device| read.compute(DeviceIndex(device))),
+        [ComputeBudget::Unlimited, ComputeBudget::Limited(2_500)]
+    );
+    assert!(settings(&[]).memory(DeviceIndex(0)) == Budget::Unlimited);
+}
+
+#[test]
+fn a_ledgers_compute_budget_holds_where_the_policy_is_disabled() {
+    let mut read = settings(&[
+        ("GPU_CORE_UTILIZATION_POLICY", "disable"),
+        ("CUDA_DEVICE_SM_LIMIT", "50"),
+    ]);
+    read.adopt(DeviceIndex(0), None, 0);
+    assert!(!read.any_compute_budget());
+    read.adopt(DeviceIndex(0), None, 2_500);
+    assert_eq!(
+        [0, 1].map(|device| read.compute(DeviceIndex(device))),
+        [ComputeBudget::Limited(2_500), ComputeBudget::Unlimited]
+    );
+}
+
 proptest! {
     #[test]
     fn any_environment_is_read(values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..12), 8)) {

@@ -84,9 +84,16 @@ impl Tenant {
                 shape,
             }
         });
-        Some(self.memory.devices.set(Devices {
+        let devices = self.memory.devices.set(Devices {
             devices: devices.collect(),
-        }))
+        });
+        if let Some(ledger) = self.ledger() {
+            for device in devices.iter() {
+                let noted = device.indices.iter();
+                noted.for_each(|index| ledger.note_total(index, device.shape.total));
+            }
+        }
+        Some(devices)
     }
 
     /// The device of an ordinal that was charged before.

@@ -3,8 +3,9 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use budget::DeviceIndex;
-use budget::settings::{ComputeBudget, Settings};
-use ledger::{Ledger, Setup};
+use budget::percent::Percent;
+use budget::settings::{ComputeBudget, Settings, Source};
+use ledger::{Authority, Ledger, Setup};
 
 use crate::boundary::arena::{self, Errno, Forever, Lock};
 use crate::boundary::sign;
@@ -191,14 +192,15 @@ impl Tenant {
             &self.settings().ledger,
             &Setup {
                 budgets: self.settings().budgets(),
+                authority: self.authority(),
             },
         ) {
             Ok(ledger) => {
-                if let Some(device) = ledger.disagreement() {
+                if let Some(disagreement) = ledger.disagreement() {
                     report::once(
                         Once::OtherBudget,
                         format_args!(
-                            "the ledger {} has another budget for device {device} than the settings, and keeps it",
+                            "ledger {}: {disagreement}",
                             self.settings().ledger.display()
                         ),
                     );
@@ -226,16 +228,25 @@ impl Tenant {
                 ComputeBudget::Limited(hundredths) => hundredths,
                 _ => 0,
             };
-            let held = ledger.join_share(device, wanted);
+            let held = ledger.join_share(device, wanted, self.authority());
             if held != wanted {
                 report::once(
                     Once::OtherShare,
                     format_args!(
-                        "the ledger {} has another compute budget for device {device} than the settings, and keeps it",
-                        self.settings().ledger.display()
+                        "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
+                        self.settings().ledger.display(),
+                        Percent(held),
+                        Percent(wanted)
                     ),
                 );
             }
+        }
+    }
+
+    fn authority(self) -> Authority {
+        match self.settings().source {
+            Source::TenantFile => Authority::Owner,
+            Source::Environment => Authority::Tenant,
         }
     }
 

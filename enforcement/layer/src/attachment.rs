@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use budget::settings::{ComputeBudget, Remark};
+use budget::percent::Percent;
+use budget::settings::{ComputeBudget, Remark, Source};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Ledger, Setup};
+use ledger::{Authority, Ledger, Setup};
 use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
@@ -99,12 +100,14 @@ fn attach() -> Option<Ledger> {
         &settings.ledger,
         &Setup {
             budgets: settings.budgets(),
+            authority: authority(),
         },
     ) {
         Ok(ledger) => {
-            if let Some(device) = ledger.disagreement() {
+            if let Some(disagreement) = ledger.disagreement() {
                 trace::tell(format_args!(
-                    "device {device} keeps the budget its ledger already has, not the one asked for here"
+                    "ledger {}: {disagreement}",
+                    settings.ledger.display()
                 ));
             }
             join_shares(&ledger);
@@ -114,6 +117,13 @@ fn attach() -> Option<Ledger> {
             trace::tell(format_args!("{error}: every device allocation is refused"));
             None
         }
+    }
+}
+
+fn authority() -> Authority {
+    match settings().source {
+        Source::TenantFile => Authority::Owner,
+        Source::Environment => Authority::Tenant,
     }
 }
 
@@ -127,9 +137,13 @@ fn join_shares(ledger: &Ledger) {
             ComputeBudget::Limited(hundredths) => hundredths,
             _ => 0,
         };
-        if ledger.join_share(device, wanted) != wanted {
+        let held = ledger.join_share(device, wanted, authority());
+        if held != wanted {
             trace::tell(format_args!(
-                "device {device} keeps the compute budget its ledger already has, not the one asked for here"
+                "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
+                settings().ledger.display(),
+                Percent(held),
+                Percent(wanted)
             ));
             return;
         }
@@ -179,6 +193,15 @@ impl Attachment {
         // What a parent was charged is the parent's to give back.
         if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
             targets::release(ledger, targets, bytes);
+        }
+    }
+
+    /// Notes how much memory they have, for whoever sets budgets.
+    pub fn note_total(&self, targets: Targets, total: Bytes) {
+        if let Some(ledger) = &self.ledger {
+            targets
+                .iter()
+                .for_each(|device| ledger.note_total(device, total));
         }
     }
 

@@ -195,6 +195,9 @@ fn refuse(made: &Made) -> vk::Result {
 
 impl Enforced {
     fn new(attachment: &'static Attachment, group: &[Arc<Physical>]) -> Enforced {
+        for physical in group {
+            attachment.note_total(physical.targets, physical.heap);
+        }
         let all = group
             .iter()
             .fold(Targets::NONE, |all, physical| all.union(physical.targets));

@@ -1,6 +1,7 @@
 //! One instance's physical devices: which budget each draws on, and the shape of its memory.
 
 use ash::vk;
+use budget::Bytes;
 use budget::identity::{self, Asked, NVIDIA, Pci, Resolution};
 
 use crate::attachment;
@@ -36,6 +37,8 @@ pub struct Physical {
     pub tenant_gpu: bool,
     pub targets: Targets,
     pub types: MemoryTypes,
+    /// The largest of its device-local heaps, as the driver has it.
+    pub heap: Bytes,
     pub has_memory_budget: bool,
 }
 
@@ -113,8 +116,18 @@ fn physical(described: &Description, resolution: Resolution) -> Physical {
         tenant_gpu: resolution != Resolution::NotATenantGpu,
         targets,
         types: MemoryTypes::of(&described.memory),
+        heap: largest_local_heap(&described.memory),
         has_memory_budget: described.has_memory_budget,
     }
+}
+
+fn largest_local_heap(memory: &vk::PhysicalDeviceMemoryProperties) -> Bytes {
+    let heaps = memory.memory_heaps_as_slice().iter();
+    let local = heaps.filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
+    local
+        .map(|heap| Bytes(heap.size))
+        .max()
+        .unwrap_or(Bytes::ZERO)
 }
 
 fn say(described: &Description, resolution: Resolution, targets: Targets) {

@@ -5,7 +5,8 @@ use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
 use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
 use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
-use crate::{MAX_DEVICES, SLOTS, Setup};
+use crate::word::Budget;
+use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::fd::RawFd;
@@ -349,14 +350,26 @@ fn start_time() -> u64 {
         .unwrap_or(0)
 }
 
-/// The first device whose budget in the ledger is not the one asked for.
-pub fn disagreement(layout: &Layout, setup: &Setup) -> Option<crate::DeviceIndex> {
-    (0..MAX_DEVICES).find_map(|device| {
-        let asked =
-            crate::word::Budget::first(setup.budgets.get(device)?.map(|bytes| bytes.0)).limit();
-        (layout.account(device)?.budget().limit() != asked)
-            .then_some(crate::DeviceIndex(device as u32))
-    })
+/// Compares the budgets with those asked for, and lowers them where the owner says so. The first that differed.
+pub fn agree(layout: &Layout, setup: &Setup) -> Option<Disagreement> {
+    let differing = (0..MAX_DEVICES).filter_map(|device| {
+        let account = layout.account(device)?;
+        let asked = Budget::first(setup.budgets.get(device)?.map(|bytes| bytes.0)).limit();
+        let found = account.budget().limit();
+        let allows_more = |asked: u64| found.is_none_or(|found| found > asked);
+        let lowered = setup.authority == Authority::Owner && asked.is_some_and(allows_more);
+        if lowered {
+            account.set_budget(asked);
+        }
+        (found != asked).then_some(Disagreement {
+            device: crate::DeviceIndex(device as u32),
+            asked: asked.map(Bytes),
+            found: found.map(Bytes),
+            holds: if lowered { asked } else { found }.map(Bytes),
+        })
+    });
+    // All of them are looked at, although one is told.
+    differing.fold(None, |first, one| first.or(Some(one)))
 }
 
 /// Looks for the dead on every device, without waiting.

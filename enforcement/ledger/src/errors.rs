@@ -43,7 +43,10 @@ impl std::error::Error for AttachError {}
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::System { call, errno } => write!(formatter, "{call} failed with errno {errno}"),
+            Reason::System { call, errno } => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(formatter, "{call}: {error}")
+            }
             Reason::ForeignFile {
                 field,
                 found,

@@ -10,6 +10,7 @@ use crate::region::descriptors::Descriptor;
 use crate::region::{KeptErrno, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 
@@ -17,6 +18,64 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
     pub budgets: [Option<Bytes>; MAX_DEVICES],
+    pub authority: Authority,
+}
+
+/// Whose word the newcomer's budgets are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authority {
+    /// Any process's: what the ledger says holds.
+    #[default]
+    Tenant,
+    /// The owner's: a ledger that allows more was meddled with, and is lowered to it. One that allows less holds: the owner may have lowered it live.
+    Owner,
+}
+
+/// A budget in the ledger that was not what `attach` asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    pub device: DeviceIndex,
+    /// What was asked for; `None` is no budget.
+    pub asked: Option<Bytes>,
+    /// What the ledger said.
+    pub found: Option<Bytes>,
+    /// What holds now: one of the two.
+    pub holds: Option<Bytes>,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Disagreement {
+            device,
+            asked,
+            found,
+            holds,
+        } = self;
+        let (asked, found) = (Said(*asked), Said(*found));
+        if *holds == self.found {
+            write!(
+                out,
+                "device {device} has a budget of {found} there, not the settings' {asked}; the ledger's holds"
+            )
+        } else {
+            write!(
+                out,
+                "device {device} had a budget of {found} there, more than the tenant file's {asked}; the tenant file's holds"
+            )
+        }
+    }
+}
+
+/// A budget as it is told.
+struct Said(Option<Bytes>);
+
+impl fmt::Display for Said {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => bytes.fmt(out),
+            None => out.write_str("none"),
+        }
+    }
 }
 
 /// One process's slot in a tenant's ledger.
@@ -25,7 +84,7 @@ pub struct Setup {
 /// left, and dropping it leaves the parent's slot alone. A child that needs a ledger attaches its own.
 pub struct Ledger {
     seat: Seat,
-    disagreement: Option<DeviceIndex>,
+    disagreement: Option<Disagreement>,
 }
 
 /// Bytes that are charged but not in use yet. Dropping it cancels.
@@ -40,7 +99,7 @@ impl Ledger {
     /// Takes a slot in the ledger at `path`; creates the file, with the budgets of `setup`, where nothing is.
     pub fn attach(path: &Path, setup: &Setup) -> Result<Ledger, AttachError> {
         let seat = attach::attach(path, setup)?;
-        let disagreement = attach::disagreement(seat.layout(), setup);
+        let disagreement = attach::agree(seat.layout(), setup);
         Ok(Ledger { seat, disagreement })
     }
 
@@ -50,9 +109,20 @@ impl Ledger {
         self.seat.arena.is_mine()
     }
 
-    /// The first device whose budget in the ledger was not what `attach` asked for. The ledger's budgets hold.
-    pub fn disagreement(&self) -> Option<DeviceIndex> {
+    /// The first device whose budget in the ledger was not what `attach` asked for.
+    pub fn disagreement(&self) -> Option<Disagreement> {
         self.disagreement
+    }
+
+    /// Notes how much memory a device has, for whoever sets budgets.
+    pub fn note_total(&self, device: DeviceIndex, total: Bytes) {
+        if self.is_mine()
+            && let Some(word) = device
+                .slot()
+                .and_then(|slot| self.seat.layout().total(slot))
+        {
+            word.fetch_max(total.0, Ordering::Relaxed);
+        }
     }
 
     /// The budget of a device; `None` where it has none.
@@ -158,17 +228,21 @@ impl Ledger {
             .map(|budget| budget.saturating_sub(self.usage(device)))
     }
 
-    /// Says what share of a device's time the tenant may use, in hundredths of a percent, 0 for all. The first to say so decides; the answer
-    /// is what holds.
-    pub fn join_share(&self, device: DeviceIndex, hundredths: u16) -> u16 {
+    /// Says what share of a device's time the tenant may use, in hundredths of a percent, 0 for all. The first to say so decides, and the
+    /// owner's word lowers what others have said; the answer is what holds.
+    pub fn join_share(&self, device: DeviceIndex, hundredths: u16, authority: Authority) -> u16 {
         let Some(pace) = self.pace(device) else {
             return hundredths;
         };
         let wanted = u64::from(hundredths) + 1;
-        match pace
+        let decided = pace
             .share
-            .compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire)
-        {
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                let allows_more = share_of(held) == 0 || share_of(held) > hundredths;
+                let lowered = authority == Authority::Owner && hundredths != 0 && allows_more;
+                (held == 0 || lowered).then_some(wanted)
+            });
+        match decided {
             Ok(_) => hundredths,
             Err(held) => share_of(held),
         }

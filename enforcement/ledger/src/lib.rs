@@ -20,11 +20,12 @@ mod word;
 pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
-pub use ledger::{Ledger, Reservation, Setup};
+pub use ledger::{Authority, Disagreement, Ledger, Reservation, Setup};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use region::descriptors::{Descriptor, mark as name_descriptor, mark_of as name_of_descriptor};
 pub use view::{DeviceShare, SlotView, Stats, View};
+pub use word::MOST;
 
 /// Processes that one ledger has room for. One more is refused at attach.
 pub const SLOTS: usize = 1024;

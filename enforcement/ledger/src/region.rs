@@ -57,6 +57,8 @@ struct Header {
     budgets: [AtomicU64; MAX_DEVICES],
     high: AtomicU64,
     reaps: AtomicU64,
+    /// What processes were told of each device's size; 0 where nobody has looked.
+    totals: [AtomicU64; MAX_DEVICES],
 }
 
 /// What must be equal for two processes to understand each other.
@@ -149,6 +151,11 @@ impl Layout {
     /// The mark below which every slot in use lies.
     pub fn high(&self) -> &AtomicU64 {
         &self.header.high
+    }
+
+    /// A device's size as processes have seen it.
+    pub fn total(&self, device: usize) -> Option<&AtomicU64> {
+        self.header.totals.get(device)
     }
 
     /// How many dead owners were found since the file was created.

@@ -75,6 +75,18 @@ impl View {
         self.account(device)?.budget().limit().map(Bytes)
     }
 
+    /// How much memory a device has, as far as any process of the tenant has seen it.
+    pub fn total(&self, device: DeviceIndex) -> Option<Bytes> {
+        let total = self.map.layout().total(device.slot()?)?;
+        Some(Bytes(total.load(Ordering::Relaxed))).filter(|total| *total != Bytes::ZERO)
+    }
+
+    /// Whether anybody was told of a budget of a device's time.
+    pub fn is_paced(&self, device: DeviceIndex) -> bool {
+        self.pace(device)
+            .is_some_and(|pace| pace.share.load(Ordering::Acquire) > 1)
+    }
+
     /// The share of a device's time that the tenant may use, in hundredths of a percent; 0 where all of it.
     pub fn share(&self, device: DeviceIndex) -> u16 {
         self.pace(device)

@@ -6,7 +6,11 @@
 //! 3. If that names no setting at all, the environment of PID 1, as far as the kernel lets us read it: in a container that is what the
 //!    container was started with.
 //!
-//! `budget` says what the settings mean. Nothing here is asked more than once in a process.
+//! 4. A ledger that lies where these say, or at the default place: of a device that they give no budget, what the ledger says holds here too,
+//!    so that a process that was told of nothing is held like the tenant's others. A file there that is no ledger refuses everything.
+//!
+//! Where a ledger exists its budgets hold, whatever 2 and 3 say; a tenant file lowers what is above its own. The rest of the settings is
+//! each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -14,8 +18,10 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use budget::settings::Settings;
+use budget::DeviceIndex;
+use budget::settings::{Settings, Source};
 use budget::tenant_file::TenantFile;
+use ledger::{AttachError, Reason, View};
 
 /// The tenant file that an operator mounts read-only into a container.
 pub const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
@@ -29,7 +35,7 @@ pub fn settings(library: Option<&Path>) -> Settings {
         Some(PathBuf::from(TENANT_FILE)),
         beside.map(|directory| directory.join("tenant.toml")),
     ];
-    match places.into_iter().flatten().find_map(|place| open(&place)) {
+    let mut settings = match places.into_iter().flatten().find_map(|place| open(&place)) {
         Some(Found::File(file)) => from_file(&file, &own),
         Some(Found::Unreadable(place, reason)) => {
             let mut settings = Settings::read(&own);
@@ -37,7 +43,33 @@ pub fn settings(library: Option<&Path>) -> Settings {
             settings
         }
         None => from_environment(),
+    };
+    adopt(&mut settings);
+    settings
+}
+
+/// What a ledger that is there already says of devices of which the settings say nothing.
+fn adopt(settings: &mut Settings) {
+    match View::open(&settings.ledger) {
+        Ok(ledger) => DeviceIndex::all().for_each(|device| {
+            settings.adopt(device, ledger.budget(device), ledger.share(device));
+        }),
+        Err(error) if is_absent(&error) => {}
+        // Where a budget is set, whoever attaches says so.
+        Err(_) if settings.any_budget() => {}
+        Err(error) => settings.refuse(
+            format!("ledger {}", error.path.display()),
+            error.reason.to_string(),
+        ),
     }
+}
+
+fn is_absent(error: &AttachError) -> bool {
+    matches!(error.reason, Reason::System { call: "open", errno } if is_none(&std::io::Error::from_raw_os_error(errno)))
+}
+
+fn is_none(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 enum Found {
@@ -56,22 +88,22 @@ fn open(place: &Path) -> Option<Found> {
                 wrong.to_string(),
             ),
         },
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            None
-        }
+        Err(error) if is_none(&error) => None,
         Err(error) => unreadable(place.display().to_string(), error.to_string()),
     }
 }
 
 /// What a tenant file says, and of the environment what enforces nothing.
 fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -> Settings {
-    Settings::read(&|name| {
+    let mut settings = Settings::read(&|name| {
         file.get(name).map(<[u8]>::to_vec).or_else(|| {
             (!budget::settings::enforces(name))
                 .then(|| environment(name))
                 .flatten()
         })
-    })
+    });
+    settings.source = Source::TenantFile;
+    settings
 }
 
 fn from_environment() -> Settings {
@@ -141,6 +173,48 @@ mod tests {
         assert_eq!(
             settings.memory(DeviceIndex(3)),
             Budget::Limited(Bytes(1 << 30))
+        );
+    }
+
+    #[test]
+    fn a_ledger_that_is_there_says_what_the_settings_do_not() {
+        let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let path = directory.path().join("ledger");
+        let beneath = |text: &str| {
+            let text = format!("RINGFENCE_LEDGER = \"{}\"\n{text}", path.display());
+            std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
+            settings(Some(&directory.path().join("libcuda.so.1")))
+        };
+        assert!(!beneath("").any_budget());
+        let mut setup = ledger::Setup::default();
+        setup.budgets[1] = Some(Bytes(1 << 30));
+        let first = ledger::Ledger::attach(&path, &setup).expect("a ledger");
+        first.join_share(DeviceIndex(2), 2_500, ledger::Authority::Tenant);
+        let settings = beneath("RINGFENCE_MEMORY_0 = \"2g\"");
+        assert_eq!(
+            [0, 1, 2].map(|device| settings.memory(DeviceIndex(device))),
+            [
+                Budget::Limited(Bytes(2 << 30)),
+                Budget::Limited(Bytes(1 << 30)),
+                Budget::Unlimited
+            ]
+        );
+        assert!(settings.any_compute_budget());
+    }
+
+    #[test]
+    fn what_lies_in_a_ledgers_place_and_is_none_refuses_all() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("ledger");
+        let text = format!("RINGFENCE_LEDGER = \"{}\"\n", path.display());
+        std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
+        let settings = || settings(Some(&directory.path().join("libcuda.so.1")));
+        assert_eq!(settings().refusal(), None);
+        std::fs::write(&path, "no ledger").expect("a file");
+        let refusal = settings().refusal().expect("refused").to_string();
+        assert!(
+            refusal.contains(&path.display().to_string()) && refusal.contains("magic"),
+            "{refusal}"
         );
     }
 

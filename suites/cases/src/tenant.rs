@@ -133,6 +133,7 @@ impl Hands {
                 taken.bytes.0 as i64
             }
             "free" => self.free()?,
+            "first-byte" => i64::from(first_byte()?.0),
             "device" => {
                 clients::context(self.cuda()?, bytes()?.0 as i32)?;
                 0
@@ -166,6 +167,17 @@ impl Hands {
         }
         Ok(0)
     }
+}
+
+/// The first refusal on the way to one byte, or what the byte was answered.
+fn first_byte() -> Result<CUresult, Failure> {
+    let cuda = clients::cuda_without_context()?;
+    let retained = cuda.retain_primary(0);
+    if retained.code != CUresult::SUCCESS {
+        return Ok(retained.code);
+    }
+    cuda.set_current(retained.out);
+    Ok(cuda.allocate(1).code)
 }
 
 roles! {

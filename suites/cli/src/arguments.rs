@@ -40,7 +40,7 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         proxies_before: Option<PathBuf>,
     },
-    /// Read a tenant's ledger
+    /// Read a tenant's ledger, or change its budgets
     #[command(subcommand)]
     Ledger(LedgerCommand),
 }
@@ -160,4 +160,18 @@ pub enum Section {
 pub enum LedgerCommand {
     /// Print budgets, usage and processes
     Show { path: PathBuf },
+    /// Change budgets at once, for every process of the tenant; nothing is taken away from any
+    Set(SetArguments),
+}
+
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub struct SetArguments {
+    pub path: PathBuf,
+    /// Memory budgets, DEVICE=SIZE[,…], as in 0=4GiB,1=none; devices are counted as the tenant sees them
+    #[arg(long, value_delimiter = ',', group = "change")]
+    pub memory: Vec<String>,
+    /// Compute budgets, DEVICE=PERCENT[,…], as in 0=50%,1=none
+    #[arg(long, value_delimiter = ',', group = "change")]
+    pub compute: Vec<String>,
 }

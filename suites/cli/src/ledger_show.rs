@@ -4,22 +4,31 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ledger::{DeviceIndex, MAX_DEVICES, View};
+use budget::percent::Percent;
+use ledger::{Bytes, DeviceIndex, MAX_DEVICES, View};
 
 pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let view = View::open(path)?;
     let slots = view.slots();
-    println!("device  budget          usage           draining");
+    println!(
+        "device  budget          usage           draining        compute  memory of the device"
+    );
     for device in (0..MAX_DEVICES as u32).map(DeviceIndex) {
         let (budget, usage, draining) = (
             view.budget(device),
             view.usage(device),
             view.draining(device),
         );
-        if budget.is_some() || usage.0 != 0 || draining.0 != 0 {
-            let budget = budget.map_or("none".to_owned(), |budget| budget.0.to_string());
+        let share = view.share(device);
+        if budget.is_some() || usage.0 != 0 || draining.0 != 0 || share != 0 {
+            let number = |bytes: Bytes| bytes.0.to_string();
+            let (budget, compute) = (
+                budget.map_or("none".to_owned(), number),
+                Percent(share).to_string(),
+            );
+            let total = view.total(device).map_or("not seen".to_owned(), number);
             println!(
-                "{:<6}  {budget:<14}  {:<14}  {}",
+                "{:<6}  {budget:<14}  {:<14}  {:<14}  {compute:<7}  {total}",
                 device.0, usage.0, draining.0
             );
         }

@@ -3,6 +3,7 @@
 mod arguments;
 mod exec;
 mod install;
+mod ledger_set;
 mod ledger_show;
 mod list;
 mod probe;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             proxies_before,
         } => install_under(&prefix, proxies_before.as_deref()),
         Command::Ledger(LedgerCommand::Show { path }) => ledger_show::run(&path),
+        Command::Ledger(LedgerCommand::Set(arguments)) => ledger_set::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("ringfence: {error}");

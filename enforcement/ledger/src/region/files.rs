@@ -96,6 +96,7 @@ pub fn open(path: &CStr) -> Result<RawFd, Errno> {
 /// Creates the file with all its blocks and the given beginning, under `path`, unless something is there already: that is left
 /// alone and is no error. `temporary` is a name beside it that nobody else uses.
 pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Errno> {
+    may_be_so_large()?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: a NUL-terminated path; the mode is passed as the variadic argument that O_CREAT asks for.
     let fd = unsafe { libc::open(temporary.as_ptr(), flags, 0o600 as libc::mode_t) };
@@ -118,6 +119,24 @@ pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Err
         libc::close(fd);
     }
     made
+}
+
+/// Fails where this process may not write a file so large (RLIMIT_FSIZE): asked to, the kernel would not only refuse but end the host by
+/// SIGXFSZ.
+fn may_be_so_large() -> Result<(), Errno> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes one rlimit, which is ours.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if asked == 0 && limit.rlim_cur < SIZE as libc::rlim_t {
+        return Err(Errno {
+            call: "RLIMIT_FSIZE",
+            code: libc::EFBIG,
+        });
+    }
+    Ok(())
 }
 
 fn fill(fd: RawFd, beginning: &[u8]) -> Result<(), Errno> {

@@ -1,7 +1,10 @@
 //! The file itself: who creates it, what is believed of it, and what happens when it goes.
 
 use crate::child::{Child, DEVICE, MIB, reserve, setup};
-use ledger::{Bytes, DeviceIndex, Ledger, NoDriver, Reason, Refusal, SLOTS, View};
+use ledger::{
+    Authority, Bytes, DeviceIndex, Disagreement, Ledger, NoDriver, Reason, Refusal, SLOTS, Setup,
+    View,
+};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -199,13 +202,65 @@ fn a_late_comer_joins_under_the_ledgers_budgets_and_can_say_which_differ() {
     let (_place, path) = place();
     let first = Ledger::attach(&path, &setup(BUDGET)).unwrap();
     let late = Ledger::attach(&path, &setup(2 * BUDGET)).unwrap();
+    let disagreement = Disagreement {
+        device: DEVICE,
+        asked: Some(Bytes(2 * BUDGET)),
+        found: Some(Bytes(BUDGET)),
+        holds: Some(Bytes(BUDGET)),
+    };
     assert_eq!(
         (first.disagreement(), late.disagreement()),
-        (None, Some(DEVICE))
+        (None, Some(disagreement))
     );
     assert_eq!(late.budget(DEVICE), Some(Bytes(BUDGET)));
     assert_eq!(late.budget(DeviceIndex(31)), None);
     assert!(reserve(&late, 2 * BUDGET, &NoDriver).is_err());
+}
+
+#[test]
+fn the_owners_word_lowers_what_is_above_it_and_nothing_else() {
+    let (_place, path) = place();
+    let first = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let view = View::open(&path).unwrap();
+    let owners = |budget: u64| Setup {
+        authority: Authority::Owner,
+        ..setup(budget)
+    };
+    for (found, holds) in [
+        (Some(2 * BUDGET), BUDGET),
+        (None, BUDGET),
+        (Some(BUDGET / 2), BUDGET / 2),
+    ] {
+        match found {
+            Some(found) => view.set_budget(DEVICE, Bytes(found)),
+            None => view.clear_budget(DEVICE),
+        };
+        let late = Ledger::attach(&path, &owners(BUDGET)).unwrap();
+        let told = late.disagreement().unwrap();
+        assert_eq!(
+            (told.found, told.holds),
+            (found.map(Bytes), Some(Bytes(holds)))
+        );
+        assert_eq!(first.budget(DEVICE), Some(Bytes(holds)));
+    }
+    assert_eq!(first.join_share(DEVICE, 5_000, Authority::Tenant), 5_000);
+    assert_eq!(first.join_share(DEVICE, 4_000, Authority::Tenant), 5_000);
+    assert_eq!(first.join_share(DEVICE, 4_000, Authority::Owner), 4_000);
+    assert_eq!(first.join_share(DEVICE, 4_500, Authority::Owner), 4_000);
+    // A file that names no share leaves that to the tenant.
+    assert_eq!(first.join_share(DEVICE, 0, Authority::Owner), 4_000);
+}
+
+#[test]
+fn how_large_a_device_is_can_be_asked_once_anybody_has_seen_it() {
+    let (_place, path) = place();
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let view = View::open(&path).unwrap();
+    assert_eq!(view.total(DEVICE), None);
+    ledger.note_total(DEVICE, Bytes(5 * BUDGET));
+    ledger.note_total(DEVICE, Bytes(4 * BUDGET));
+    assert_eq!(view.total(DEVICE), Some(Bytes(5 * BUDGET)));
+    assert_eq!(view.total(DeviceIndex(32)), None);
 }
 
 #[test]

@@ -160,7 +160,7 @@ cases! {
 }
 
 /// A process of the same machine that no compute budget is set for.
-fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
+pub fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
     let launch = session.launch("tenant");
     Tenant::launch(
         launch

@@ -268,3 +268,33 @@ impl Diversion {
         Ok(text)
     }
 }
+
+/// A named pipe that nobody has open.
+pub fn make_pipe(path: &std::path::Path) -> std::io::Result<()> {
+    let path = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+    // SAFETY: a path that ends in NUL.
+    match unsafe { libc::mkfifo(path.as_ptr(), 0o600) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// A file without a name, which can be sealed.
+pub fn sealed_file() -> std::io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a name that ends in NUL.
+    match unsafe { libc::memfd_create(c"sealed".as_ptr(), flags) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        // SAFETY: the kernel made it for this process.
+        fd => Ok(unsafe { File::from_raw_fd(fd) }),
+    }
+}
+
+/// From now on nobody writes that file.
+pub fn seal(file: &File) -> std::io::Result<()> {
+    // SAFETY: changes our own file.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,492 @@
+/* A host program with habits of its own, written in C against the public headers, which watches its guests.
+ *
+ *     guest PROMISE [ARGUMENT…]
+ *
+ * Each promise prints a line for everything it saw that should not be, and then `kept`. It ends with status 37, so that nobody else's exit can
+ * be taken for its own. What it sees it tells by descriptor 9, where that is open: stdout and stderr belong to the test that watches them.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda.h>
+#include <nvml.h>
+
+#define STATUS 37
+#define MIB ((size_t)1 << 20)
+
+extern char **environ;
+
+static void tell(const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line - 1, format, arguments);
+    va_end(arguments);
+    if (length > (int)sizeof line - 2) length = sizeof line - 2;
+    line[length] = '\n';
+    if (write(fcntl(9, F_GETFD) >= 0 ? 9 : 1, line, length + 1) < 0) _exit(99);
+}
+
+static void must(const char *what, int code) {
+    if (code != 0) {
+        tell("%s answered %d", what, code);
+        _exit(98);
+    }
+}
+
+/* A context on the first device, with memory taken by several ways, given back, and refused. */
+static void begin(void) {
+    CUdevice device;
+    CUcontext context;
+    must("cuInit", cuInit(0));
+    must("cuDeviceGet", cuDeviceGet(&device, 0));
+    must("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&context, device));
+    must("cuCtxSetCurrent", cuCtxSetCurrent(context));
+}
+
+static void use(void) {
+    CUdeviceptr pointer, ordered;
+    size_t free_bytes, total;
+    must("cuMemAlloc", cuMemAlloc(&pointer, 3 * MIB));
+    must("cuMemAllocAsync", cuMemAllocAsync(&ordered, MIB, NULL));
+    must("cuMemGetInfo", cuMemGetInfo(&free_bytes, &total));
+    CUdeviceptr never;
+    if (cuMemAlloc(&never, total * 2) != CUDA_ERROR_OUT_OF_MEMORY) tell("twice the total was not refused");
+    must("cuMemFreeAsync", cuMemFreeAsync(ordered, NULL));
+    must("cuCtxSynchronize", cuCtxSynchronize());
+    must("cuMemFree", cuMemFree(pointer));
+    nvmlDevice_t handle;
+    nvmlMemory_t memory;
+    must("nvmlInit", nvmlInit());
+    must("nvmlDeviceGetHandleByIndex", nvmlDeviceGetHandleByIndex(0, &handle));
+    must("nvmlDeviceGetMemoryInfo", nvmlDeviceGetMemoryInfo(handle, &memory));
+    must("nvmlShutdown", nvmlShutdown());
+}
+
+/* What is the host's own, as text. */
+struct manners {
+    char *text;
+    size_t length;
+};
+
+static int low_descriptors(FILE *out) {
+    int count = 0;
+    for (int fd = 0; fd < 200; fd++) {
+        char link[64], target[256];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, target, sizeof target - 1);
+        if (length < 0) continue;
+        target[length] = 0;
+        if (out && !strstr(target, "/proc/")) fprintf(out, "descriptor %d %s\n", fd, target);
+        count++;
+    }
+    return count;
+}
+
+static struct manners manners(void) {
+    struct manners seen = {0};
+    FILE *out = open_memstream(&seen.text, &seen.length);
+    mode_t mask = umask(0);
+    umask(mask);
+    fprintf(out, "umask %o\n", mask);
+    char directory[4096];
+    fprintf(out, "directory %s\n", getcwd(directory, sizeof directory));
+    fprintf(out, "locale %s %s\n", setlocale(LC_ALL, NULL), localeconv()->decimal_point);
+    for (int number = 1; number <= 64; number++) {
+        struct sigaction action;
+        memset(&action, 0, sizeof action);
+        if (syscall(SYS_rt_sigaction, number, NULL, &action, 8) == 0) {
+            fprintf(out, "signal %d", number);
+            for (size_t byte = 0; byte < 32; byte++) fprintf(out, " %02x", ((unsigned char *)&action)[byte]);
+            fprintf(out, "\n");
+        }
+    }
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    for (int number = 1; number <= 64; number++)
+        if (sigismember(&blocked, number) == 1) fprintf(out, "blocked %d\n", number);
+    for (char **variable = environ; *variable; variable++) fprintf(out, "environment %s\n", *variable);
+    int threads = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *entry; (entry = readdir(tasks));) threads += entry->d_name[0] != '.';
+    closedir(tasks);
+    fprintf(out, "threads %d\n", threads);
+    fprintf(out, "timer %u\n", alarm(0));
+    low_descriptors(out);
+    fclose(out);
+    return seen;
+}
+
+static void compare(struct manners before, struct manners after) {
+    char *rest = before.text, *line, *later = after.text;
+    while ((line = strsep(&rest, "\n"))) {
+        char *other = strsep(&later, "\n");
+        if (!other || strcmp(line, other)) {
+            tell("before: %s", line);
+            tell("after:  %s", other ? other : "nothing");
+            return;
+        }
+    }
+    if (later && *later) tell("new: %s", later);
+}
+
+static void handler(int number) { (void)number; }
+
+static void promise_manners(void) {
+    umask(027);
+    must("chdir", chdir("/usr"));
+    setlocale(LC_ALL, "C.UTF-8");
+    signal(SIGUSR1, handler);
+    signal(SIGUSR2, SIG_IGN);
+    signal(SIGSEGV, handler);
+    sigset_t some;
+    sigemptyset(&some);
+    sigaddset(&some, SIGTERM);
+    sigaddset(&some, SIGRTMIN + 3);
+    sigprocmask(SIG_BLOCK, &some, NULL);
+    setenv("MY_OWN", "value", 1);
+    struct manners before = manners();
+    begin();
+    use();
+    compare(before, manners());
+}
+
+/* Calls each of the named entry points with zeros, in three states; errno is the host's. */
+static void promise_errno(int count, char **names) {
+    typedef int function(long, long, long, long, long, long, long, long, long, long, long, long);
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *management = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    const char *states[] = {"before cuInit", "with a context", "with nothing left"};
+    for (int state = 0; state < 3; state++) {
+        CUdeviceptr pointer;
+        if (state == 1) begin();
+        if (state == 2) while (cuMemAlloc(&pointer, MIB * 64) == CUDA_SUCCESS);
+        for (int at = 0; at < count; at++) {
+            errno = 4242;
+            function *called = (function *)dlsym(strncmp(names[at], "nvml", 4) ? cuda : management, names[at]);
+            if (errno != 4242) tell("%s: looking for %s left errno %d", states[state], names[at], errno);
+            if (!called) continue;
+            errno = 4242;
+            called(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            if (errno != 4242) tell("%s: %s left errno %d", states[state], names[at], errno);
+        }
+        if (state == 0) continue;
+        CUdeviceptr own = 0;
+        size_t free_bytes, total;
+#define KEEPS(call) do { errno = 4242; (void)(call); if (errno != 4242) tell("%s: %s left errno %d", states[state], #call, errno); } while (0)
+        KEEPS(cuMemAlloc(&own, 5 * MIB));
+        KEEPS(cuMemFree(own));
+        own = 0;
+        KEEPS(cuMemAllocAsync(&own, 5 * MIB, NULL));
+        KEEPS(cuMemFreeAsync(own, NULL));
+        KEEPS(cuMemGetInfo(&free_bytes, &total));
+        KEEPS(cuMemAlloc(&own, total * 2));
+        KEEPS(cuInit(0));
+        KEEPS(nvmlInit());
+        nvmlDevice_t handle;
+        nvmlMemory_t memory;
+        KEEPS(nvmlDeviceGetHandleByIndex(0, &handle));
+        KEEPS(nvmlDeviceGetMemoryInfo(handle, &memory));
+        KEEPS(nvmlShutdown());
+    }
+}
+
+/* Began without stdin, stdout and stderr: they are still free for the host's own files. */
+static void promise_closed(void) {
+    begin();
+    use();
+    for (int fd = 0; fd < 3; fd++) {
+        char link[64], target[256] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, target, sizeof target - 1) > 0) tell("descriptor %d is %s", fd, target);
+    }
+}
+
+/* Descriptors that are ours alone go to no child program. */
+static void promise_inherited(void) {
+    begin();
+    use();
+    for (int fd = 3; fd < 1 << 20; fd += fd < 4096 ? 1 : 4096) {
+        for (int near = fd; near < fd + (fd < 4096 ? 1 : 64); near++) {
+            int flags = fcntl(near, F_GETFD);
+            if (near != 9 && flags >= 0 && !(flags & FD_CLOEXEC)) {
+                char link[64], target[256] = "";
+                snprintf(link, sizeof link, "/proc/self/fd/%d", near);
+                if (readlink(link, target, sizeof target - 1) > 0) tell("descriptor %d, %s, is not close-on-exec", near, target);
+            }
+        }
+    }
+}
+
+static int ended[8], ends;
+static void first_end(void) { ended[ends++] = 1; }
+static void last_end(void) {
+    ended[ends++] = 2;
+    /* The driver is still there, and so are we. */
+    CUdeviceptr pointer;
+    must("cuMemAlloc at exit", cuMemAlloc(&pointer, MIB));
+    must("cuMemFree at exit", cuMemFree(pointer));
+}
+static void tell_order(void) {
+    if (ends != 2 || ended[0] != 2 || ended[1] != 1) tell("%d handlers ran, %d first", ends, ended[0]);
+    tell("kept");
+    _exit(STATUS);
+}
+
+static void promise_order(void) {
+    atexit(tell_order);
+    atexit(first_end);
+    begin();
+    use();
+    atexit(last_end);
+    exit(STATUS + 1);
+}
+
+/* The driver's library opened, used, closed, and opened again. */
+static void promise_dlclose(void) {
+    size_t free_before = 0, free_after = 0, total;
+    for (int round = 0; round < 20; round++) {
+        void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        CUresult (*init)(unsigned) = dlsym(cuda, "cuInit");
+        CUresult (*allocate)(CUdeviceptr *, size_t) = dlsym(cuda, "cuMemAlloc_v2");
+        CUresult (*release)(CUdeviceptr) = dlsym(cuda, "cuMemFree_v2");
+        must("cuInit", init(0));
+        if (round == 0) {
+            begin();
+            must("cuMemGetInfo", cuMemGetInfo(&free_before, &total));
+        }
+        CUdeviceptr pointer;
+        must("cuMemAlloc_v2", allocate(&pointer, 8 * MIB));
+        must("cuMemFree_v2", release(pointer));
+        dlclose(cuda);
+    }
+    must("cuMemGetInfo", cuMemGetInfo(&free_after, &total));
+    if (free_before != free_after) tell("%zu bytes were free, then %zu", free_before, free_after);
+}
+
+/* Every way to have a child, in the middle of use. */
+static int waited(pid_t child) {
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static int uninitialised(void) {
+    CUdeviceptr pointer;
+    return cuMemAlloc(&pointer, MIB) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1;
+}
+
+static void promise_children(void) {
+    size_t before, after, total;
+    begin();
+    use();
+    must("cuMemGetInfo", cuMemGetInfo(&before, &total));
+    CUdeviceptr held;
+    must("cuMemAlloc", cuMemAlloc(&held, 64 * MIB));
+    pid_t child = fork();
+    if (child == 0) _exit(uninitialised());
+    if (waited(child) != 0) tell("a fork child was not told that it is uninitialised");
+    child = vfork();
+    if (child == 0) {
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    if (waited(child) != 0) tell("vfork and exec");
+    char *const arguments[] = {"true", NULL};
+    if (posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ) != 0 || waited(child) != 0) tell("posix_spawn");
+    /* No handler of pthread_atfork runs here. */
+    child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) _exit(uninitialised());
+    if (waited(child) != 0) tell("a clone was not told that it is uninitialised");
+    if (system("exit 7") != 7 << 8) tell("system");
+    FILE *piped = popen("echo hello", "r");
+    char line[16] = "";
+    if (!fgets(line, sizeof line, piped) || strcmp(line, "hello\n") || pclose(piped) != 0) tell("popen: %s", line);
+    must("cuMemFree", cuMemFree(held));
+    must("cuMemGetInfo", cuMemGetInfo(&after, &total));
+    if (before != after) tell("%zu bytes were free, then %zu", before, after);
+}
+
+/* A daemon: forked twice, in a session of its own, every descriptor closed. What it sees goes by a descriptor that it keeps. */
+static void promise_daemon(void) {
+    int answers[2];
+    must("pipe", pipe(answers));
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        if (fork() != 0) _exit(0);
+        must("chdir", chdir("/"));
+        umask(0);
+        for (int fd = 0; fd < 4096; fd++)
+            if (fd != answers[1]) close(fd);
+        open("/dev/null", O_RDWR);
+        dup(0);
+        dup(0);
+        char answer = 'k';
+        CUdevice device;
+        CUcontext context;
+        CUdeviceptr pointer;
+        size_t free_bytes, total;
+        if (cuInit(0) || cuDeviceGet(&device, 0) || cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context)) answer = 'i';
+        else if (cuMemAlloc(&pointer, MIB) || cuMemGetInfo(&free_bytes, &total)) answer = 'a';
+        else if (cuMemAlloc(&pointer, free_bytes + MIB) != CUDA_ERROR_OUT_OF_MEMORY) answer = 'o';
+        else if (getppid() == 0 || umask(0) != 0) answer = 'u';
+        write(answers[1], &answer, 1);
+        _exit(0);
+    }
+    close(answers[1]);
+    char answer = 0;
+    if (read(answers[0], &answer, 1) != 1 || answer != 'k') tell("the daemon answered '%c'", answer ? answer : '?');
+    if (waited(child) != 0) tell("the daemon's first parent");
+}
+
+/* Every entry point may be a thread's, and the process's, first. */
+static pthread_barrier_t together;
+static void *first_call(void *number) {
+    CUdevice device;
+    CUcontext context;
+    CUuuid uuid;
+    int version;
+    void *found;
+    nvmlDevice_t handle;
+    size_t total;
+    CUdeviceptr pointer = 0;
+    CUdriverProcAddressQueryResult status;
+    pthread_barrier_wait(&together);
+    switch ((long)number % 12) {
+    case 0: cuInit(0); break;
+    case 1: cuDriverGetVersion(&version); break;
+    case 2: cuGetProcAddress("cuMemAlloc", &found, 12000, 0, &status); break;
+    case 3: cuMemAlloc(&pointer, MIB); break;
+    case 4: nvmlInit(); break;
+    case 5: nvmlDeviceGetHandleByIndex(0, &handle); break;
+    case 6: cuDeviceTotalMem(&total, 0); break;
+    case 7: cuMemFree(0); break;
+    case 8: dlsym(RTLD_DEFAULT, "cuMemAllocAsync"); break;
+    case 9: cuDevicePrimaryCtxRetain(&context, 0); break;
+    case 10: cuMemGetInfo(&total, &total); break;
+    case 11: cuDeviceGetUuid(&uuid, 0); break;
+    }
+    int code = cuInit(0);
+    if (code == 0) code = cuDeviceGet(&device, 0);
+    if (code == 0) code = cuDevicePrimaryCtxRetain(&context, 0);
+    if (code == 0) code = cuCtxSetCurrent(context);
+    if (code == 0) code = cuMemAlloc(&pointer, MIB);
+    if (code == 0) code = cuMemFree(pointer);
+    return (void *)(long)code;
+}
+
+static void promise_threads(void) {
+    pthread_t threads[24];
+    pthread_barrier_init(&together, NULL, 24);
+    for (long number = 0; number < 24; number++) must("pthread_create", pthread_create(&threads[number], NULL, first_call, (void *)number));
+    for (long number = 0; number < 24; number++) {
+        void *code;
+        pthread_join(threads[number], &code);
+        if (code) tell("thread %ld came to %ld", number, (long)code);
+    }
+}
+
+/* Nothing can be granted, and the host lives on. */
+static void promise_alive(void) {
+    CUdevice device;
+    CUcontext context;
+    CUdeviceptr pointer;
+    must("cuInit", cuInit(0));
+    must("cuDeviceGet", cuDeviceGet(&device, 0));
+    if (cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS) cuCtxSetCurrent(context);
+    for (int time = 0; time < 200; time++)
+        if (cuMemAlloc(&pointer, MIB) == CUDA_SUCCESS) tell("granted");
+}
+
+/* Allocators of programs often find libc's by dlsym, in their first call, before any constructor has run. */
+#ifdef OWN_MALLOC
+static void *(*next_malloc)(size_t);
+static void (*next_free)(void *);
+static int searching, recursions;
+static char early[1 << 16];
+static size_t used;
+
+void *malloc(size_t size) {
+    if (!next_malloc) {
+        if (searching) {
+            recursions++;
+            void *room = early + used;
+            used += (size + 31) & ~(size_t)15;
+            return used <= sizeof early ? room : NULL;
+        }
+        searching = 1;
+        next_malloc = dlsym(RTLD_NEXT, "malloc");
+        next_free = dlsym(RTLD_NEXT, "free");
+        searching = 0;
+    }
+    return next_malloc(size);
+}
+
+void free(void *memory) {
+    if ((char *)memory >= early && (char *)memory < early + sizeof early) return;
+    if (next_free) next_free(memory);
+}
+
+static void *volatile kept;
+__attribute__((constructor(101))) static void allocate_early(void) { kept = malloc(100); }
+
+static void promise_malloc(void) {
+    if (recursions) tell("dlsym allocated %d times", recursions);
+    if (!next_malloc || next_malloc == malloc) tell("RTLD_NEXT found the wrong malloc");
+    free(kept);
+    begin();
+    use();
+}
+#endif
+
+/* A library's constructor may be the first to use the driver, before main. */
+static int constructed;
+__attribute__((constructor)) static void construct(void) {
+    if (getenv("GUEST_CONSTRUCTS")) {
+        begin();
+        use();
+        constructed = 1;
+    }
+}
+
+static void promise_constructor(void) {
+    if (!constructed) tell("nothing was constructed");
+    use();
+}
+
+int main(int count, char **arguments) {
+    const char *promise = count > 1 ? arguments[1] : "";
+    if (!strcmp(promise, "manners")) promise_manners();
+    else if (!strcmp(promise, "errno")) promise_errno(count - 2, arguments + 2);
+    else if (!strcmp(promise, "closed")) promise_closed();
+    else if (!strcmp(promise, "inherited")) promise_inherited();
+    else if (!strcmp(promise, "order")) promise_order();
+    else if (!strcmp(promise, "dlclose")) promise_dlclose();
+    else if (!strcmp(promise, "children")) promise_children();
+    else if (!strcmp(promise, "daemon")) promise_daemon();
+    else if (!strcmp(promise, "threads")) promise_threads();
+    else if (!strcmp(promise, "alive")) promise_alive();
+    else if (!strcmp(promise, "constructor")) promise_constructor();
+#ifdef OWN_MALLOC
+    else if (!strcmp(promise, "malloc")) promise_malloc();
+#endif
+    else tell("no promise is called %s", promise);
+    tell("kept");
+    return STATUS;
+}

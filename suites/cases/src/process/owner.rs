@@ -1,0 +1,234 @@
+//! The owner's word, and whose settings hold where a ledger exists: its own, whatever a late-comer was told.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use ledger::DeviceIndex;
+
+use crate::clients::{Gpu, cuda, device_heap, nvml, told};
+use crate::cuda::launches::unbudgeted;
+use crate::ffi::cuda::{Cuda, Stream};
+use crate::ffi::nvml::Nvml;
+use crate::ffi::process::overhear;
+use crate::ffi::vulkan::{Code, Query};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+const OK: CUresult = CUresult::SUCCESS;
+const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+const FIRST: DeviceIndex = DeviceIndex(0);
+/// Beyond the compute budget in half a second: idle time that was saved up, and a lease at either end.
+const MARGIN: f64 = 12.0;
+
+/// The owner's change, as `ringfence ledger set` makes it.
+fn set(session: &Session, memory: Bytes) -> Result<(), Failure> {
+    session.ledger()?.set_budget(FIRST, ledger::Bytes(memory.0));
+    Ok(())
+}
+
+/// One process with all three APIs.
+struct Onlooker {
+    cuda: Cuda,
+    nvml: Nvml,
+    gpu: Gpu,
+}
+
+impl Onlooker {
+    fn new() -> Result<Onlooker, Failure> {
+        Ok(Onlooker {
+            cuda: cuda()?,
+            nvml: nvml()?,
+            gpu: Gpu::first()?,
+        })
+    }
+
+    /// Every API tells that total, and one free figure.
+    fn is_told(&self, total: Bytes) -> Result<Bytes, Failure> {
+        let device = told("nvmlDeviceGetHandleByIndex_v2", self.nvml.device(0))?;
+        let memory = told("nvmlDeviceGetMemoryInfo", self.nvml.memory(device))?;
+        let heaps = self.gpu.instance.heaps(self.gpu.physical, Query::First);
+        let (free, all) = self.cuda.memory_info().out;
+        ensure_eq!(Bytes(all), total, "cuMemGetInfo_v2's total");
+        ensure_eq!(
+            Bytes(self.cuda.total_memory(0).out),
+            total,
+            "cuDeviceTotalMem_v2"
+        );
+        ensure_eq!(Bytes(memory.total), total, "NVML's total");
+        ensure_eq!(device_heap(&heaps)?, total, "Vulkan's heap");
+        ensure_eq!(memory.free, free, "free by NVML and by CUDA");
+        ensure_eq!(
+            memory.used + memory.free,
+            memory.total,
+            "NVML's used and free"
+        );
+        Ok(Bytes(free))
+    }
+
+    /// No API grants a MiB.
+    fn is_refused(&self) -> Result<(), Failure> {
+        ensure_eq!(
+            self.cuda.allocate(1 << 21).code,
+            OUT_OF_MEMORY,
+            "2 MiB by cuMemAlloc_v2"
+        );
+        let ordered = self.cuda.allocate_async(Stream::Legacy, 1 << 21);
+        ensure_eq!(ordered.code, OUT_OF_MEMORY, "2 MiB by cuMemAllocAsync");
+        let vulkan = self.gpu.allocate(Bytes::mib(1)).err();
+        ensure_eq!(
+            vulkan,
+            Some(Code::OUT_OF_DEVICE_MEMORY),
+            "1 MiB by vkAllocateMemory"
+        );
+        Ok(())
+    }
+}
+
+/// What a late-comer with such settings gets, and what it says on stderr.
+fn late(session: &Session, settings: &[(&str, Option<&str>)]) -> Result<(Bytes, String), Failure> {
+    let (granted, [_, stderr]) = overhear(|| -> Result<Bytes, Failure> {
+        let launch =
+            settings.iter().fold(
+                session.launch("tenant"),
+                |launch, (name, value)| match value {
+                    Some(value) => launch.env(name, value),
+                    None => launch.without(name),
+                },
+            );
+        let mut tenant = Tenant::launch(launch)?;
+        let granted = tenant.fill_cuda()?;
+        tenant.peer.finish()?;
+        Ok(granted)
+    })?;
+    Ok((granted?, stderr))
+}
+
+/// The lines that speak of the ledger.
+fn lines(stderr: &str) -> Vec<&str> {
+    stderr
+        .lines()
+        .filter(|line| line.contains("ledger"))
+        .collect()
+}
+
+cases! {
+    /// The owner's new figure is told by CUDA, NVML and Vulkan in a process that runs: when it grows more is granted at once; when it shrinks
+    /// below what is in use nothing is taken away, all is refused, and as much as has been freed below it is granted again.
+    the_owners_new_figure_is_every_apis {
+        kind: Own, defects: ["P8", "T4"], budget: "0=4GiB",
+        entry_points: ["cuMemGetInfo_v2", "cuDeviceTotalMem_v2", "nvmlDeviceGetMemoryInfo", "vkGetPhysicalDeviceMemoryProperties"],
+    } (session) {
+        let tenant = Onlooker::new()?;
+        tenant.is_told(Bytes::gib(4))?;
+        ensure_eq!(tenant.cuda.allocate(Bytes::gib(6).0).code, OUT_OF_MEMORY, "6 of 4 GiB");
+        set(session, Bytes::gib(12))?;
+        tenant.is_told(Bytes::gib(12))?;
+        let six = tenant.cuda.allocate(Bytes::gib(6).0);
+        ensure_eq!(six.code, OK, "6 of 12 GiB");
+        let two = tenant.gpu.allocate(Bytes::gib(2))?;
+        set(session, Bytes::gib(3))?;
+        ensure_eq!(tenant.is_told(Bytes::gib(3))?, Bytes::ZERO, "free while usage is above the budget");
+        tenant.is_refused()?;
+        ensure_eq!(tenant.cuda.write(six.out, &[7; 64]), OK, "memory beyond the new budget is written");
+        tenant.gpu.device.free(two);
+        tenant.is_refused()?;
+        ensure_eq!(tenant.cuda.free(six.out), OK, "cuMemFree_v2");
+        ensure_eq!(tenant.cuda.allocate(Bytes::gib(2).0).code, OK, "2 of 3 GiB");
+        tenant.is_told(Bytes::gib(3))?;
+        // So that the checkers, which know the case's budget, see it kept at the end; the peak was the owner's wish.
+        set(session, Bytes::gib(12))
+    }
+
+    /// A process that was told of no budget at all, or of none but for another device, is held by the ledger that its tenant has.
+    who_was_told_of_nothing_is_held_by_the_ledger {
+        kind: Budget, defects: ["P8", "R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "the late-comers' settings are their own",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(1 << 21).code, OK, "2 MiB of the first comer");
+        let unset = ("CUDA_DEVICE_MEMORY_LIMIT_0", None);
+        for settings in [
+            &[unset][..],
+            &[("CUDA_DEVICE_MEMORY_LIMIT_0", Some("0"))],
+            &[unset, ("CUDA_DEVICE_MEMORY_LIMIT_1", Some("30g"))],
+        ] {
+            let (granted, _) = late(session, settings)?;
+            fills(granted, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        }
+        Ok(())
+    }
+
+    /// A late-comer with other settings hears once, with both figures, that the ledger's budget holds; one with the same settings hears nothing.
+    a_late_comer_hears_once_whose_budget_holds {
+        kind: Own, defects: ["P8", "P9"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "the late-comers' settings are their own",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(1 << 21).code, OK, "2 MiB of the first comer");
+        let (_, stderr) = late(session, &[("CUDA_DEVICE_MEMORY_LIMIT_0", Some("20g"))])?;
+        let path = session.ledger_path().display().to_string();
+        let said = lines(&stderr);
+        let names = |line: &&str| [&path[..], "4294967296", "21474836480", "device 0"].iter().all(|word| line.contains(word));
+        ensure!(said.len() == 1 && said.iter().all(names), "the late-comer said: {stderr}");
+        let (_, stderr) = late(session, &[])?;
+        ensure!(lines(&stderr).is_empty(), "one with the same settings said: {stderr}");
+        Ok(())
+    }
+
+    /// What is no budget of memory or time is each process's own, ledger or not: whether contexts count.
+    what_is_no_budget_is_each_processs_own {
+        kind: Own, defects: ["P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+        unaccounted: "one process leaves its context out of the account on purpose", unordered: "the late-comers' settings are their own",
+    } (session) {
+        let mut first = Tenant::start(session)?;
+        first.ask("ready-cuda")?;
+        let charged = session.ledger()?.usage(FIRST);
+        let mut late = Tenant::launch(session.launch("tenant").env("RINGFENCE_CONTEXT_CHARGE", "free"))?;
+        late.ask("ready-cuda")?;
+        ensure_eq!(late.cuda(Bytes::mib(2))?, OK, "2 MiB of the late-comer");
+        let more = session.ledger()?.usage(FIRST).0 - charged.0;
+        ensure_eq!(Bytes(more), Bytes::mib(2), "charged for a late-comer whose contexts are free");
+        first.peer.finish()?;
+        late.peer.finish()
+    }
+
+    /// A process that was told of no compute budget is held to the ledger's; so is one that wants the policy disabled.
+    who_was_told_of_no_compute_budget_is_held_by_the_ledger {
+        kind: Budget, defects: ["P8", "T1"], entry_points: ["cuLaunchKernel"], env: [("CUDA_DEVICE_SM_LIMIT", "10")],
+        unordered: "how much is done depends on the time", on_real: No("measures the simulated device's time"),
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let mut first = Tenant::start(session)?;
+        first.ask("ready-cuda")?;
+        for (what, launch) in [
+            ("told of nothing", session.launch("tenant").without("CUDA_DEVICE_SM_LIMIT")),
+            ("told to disable it", session.launch("tenant").env("GPU_CORE_UTILIZATION_POLICY", "disable")),
+        ] {
+            let mut late = Tenant::launch(launch)?;
+            let share = late.ask(&format!("work Kernel 500 16 {unit}"))? as f64 / 100.0;
+            ensure!(share <= 10.0 + MARGIN, "{what}: {share} % of the time, of 10");
+            late.peer.finish()?;
+        }
+        first.peer.finish()
+    }
+
+    /// A ledger that allows more than the owner's tenant file was meddled with: whoever begins next holds it to the file, and says so once.
+    a_tenant_file_lowers_a_ledger_that_was_meddled_with {
+        kind: Own, defects: ["R11", "P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,
+        on_real: No("the proxies are put before a mock"), unordered: "the tenant's settings are a file's",
+    } (session) {
+        let text = format!(
+            "CUDA_DEVICE_MEMORY_LIMIT_0 = \"{}\"\nRINGFENCE_LEDGER = \"{}\"\n",
+            budget(session, 0)?.0, session.ledger_path().display()
+        );
+        std::fs::write(session.directory().join("proxies/tenant.toml"), text)?;
+        let mut first = Tenant::start(session)?;
+        first.ask("ready-cuda")?;
+        set(session, Bytes::gib(40))?;
+        let (granted, stderr) = late(session, &[])?;
+        fills(granted, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        let said = lines(&stderr);
+        ensure!(said.len() == 1 && said[0].contains("tenant file"), "said: {stderr}");
+        ensure_eq!(first.cuda(Bytes::gib(5))?, OUT_OF_MEMORY, "5 GiB of the first comer, after it");
+        first.peer.finish()
+    }
+}
