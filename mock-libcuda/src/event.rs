@@ -11,6 +11,7 @@ use crate::capture::{self, CapturedEvent};
 use crate::driver::{self, Driver};
 use crate::handle;
 use crate::ipc_event::Shared;
+use crate::pool::Reached;
 use crate::process::{ContextId, Process};
 use crate::stream;
 use crate::timeline::{self, LineId, Moment, Op};
@@ -19,6 +20,8 @@ pub struct Event {
     pub context: ContextId,
     flags: u32,
     recorded: Option<Moment>,
+    /// What is known to be reached with it.
+    reached: Option<Arc<Reached>>,
     shared: Option<Arc<Shared>>,
     /// Another process made it.
     opened: bool,
@@ -43,6 +46,7 @@ impl Event {
             context,
             flags: DISABLE_TIMING | INTERPROCESS,
             recorded: None,
+            reached: None,
             shared: Some(shared),
             opened: true,
             captured: None,
@@ -140,9 +144,11 @@ impl Process {
     /// Records an event at the end of a line.
     pub fn record(&mut self, driver: &Driver, id: u32, line: LineId) {
         let moment = stream::stamp(self, driver, line);
+        let reached = Arc::new(self.reached_line(line));
         let mut shared = None;
         if let Some(event) = self.events.get_mut(&id) {
             event.recorded = Some(moment.clone());
+            event.reached = Some(reached);
             event.captured = None;
             shared = event.shared.clone();
         }
@@ -179,6 +185,7 @@ pub fn create(event: Out<CUevent>, flags: c_uint) -> Answer {
             context,
             flags,
             recorded: None,
+            reached: None,
             shared,
             opened: false,
             captured: None,
@@ -226,7 +233,12 @@ pub fn synchronize(event: CUevent) -> Answer {
     let mut process = driver.lock();
     let id = process.event_id(event)?;
     capture::forbids_asking(&mut process, id, true)?;
-    reached(driver, process, id).settle_pools(driver);
+    // The record that is waited for: there may be another meanwhile.
+    let waited_for = process.events[&id].reached.clone();
+    let mut process = reached(driver, process, id);
+    if let Some(waited_for) = waited_for {
+        process.settle_pools(driver, &waited_for);
+    }
     Ok(())
 }
 

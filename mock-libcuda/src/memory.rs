@@ -7,6 +7,7 @@ use mock_device::Kind;
 
 use crate::boundary::{Answer, Out};
 use crate::driver::{self, Driver};
+use crate::pool::When;
 use crate::process::{Allocation, ContextId, Owner, Process};
 use crate::stream;
 
@@ -45,12 +46,7 @@ impl Process {
     }
 
     /// Ends an allocation of any origin; INVALID_VALUE where none begins at `address`. What IPC opened is closed instead.
-    pub fn free(
-        &mut self,
-        driver: &Driver,
-        address: u64,
-        synchronous: bool,
-    ) -> Result<Owner, CUresult> {
+    pub fn free(&mut self, driver: &Driver, address: u64, when: When) -> Result<Owner, CUresult> {
         if let Some(freed) = crate::graph_memory::free(self, address) {
             return freed.map(|()| Owner::Graph);
         }
@@ -62,7 +58,7 @@ impl Process {
             return Err(invalid);
         }
         let allocation = found.remove();
-        self.end_allocation(driver, address, &allocation, synchronous);
+        self.end_allocation(driver, address, &allocation, when);
         Ok(allocation.owner)
     }
 
@@ -71,7 +67,7 @@ impl Process {
         driver: &Driver,
         address: u64,
         allocation: &Allocation,
-        synchronous: bool,
+        when: When,
     ) {
         let (device, taken) = (allocation.device, allocation.taken);
         match allocation.owner {
@@ -91,8 +87,12 @@ impl Process {
                 self.free_imported(driver, pool, address);
             }
             Owner::Pool(pool) => {
-                let counted = if synchronous { 0 } else { allocation.size };
-                self.free_in_pool(driver, pool, address, taken, counted);
+                let counted = if when == When::Now {
+                    0
+                } else {
+                    allocation.size
+                };
+                self.free_in_pool(driver, pool, address, taken, counted, when);
             }
             Owner::External(import) => self.free_external(driver, import, address),
             Owner::Narrow => self.end_narrow(driver, address, allocation),
@@ -110,7 +110,7 @@ impl Process {
             .extract_if(.., |_, allocation| ends(allocation))
             .collect();
         for (address, allocation) in gone {
-            self.end_allocation(driver, address, &allocation, true);
+            self.end_allocation(driver, address, &allocation, When::Now);
         }
     }
 }
@@ -184,6 +184,7 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
     if dptr == 0 {
         return Ok(());
     }
+    let mut waited_for = None;
     if let Some(&Allocation { owner, context, .. }) = process.allocations.get(&dptr) {
         if owner == Owner::Module {
             return Err(CUresult::ERROR_INVALID_VALUE);
@@ -192,10 +193,11 @@ pub fn free(dptr: CUdeviceptr) -> Answer {
         if process.context(context).alive {
             process = stream::wait_for_context(driver, process, context);
         }
+        waited_for = Some(process.reached_context(context));
     }
     // A synchronising free: what its pool holds beyond the threshold goes back too.
-    if let Owner::Pool(_) = process.free(driver, dptr, true)? {
-        process.settle_pools(driver);
+    if let (Owner::Pool(_), Some(reached)) = (process.free(driver, dptr, When::Now)?, waited_for) {
+        process.settle_pools(driver, &reached);
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::library::{Kernel, Library};
 use crate::limits::Reserves;
 use crate::link::Link;
 use crate::memory::{only_legacy, zeroed};
+use crate::pool::When;
 use crate::process::{ContextId, Process};
 
 /// What a process has loaded.
@@ -102,7 +103,7 @@ impl Process {
                 Ok(address) => variables.push(address),
                 Err(error) => {
                     for address in variables {
-                        self.free(driver, address, true)?;
+                        self.free(driver, address, When::Now)?;
                     }
                     return Err(error);
                 }
@@ -238,7 +239,7 @@ impl Process {
         }
         for address in module.variables {
             // A context's end may have been here first.
-            let _ = self.free(driver, address, true);
+            let _ = self.free(driver, address, When::Now);
         }
     }
 

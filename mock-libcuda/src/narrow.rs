@@ -15,6 +15,7 @@ use crate::boundary::{Answer, Host, Out};
 use crate::driver::{self, Driver, Ordinal};
 use crate::entry::Entry;
 use crate::memory::zeroed;
+use crate::pool::When;
 use crate::process::{Allocation, ContextId, Owner, Process};
 use crate::{copy, fill, host, memory, stream};
 
@@ -217,7 +218,7 @@ pub fn free(dptr: CUdeviceptr_v1) -> Answer {
         return Err(CUresult::ERROR_INVALID_VALUE);
     };
     process = stream::wait_for_context(driver, process, allocation.context);
-    process.free(driver, address, true).map(|_| ())
+    process.free(driver, address, When::Now).map(|_| ())
 }
 
 /// No more is free than there are addresses for.

@@ -15,6 +15,7 @@ use crate::handle;
 use crate::memory::answer;
 use crate::pool_sharing::Shares;
 use crate::process::{ContextId, Owner, PoolId, Process};
+use crate::timeline::LineId;
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 /// CUmemAllocationType.
@@ -22,11 +23,50 @@ const PINNED: c_int = 1;
 const MANAGED: c_int = 2;
 
 /// One step of a pool, with memory behind it.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Step {
     live: u32,
-    /// Something in it was freed and no synchronisation came since.
-    pending: bool,
+    /// The last frees of something in it, by line, that nobody has waited for.
+    pending: Vec<Freed>,
+}
+
+/// A free in the order of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// The line's, which may outlive it.
+    context: ContextId,
+    line: LineId,
+    /// The how manieth of the process.
+    number: u64,
+}
+
+/// When memory is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Now,
+    /// When a line comes to it; the driver knows of that once somebody has waited for the line.
+    Behind(Freed),
+}
+
+/// What a synchronisation waited for: all frees up to a number, of these lines or of a context.
+pub struct Reached {
+    of: Of,
+    last: u64,
+}
+
+enum Of {
+    Lines(Vec<LineId>),
+    Context(ContextId),
+}
+
+impl Reached {
+    fn covers(&self, freed: &Freed) -> bool {
+        freed.number <= self.last
+            && match &self.of {
+                Of::Lines(lines) => lines.contains(&freed.line),
+                Of::Context(context) => *context == freed.context,
+            }
+    }
 }
 
 pub struct Pool {
@@ -46,7 +86,7 @@ pub struct Pool {
     reserved: Watermark,
     used: Watermark,
     access: BTreeMap<usize, c_int>,
-    /// Whether anything was freed since the last synchronisation.
+    /// Whether anything was freed that no synchronisation has come to since.
     dirty: bool,
     pub shares: Shares,
 }
@@ -243,7 +283,7 @@ impl Process {
         for number in missing {
             let fresh = Step {
                 live: 1,
-                pending: false,
+                pending: Vec::new(),
             };
             pool.steps.insert(number, fresh);
         }
@@ -259,6 +299,7 @@ impl Process {
         address: u64,
         taken: u64,
         counted: u64,
+        when: When,
     ) {
         let device = self.pool_mut(id).device;
         let step = driver.profile(device).pool_step.0;
@@ -269,7 +310,10 @@ impl Process {
         for number in pool.steps_of(address, taken, step) {
             if let Some(step) = pool.steps.get_mut(&number) {
                 step.live -= 1;
-                step.pending = true;
+                if let When::Behind(freed) = when {
+                    step.pending.retain(|earlier| earlier.line != freed.line);
+                    step.pending.push(freed);
+                }
             }
         }
         pool.used.now -= counted.min(pool.used.now);
@@ -294,7 +338,7 @@ impl Process {
             && let Some((&number, _)) = pool
                 .steps
                 .iter()
-                .find(|(_, step)| step.live == 0 && (forced || !step.pending))
+                .find(|(_, step)| step.live == 0 && (forced || step.pending.is_empty()))
         {
             pool.steps.remove(&number);
             pool.reserved.now -= step;
@@ -311,14 +355,41 @@ impl Process {
         gone
     }
 
-    /// What a synchronisation does: each pool falls back to its threshold.
-    pub fn settle_pools(&mut self, driver: &Driver) {
+    fn freed_behind(&mut self, context: ContextId, line: LineId) -> When {
+        self.frees += 1;
+        When::Behind(Freed {
+            context,
+            line,
+            number: self.frees,
+        })
+    }
+
+    /// A wait for all that a line has before it now. The legacy stream's is one for all blocking streams.
+    pub fn reached_line(&self, line: LineId) -> Reached {
+        let mut lines = self.timeline.waited_for_with(line);
+        lines.push(line);
+        Reached {
+            of: Of::Lines(lines),
+            last: self.frees,
+        }
+    }
+
+    pub fn reached_context(&self, context: ContextId) -> Reached {
+        Reached {
+            of: Of::Context(context),
+            last: self.frees,
+        }
+    }
+
+    /// What a synchronisation does: what was freed before what it waited for is free, and each pool falls back to its threshold.
+    pub fn settle_pools(&mut self, driver: &Driver, reached: &Reached) {
         for id in (0..self.pools.len() as u32).map(PoolId) {
             let pool = self.pool_mut(id);
-            if std::mem::take(&mut pool.dirty) {
+            if pool.dirty {
                 for step in pool.steps.values_mut() {
-                    step.pending = false;
+                    step.pending.retain(|freed| !reached.covers(freed));
                 }
+                pool.dirty = pool.steps.values().any(|step| !step.pending.is_empty());
                 let keep = pool.threshold;
                 self.shrink(driver, id, keep, false);
             }
@@ -413,14 +484,18 @@ pub fn alloc_from_pool(
 pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
-    process.stream_context(stream)?;
+    let context = process.stream_context(stream)?;
     if dptr == 0 || graph_memory::captured_free(&mut process, stream, dptr)? {
         return Ok(());
     }
     match process.allocations.get(&dptr).map(|found| found.owner) {
         Some(Owner::Managed) => Err(CUresult::ERROR_NOT_SUPPORTED),
         Some(Owner::Opened) => Err(INVALID),
-        _ => process.free(driver, dptr, false).map(|_| ()),
+        _ => {
+            let line = process.line_of(stream)?;
+            let when = process.freed_behind(context, line);
+            process.free(driver, dptr, when).map(|_| ())
+        }
     }
 }
 

@@ -154,6 +154,8 @@ pub struct Process {
     arenas: Vec<Option<Arena>>,
     next_handle: u32,
     next_buffer: u64,
+    /// Stream-ordered frees so far.
+    pub frees: u64,
 }
 
 thread_local! {
@@ -210,6 +212,7 @@ impl Process {
             arenas: (0..devices).map(|_| None).collect(),
             next_handle: 0,
             next_buffer: 0,
+            frees: 0,
         }
     }
 

@@ -424,7 +424,8 @@ pub fn synchronize(stream: CUstream) -> Answer {
     let line = process.line_of(stream)?;
     capture::forbids_waiting(&mut process, stream, line)?;
     let end = process.end_of(line);
-    timeline::wait(driver, process, &end).settle_pools(driver);
+    let reached = process.reached_line(line);
+    timeline::wait(driver, process, &end).settle_pools(driver, &reached);
     Ok(())
 }
 
@@ -444,7 +445,8 @@ pub fn synchronize_of_context(context: CUcontext) -> Answer {
 
 fn finish(driver: &Driver, mut process: MutexGuard<'_, Process>, context: ContextId) -> Answer {
     capture::forbids_context(&mut process, context)?;
-    wait_for_context(driver, process, context).settle_pools(driver);
+    let reached = process.reached_context(context);
+    wait_for_context(driver, process, context).settle_pools(driver, &reached);
     Ok(())
 }
 

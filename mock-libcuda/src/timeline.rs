@@ -246,6 +246,19 @@ impl Timeline {
         }
     }
 
+    /// The lines that are waited for with a line: all blocking ones with the legacy one.
+    pub fn waited_for_with(&self, id: LineId) -> Vec<LineId> {
+        let is_legacy = self
+            .lines
+            .get(&id)
+            .is_some_and(|line| self.legacy.get(&line.context) == Some(&id));
+        if is_legacy {
+            self.blocking_with(id)
+        } else {
+            Vec::new()
+        }
+    }
+
     pub fn close(&mut self, id: LineId) {
         if let Some(line) = self.lines.get_mut(&id) {
             line.closed = true;

@@ -67,6 +67,11 @@ fn state(stream: CUstream) -> Option<Option<Capture>> {
     (code == CUresult::SUCCESS).then_some((status != 0).then_some(Capture(id)))
 }
 
+/// Whether a stream is known to be in no capture, nor in the way of one.
+pub fn is_outside(stream: CUstream) -> bool {
+    state(stream) == Some(None)
+}
+
 /// Whether a stream, which does not capture, has work before it. The caller is [`Relaxed`].
 pub fn is_busy(stream: CUstream) -> bool {
     state(stream) == Some(None) && next::cuStreamQuery(stream) == CUresult::ERROR_NOT_READY

@@ -325,6 +325,7 @@ fn end_primary(
     let _held = tenant.memory.changing.hold();
     if let Some(context) = tenant.memory.contexts.primary_of(device.ordinal) {
         tenant.forget_marks(context);
+        tenant.forget_streams_of(context);
     }
     let change = tenant.change();
     let code = call(ordinal);
@@ -340,6 +341,7 @@ fn end_primary(
 fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
     tenant.forget_marks(context.0 as u64);
+    tenant.forget_streams_of(context.0 as u64);
     let change = tenant.change();
     let code = call(context);
     if code == CUresult::SUCCESS

@@ -71,20 +71,35 @@ impl Tenant {
     }
 
     /// As `reserve`, with the books at the driver's figure; before a refusal what our own pools and graphs hold without need is
-    /// given back.
+    /// given back, and then what they will hold without need once their streams have come to what was freed in them.
     pub fn reserve_or_trim(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
         self.look_if_grown(devices, bytes);
-        self.reserve(devices, bytes).or_else(|refused| {
-            let fits = devices
-                .iter()
-                .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
-            // All of them: what one gives back alone may not do.
-            if fits && (self.trim_pools() | self.trim_graphs(devices) | self.look_all(devices)) {
-                self.reserve(devices, bytes)
-            } else {
-                Err(refused)
+        self.reserve(devices, bytes)
+            .or_else(|refused| self.reserve_late(devices, bytes, refused))
+    }
+
+    #[cold]
+    fn reserve_late(
+        self,
+        devices: DeviceSet,
+        bytes: Bytes,
+        mut refused: Refused,
+    ) -> Result<Grant, Refused> {
+        let fits = devices
+            .iter()
+            .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
+        // All of them: what one gives back alone may not do.
+        if fits && (self.trim_pools() | self.trim_graphs(devices) | self.look_all(devices)) {
+            match self.reserve(devices, bytes) {
+                Ok(grant) => return Ok(grant),
+                Err(again) => refused = again,
             }
-        })
+        }
+        if fits && self.await_frees(devices) {
+            let _ = self.trim_pools();
+            return self.reserve(devices, bytes);
+        }
+        Err(refused)
     }
 
     /// Charges what the driver took already, even where it does not fit, so that nothing more is granted. False where the ledger

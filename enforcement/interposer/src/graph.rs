@@ -78,6 +78,7 @@ macro_rules! captures {
     ($($name:ident = $entry:ident($($argument:ident: $kind:ty),*);)*) => { $(
         pub fn $name(tenant: Tenant, stream: CUstream $(, $argument: $kind)*) -> Outcome<CUresult> {
             tenant.memory.graphs.notice_capture();
+            let _held = tenant.hold_streams();
             Outcome::Done(next::$entry(stream $(, $argument)*))
         }
     )* };

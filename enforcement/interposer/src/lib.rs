@@ -18,6 +18,7 @@ mod capture;
 mod context;
 mod contexts;
 mod devices;
+mod frees;
 mod function;
 mod grant;
 mod graph;

@@ -180,10 +180,10 @@ impl Line {
 }
 
 /// While it lives, a context is the current one.
-struct Entered(bool);
+pub struct Entered(bool);
 
 impl Entered {
-    fn into(context: u64) -> Entered {
+    pub fn into(context: u64) -> Entered {
         let pushed = current_context() != context
             && next::cuCtxPushCurrent_v2(CUcontext(context as *mut core::ffi::c_void))
                 == CUresult::SUCCESS;

@@ -258,7 +258,7 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
         tenant.unexport(record.address);
     }
     match record.kind {
-        Kind::Pool => tenant.leave_pool(record.ordinal, record.size),
+        Kind::Pool => tenant.leave_pool(record.ordinal, record.size, when),
         Kind::Blocks | Kind::Managed => {
             tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
             if let Some(span) = Span::of(record.address, record.size) {

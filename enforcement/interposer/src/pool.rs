@@ -48,6 +48,8 @@ pub struct Pool {
     growing: AtomicU32,
     /// It may hold less than it is charged for.
     slack: AtomicU32,
+    /// The stream of the last free in stream order, until it was waited for.
+    freed_in: AtomicU64,
     lock: Lock,
 }
 
@@ -428,7 +430,7 @@ where
         rounded: u64,
     ) -> Outcome<CUresult> {
         if recorded != Some(true) {
-            tenant.leave_pool(known.place, Bytes(rounded));
+            tenant.leave_pool(known.place, Bytes(rounded), When::Now);
         }
         let (Some(recorded), Some(address)) = (recorded, self.place.read()) else {
             return Outcome::Done(code);
@@ -627,10 +629,20 @@ impl Tenant {
 
     /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
     #[inline]
-    pub fn leave_pool(self, place: u32, size: Bytes) {
+    pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
         if let Some(pool) = self.mirror(place) {
             pool.used.fetch_sub(size.0, Ordering::SeqCst);
             self.mark_pool(pool);
+            if let When::InStreamOrder(stream) = when {
+                self.freed_in(stream, &pool.freed_in);
+            }
+        }
+    }
+
+    /// Every next free in stream order is remembered.
+    pub fn forget_last_frees(self) {
+        for known in self.pools() {
+            known.pool.freed_in.store(0, Ordering::SeqCst);
         }
     }
 

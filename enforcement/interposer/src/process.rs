@@ -11,6 +11,7 @@ use crate::boundary::arena::{self, Errno, Forever, Lock};
 use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
+use crate::frees::Frees;
 use crate::graphs::{Executables, Graphs};
 use crate::modules::Modules;
 use crate::outcome::Reason;
@@ -60,6 +61,7 @@ pub struct Memory {
     pub graphs: Graphs,
     pub executables: Forever<Executables>,
     pub pools: Pools,
+    pub frees: Frees,
     pub shared: Shared,
     pub sharing: Forever<Sharing>,
     pub records: Records<BUCKETS>,

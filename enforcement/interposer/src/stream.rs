@@ -81,6 +81,7 @@ fn end(tenant: Tenant, stream: CUstream, call: fn(CUstream) -> CUresult) -> Outc
     let mut context = CUcontext::NULL;
     let known = stream.0 as usize > DEFAULT
         && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS;
+    tenant.forget_stream(stream);
     let code = call(stream);
     if code == CUresult::SUCCESS
         && known

@@ -1,13 +1,92 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure_eq, skip};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, skip};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
-use crate::ffi::cuda::{Cuda, MISSING, Stream, Wait};
+use crate::ffi::cuda::{Answer, Cuda, MISSING, OwnStream, Stream, Wait};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
+
+/// The stream that a request is ordered by.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Default(Stream),
+    Own(OwnStream),
+}
+
+/// By what a request comes when memory is short.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Legacy,
+    PerThread,
+    Own,
+    Plain,
+    Physical,
+}
+
+/// What such a request was given.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Ordered(Order, u64),
+    Plain(u64),
+    Physical(u64),
+}
+
+impl Given {
+    fn give_back(self, cuda: &Cuda) -> CUresult {
+        match self {
+            Given::Ordered(order, pointer) => free(cuda, order, pointer),
+            Given::Plain(pointer) => cuda.free(pointer),
+            Given::Physical(handle) => cuda.release_memory(handle),
+        }
+    }
+}
+
+fn allocate(cuda: &Cuda, order: Order, bytes: Bytes) -> Answer<u64> {
+    match order {
+        Order::Default(stream) => cuda.allocate_async(stream, bytes.0),
+        Order::Own(stream) => cuda.allocate_in(stream, bytes.0),
+    }
+}
+
+fn free(cuda: &Cuda, order: Order, pointer: u64) -> CUresult {
+    match order {
+        Order::Default(stream) => cuda.free_async(stream, pointer),
+        Order::Own(stream) => cuda.free_in(stream, pointer),
+    }
+}
+
+fn request(cuda: &Cuda, next: Next, own: OwnStream, bytes: Bytes) -> Result<Given, CUresult> {
+    let ordered = |order| {
+        allocate(cuda, order, bytes)
+            .granted()
+            .map(|pointer| Given::Ordered(order, pointer))
+    };
+    match next {
+        Next::Legacy => ordered(Order::Default(Stream::Legacy)),
+        Next::PerThread => ordered(Order::Default(Stream::PerThread)),
+        Next::Own => ordered(Order::Own(own)),
+        Next::Plain => cuda.allocate(bytes.0).granted().map(Given::Plain),
+        Next::Physical => cuda
+            .create_memory(0, bytes.0)
+            .granted()
+            .map(Given::Physical),
+    }
+}
+
+/// Lets the default pool keep what is freed, as PyTorch does.
+fn kept_by_default_pool(cuda: &Cuda) -> Result<(), Failure> {
+    let pool = cuda.default_pool(0);
+    ensure_eq!(pool.code, OK, "cuDeviceGetDefaultMemPool");
+    ensure_eq!(
+        cuda.keep_in_pool(pool.out, u64::MAX),
+        OK,
+        "cuMemPoolSetAttribute"
+    );
+    Ok(())
+}
 
 cases! {
     /// Whichever call waits for the stream, afterwards freed stream-ordered memory can be had by a plain allocation.
@@ -31,6 +110,68 @@ cases! {
             ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What is freed in stream order and not waited for makes way for the next request, whichever call it comes by and whichever stream it
+    /// was freed in: the pool could serve it, or give the memory up once the stream has come to the free.
+    what_is_freed_and_not_waited_for_makes_way {
+        kind: Budget, defects: ["R1", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemAlloc_v2", "cuMemCreate"],
+    } (session) {
+        let cuda = cuda()?;
+        kept_by_default_pool(&cuda)?;
+        let own = cuda.create_stream();
+        ensure_eq!(own.code, OK, "cuStreamCreate");
+        let most = budget(session, 0)? - CONTEXT_ROOM - Bytes::gib(1);
+        for freed_in in [Order::Default(Stream::Legacy), Order::Default(Stream::PerThread), Order::Own(own.out)] {
+            for route in [Next::Legacy, Next::PerThread, Next::Own, Next::Plain, Next::Physical] {
+                let taken = until_refused(&[Bytes::mib(64)], |bytes| allocate(&cuda, freed_in, bytes).granted());
+                taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+                fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+                for pointer in taken.held {
+                    ensure_eq!(free(&cuda, freed_in, pointer), OK, "cuMemFreeAsync in {freed_in:?}");
+                }
+                let small = request(&cuda, route, own.out, Bytes::mib(40));
+                let large = request(&cuda, route, own.out, most);
+                for given in [small, large] {
+                    let what = format!("a request by {route:?} beside memory that was freed in {freed_in:?}");
+                    ensure_eq!(given.map(|given| given.give_back(&cuda)), Ok(OK), "{what}");
+                }
+            }
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.trim_pool(cuda.default_pool(0).out, 0), OK, "cuMemPoolTrimTo");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// While another stream is captured, a request that would be refused ends no capture, and has what was freed in its own stream.
+    what_is_freed_makes_way_and_no_capture_is_ended_for_it {
+        kind: Budget, defects: ["R3", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemAllocAsync", "cuMemFreeAsync", "cuStreamBeginCapture_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        kept_by_default_pool(&cuda)?;
+        let (own, capturing) = (cuda.create_stream(), cuda.create_stream());
+        ensure_eq!((own.code, capturing.code), (OK, OK), "cuStreamCreate");
+        let order = Order::Own(own.out);
+        // What was freed in a stream that is captured now is nobody's to wait for.
+        let early = cuda.allocate_in(capturing.out, Bytes::mib(64).0);
+        ensure_eq!(early.code, OK, "64 MiB in stream order");
+        ensure_eq!(cuda.free_in(capturing.out, early.out), OK, "cuMemFreeAsync");
+        ensure_eq!(cuda.begin_relaxed_capture_on(capturing.out), OK, "cuStreamBeginCapture_v2");
+        for _ in 0..2 {
+            let taken = until_refused(&[Bytes::mib(64)], |bytes| allocate(&cuda, order, bytes).granted());
+            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+            ensure!(taken.bytes <= budget(session, 0)?, "{} of {} were granted", taken.bytes, budget(session, 0)?);
+            for pointer in taken.held {
+                ensure_eq!(free(&cuda, order, pointer), OK, "cuMemFreeAsync");
+            }
+            let next = allocate(&cuda, order, Bytes::mib(40));
+            ensure_eq!(next.code, OK, "40 MiB beside what was freed in the same stream");
+            ensure_eq!(free(&cuda, order, next.out), OK, "cuMemFreeAsync");
+        }
+        ensure_eq!(cuda.end_capture_on(capturing.out).code, OK, "cuStreamEndCapture");
+        Ok(())
     }
 
     /// A pool that may keep what is freed stays charged for it until it is trimmed; then another process can have it.

@@ -281,6 +281,12 @@ impl Cuda {
         call!(self.cuStreamBeginCapture_v2(stream.0, GLOBAL))
     }
 
+    /// Lets a stream capture, so that every thread may do what it likes beside it.
+    pub fn begin_relaxed_capture_on(&self, stream: OwnStream) -> CUresult {
+        const RELAXED: i32 = 2;
+        call!(self.cuStreamBeginCapture_v2(stream.0, RELAXED))
+    }
+
     pub fn end_capture_on(&self, stream: OwnStream) -> Answer<Graph> {
         let mut graph = CUgraph::NULL;
         let code = call!(self.cuStreamEndCapture(stream.0, &mut graph));

@@ -6,7 +6,7 @@ use abi::cuda::{
     CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, fns,
 };
 
-use super::{Address, Answer, Cuda, MISSING, Pool, Stream, UNTOUCHED};
+use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool, Stream, UNTOUCHED};
 
 /// CU_MEM_ALLOCATION_TYPE_MANAGED.
 const MANAGED: i32 = 2;
@@ -64,6 +64,17 @@ impl Cuda {
             Stream::Legacy => call!(self.cuMemFreeAsync(pointer, CUstream::NULL)),
             Stream::PerThread => call!(self.cuMemFreeAsync_ptsz(pointer, CUstream::NULL)),
         }
+    }
+
+    /// On a stream that was created.
+    pub fn allocate_in(&self, stream: OwnStream, bytes: u64) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        let code = call!(self.cuMemAllocAsync(&mut out, bytes as usize, stream.0));
+        Answer { code, out }
+    }
+
+    pub fn free_in(&self, stream: OwnStream, pointer: CUdeviceptr) -> CUresult {
+        call!(self.cuMemFreeAsync(pointer, stream.0))
     }
 
     pub fn default_pool(&self, device: CUdevice) -> Answer<Pool> {

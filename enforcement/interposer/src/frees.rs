@@ -1,0 +1,280 @@
+//! Streams in whose order something was freed, and waiting for them before a request is refused.
+//!
+//! A pool keeps what is freed until somebody has waited for the free: a trim gives nothing of it back (H200, 580.159.04), and the
+//! driver's own way out of a full device is to wait. So is ours, for a time: a stream that never comes to its end must not hold up
+//! a request for ever. A stream is waited for by an event of ours that is looked at, because a wait of the driver's could not be
+//! given up; and only while it lives, because a handle that is gone ends the process.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
+use budget::DeviceSet;
+use throttle::Nanos;
+
+use crate::boundary::arena::{Held, Lock};
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::boundary::time;
+use crate::capture::{Relaxed, is_outside};
+use crate::devices::current_context;
+use crate::marks::Entered;
+use crate::process::Tenant;
+
+/// Streams that are remembered. What is freed in more of them is waited for by the program alone.
+const ROOM: usize = 128;
+/// How long a request waits for what may make room for it, rather than be refused.
+const PATIENCE: Nanos = Nanos(10_000_000_000);
+/// Between two looks.
+const SHORTEST: Nanos = Nanos(50_000);
+const LONGEST: Nanos = Nanos(1_000_000);
+/// CU_STREAM_LEGACY, which is behind all streams that it and they wait for each other.
+const LEGACY: u64 = 1;
+/// The last of the handles that stand for default streams.
+const DEFAULT: u64 = 2;
+
+/// All zeros is no stream.
+#[repr(C)]
+pub struct Frees {
+    /// Held while the driver is asked about a stream, so that it is not destroyed meanwhile, and while the table changes.
+    lock: Lock,
+    /// Held by the one request that waits.
+    turn: Lock,
+    /// Waits that came to an end.
+    rounds: AtomicU64,
+    seats: [Seat; ROOM],
+}
+
+#[repr(C)]
+struct Seat {
+    /// 0 where nobody sits.
+    context: AtomicU64,
+    stream: AtomicU64,
+    /// Our event in it, made when it is first waited for.
+    event: AtomicU64,
+    /// Not 0: something was freed in it that we have not waited for.
+    dirty: AtomicU32,
+    /// Not 0: it was waited for in vain. It is looked at once from then on.
+    stuck: AtomicU32,
+}
+
+/// How a stream stands to our event in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Reached,
+    NotYet,
+    /// It is captured, or gone, or the driver does not say.
+    Unknown,
+}
+
+impl Tenant {
+    /// Something was freed in a stream's order. `last` is the stream of the last such free beside it, by whose word most frees end here.
+    #[inline]
+    pub fn freed_in(self, stream: CUstream, last: &AtomicU64) {
+        let stream = match stream.0 as u64 {
+            ..=DEFAULT => LEGACY,
+            stream => stream,
+        };
+        if last.load(Ordering::Relaxed) != stream {
+            // The word first: whoever takes the mark away clears the word after it.
+            last.store(stream, Ordering::SeqCst);
+            self.remember(stream);
+        }
+    }
+
+    #[cold]
+    fn remember(self, stream: u64) {
+        let mut context = CUcontext::NULL;
+        let context = match stream {
+            LEGACY => current_context(),
+            _ => match next::cuStreamGetCtx(handle(stream), Out::to(&mut context)) {
+                CUresult::SUCCESS => context.0 as u64,
+                _ => return,
+            },
+        };
+        if context == 0 {
+            return;
+        }
+        let frees = &self.memory.frees;
+        let _held = frees.lock.hold();
+        let known = frees.seats.iter().find(|seat| seat.is(context, stream));
+        let free = || frees.seats.iter().find(|seat| seat.is(0, 0));
+        if let Some(seat) = known.or_else(free) {
+            seat.stream.store(stream, Ordering::Relaxed);
+            seat.context.store(context, Ordering::Release);
+            seat.dirty.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Before the driver destroys a stream: from here on nobody names it.
+    pub fn forget_stream(self, stream: CUstream) {
+        let stream = stream.0 as u64;
+        if stream > DEFAULT {
+            self.forget_frees(|seat| seat.stream.load(Ordering::Relaxed) == stream);
+        }
+    }
+
+    /// The same of all of a context's, before it is destroyed.
+    pub fn forget_streams_of(self, context: u64) {
+        if context != 0 {
+            self.forget_frees(|seat| seat.context.load(Ordering::Relaxed) == context);
+        }
+    }
+
+    fn forget_frees(self, is_meant: impl Fn(&Seat) -> bool) {
+        let frees = &self.memory.frees;
+        let _held = frees.lock.hold();
+        let mut any = false;
+        for seat in frees.seats.iter().filter(|seat| is_meant(seat)) {
+            any = true;
+            if let Some(event) = seat.event() {
+                let _ = next::cuEventDestroy_v2(event);
+            }
+            for word in [&seat.context, &seat.stream, &seat.event] {
+                word.store(0, Ordering::Release);
+            }
+            seat.dirty.store(0, Ordering::Relaxed);
+            seat.stuck.store(0, Ordering::Relaxed);
+        }
+        // Handles recur.
+        if any {
+            self.forget_last_frees();
+        }
+    }
+
+    /// No capture begins while the driver is asked about a stream, which might end it.
+    pub fn hold_streams(self) -> Held<'static> {
+        self.memory.frees.lock.hold()
+    }
+
+    /// Waits until the streams of these devices have come to what was freed in them. Answers whether any has, here or in another
+    /// thread meanwhile.
+    #[cold]
+    pub fn await_frees(self, devices: DeviceSet) -> bool {
+        let frees = &self.memory.frees;
+        let round = frees.rounds.load(Ordering::Acquire);
+        let _turn = frees.turn.hold();
+        let end = Nanos(time::now().0.saturating_add(PATIENCE.0));
+        let mut reached = frees.rounds.load(Ordering::Acquire) != round;
+        let meant = |seat: &&Seat| {
+            self.memory
+                .contexts
+                .ordinal_of(seat.context.load(Ordering::Acquire))
+                .is_some_and(|ordinal| self.is_of(ordinal, devices))
+        };
+        let mut awaited: Vec<&Seat> = frees
+            .seats
+            .iter()
+            .filter(meant)
+            .filter(|seat| seat.dirty.swap(0, Ordering::SeqCst) != 0)
+            .collect();
+        self.forget_last_frees();
+        // All events before the first wait: the streams come to theirs side by side.
+        awaited.retain(|seat| {
+            let set = self.set_event(seat);
+            if !set {
+                seat.dirty.store(1, Ordering::SeqCst);
+            }
+            set
+        });
+        for seat in awaited {
+            if self.await_event(seat, end) {
+                reached = true;
+            } else {
+                seat.dirty.store(1, Ordering::SeqCst);
+            }
+        }
+        if reached {
+            frees.rounds.fetch_add(1, Ordering::AcqRel);
+        }
+        reached
+    }
+
+    fn is_of(self, ordinal: u32, devices: DeviceSet) -> bool {
+        self.device(ordinal)
+            .is_some_and(|device| device.indices.iter().any(|index| devices.contains(index)))
+    }
+
+    /// Sets our event behind what a stream has to do. False where that is not possible, or would end a capture.
+    fn set_event(self, seat: &Seat) -> bool {
+        const NO_TIMES: u32 = 2;
+        let _held = self.memory.frees.lock.hold();
+        let context = seat.context.load(Ordering::Relaxed);
+        if context == 0 {
+            return false;
+        }
+        let _relaxed = Relaxed::begin(self);
+        let _entered = Entered::into(context);
+        let stream = handle(seat.stream.load(Ordering::Relaxed));
+        if self.memory.graphs.any_capture() && !is_outside(stream) {
+            return false;
+        }
+        if seat.event().is_none() {
+            let mut event = CUevent::NULL;
+            if next::cuEventCreate(Out::to(&mut event), NO_TIMES) != CUresult::SUCCESS {
+                return false;
+            }
+            seat.event.store(event.0 as u64, Ordering::Relaxed);
+        }
+        seat.event()
+            .is_some_and(|event| next::cuEventRecord(event, stream) == CUresult::SUCCESS)
+    }
+
+    /// Whether a stream comes to our event before `end`.
+    fn await_event(self, seat: &Seat, end: Nanos) -> bool {
+        let mut pause = SHORTEST;
+        loop {
+            match self.stand(seat) {
+                Stand::Reached => {
+                    seat.stuck.store(0, Ordering::Relaxed);
+                    return true;
+                }
+                Stand::Unknown => return false,
+                Stand::NotYet => {}
+            }
+            let now = time::now();
+            if now >= end || seat.stuck.load(Ordering::Relaxed) != 0 {
+                seat.stuck.store(1, Ordering::Relaxed);
+                return false;
+            }
+            time::sleep_until(Nanos(now.0.saturating_add(pause.0)));
+            pause = Nanos((pause.0 * 2).min(LONGEST.0));
+        }
+    }
+
+    /// A look at our event. One that is reached is waited for too, which takes no time and tells the driver that all before it is free.
+    fn stand(self, seat: &Seat) -> Stand {
+        let _held = self.memory.frees.lock.hold();
+        let Some(event) = seat.event() else {
+            return Stand::Unknown;
+        };
+        let _relaxed = Relaxed::begin(self);
+        match next::cuEventQuery(event) {
+            CUresult::SUCCESS if next::cuEventSynchronize(event) == CUresult::SUCCESS => {
+                Stand::Reached
+            }
+            CUresult::ERROR_NOT_READY => Stand::NotYet,
+            _ => Stand::Unknown,
+        }
+    }
+}
+
+impl Seat {
+    fn is(&self, context: u64, stream: u64) -> bool {
+        let words = (&self.context, &self.stream);
+        (
+            words.0.load(Ordering::Acquire),
+            words.1.load(Ordering::Relaxed),
+        ) == (context, stream)
+    }
+
+    fn event(&self) -> Option<CUevent> {
+        match self.event.load(Ordering::Relaxed) {
+            0 => None,
+            event => Some(CUevent(event as *mut _)),
+        }
+    }
+}
+
+fn handle(stream: u64) -> CUstream {
+    CUstream(stream as *mut _)
+}
