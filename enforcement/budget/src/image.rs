@@ -25,6 +25,8 @@ pub struct Needs {
     pub own: Bytes,
     /// Of smaller ones, which share blocks, and of code.
     pub rest: Bytes,
+    /// All of it could be read: it needs nothing else.
+    pub whole: bool,
 }
 
 impl Needs {
@@ -103,15 +105,19 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 /// Of the images of one program the driver takes one: the most that any needs.
 fn fat(bytes: &[u8]) -> Needs {
     let mut most = Needs::default();
+    let mut packed = false;
     let own = number(bytes, 6, 2).unwrap_or(0) as usize;
     let mut rest = bytes.get(own.max(FAT_HEADER)..).unwrap_or_default();
     while let Some((one, behind)) = entry(rest) {
         most = Needs {
             own: most.own.max(one.own),
             rest: most.rest.max(one.rest),
+            whole: true,
         };
+        packed |= !one.whole;
         rest = behind;
     }
+    most.whole &= !packed;
     most
 }
 
@@ -126,6 +132,7 @@ fn entry(bytes: &[u8]) -> Option<(Needs, &[u8])> {
         Needs {
             own: Bytes::ZERO,
             rest: Bytes(number(bytes, 56, 8)?),
+            whole: false,
         }
     } else if number(bytes, 0, 2)? == FAT_ELF {
         elf(payload)
@@ -167,6 +174,7 @@ fn elf(bytes: &[u8]) -> Needs {
             needs.rest = needs.rest.saturating_add(size);
         }
     }
+    needs.whole = !names.is_empty();
     needs
 }
 
@@ -175,6 +183,7 @@ fn ptx(text: &[u8]) -> Needs {
     let mut needs = Needs {
         own: Bytes::ZERO,
         rest: Bytes(text.len() as u64),
+        whole: true,
     };
     let mut words = Words { rest: text };
     let mut before: &[u8] = b"";
@@ -352,6 +361,7 @@ mod tests {
         let expected = Needs {
             own: Bytes::ZERO,
             rest: Bytes(text.len() as u64 + bytes),
+            whole: true,
         };
         assert_eq!(needs(text.as_bytes()), expected);
         assert_eq!(expected.bound(), BLOCK);
@@ -413,6 +423,7 @@ mod tests {
         let expected = Needs {
             own: Bytes(1 << 30),
             rest: Bytes(4196),
+            whole: true,
         };
         assert_eq!(needs(&bytes), expected);
         assert_eq!(Form::of(&bytes), Form::Sized(bytes.len()));

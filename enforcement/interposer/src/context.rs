@@ -12,7 +12,7 @@ use crate::boundary::entries::next;
 use crate::contexts::Context;
 use crate::devices::{Device, devices_before_init};
 use crate::memory;
-use crate::nvml::{OwnRow, Session};
+use crate::nvml::{OwnRow, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::truth::Change;
@@ -242,6 +242,7 @@ fn create(
     call: &dyn Fn() -> CUresult,
     undo: &dyn Fn(CUcontext) -> CUresult,
 ) -> Outcome<CUresult> {
+    let _nvml = Scope::begin(tenant);
     let bound = match tenant.settings().context_charge {
         ContextCharge::Count => device.context_bound,
         ContextCharge::Free => Bytes::ZERO,

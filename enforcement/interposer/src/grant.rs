@@ -4,7 +4,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet};
 use ledger::{Refusal, Reservation};
 
 use crate::boundary::arena::Errno;
-use crate::nvml::Rows;
+use crate::nvml::{Rows, Scope};
 use crate::outcome::Refused;
 use crate::process::Tenant;
 use crate::report::{self, Once};
@@ -73,7 +73,17 @@ impl Tenant {
     /// As `reserve`, with the books at the driver's figure; before a refusal what our own pools and graphs hold without need is
     /// given back, and then what they will hold without need once their streams have come to what was freed in them.
     pub fn reserve_or_trim(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
-        self.look_if_grown(devices, bytes);
+        if self.has_grown(devices, bytes) {
+            return self.reserve_looked(devices, bytes);
+        }
+        self.reserve(devices, bytes)
+            .or_else(|refused| self.reserve_late(devices, bytes, refused))
+    }
+
+    #[cold]
+    fn reserve_looked(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
+        let _nvml = Scope::begin(self);
+        self.look_all(devices);
         self.reserve(devices, bytes)
             .or_else(|refused| self.reserve_late(devices, bytes, refused))
     }
@@ -85,6 +95,7 @@ impl Tenant {
         bytes: Bytes,
         mut refused: Refused,
     ) -> Result<Grant, Refused> {
+        let nvml = Scope::begin(self);
         let fits = devices
             .iter()
             .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
@@ -95,6 +106,7 @@ impl Tenant {
                 Err(again) => refused = again,
             }
         }
+        drop(nvml);
         if fits && self.await_frees(devices) {
             let _ = self.trim_pools();
             return self.reserve(devices, bytes);

@@ -18,6 +18,7 @@ use crate::devices::{Device, current_context};
 use crate::grant::Grant;
 use crate::memory::devices_of;
 use crate::modules::{Library, Part};
+use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 
@@ -71,6 +72,7 @@ fn load_module(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let needs = needs();
+    let _nvml = Scope::begin(tenant);
     let bound = match tenant.settings().context_charge {
         ContextCharge::Count => needs.bound(),
         ContextCharge::Free => needs.own,
@@ -79,6 +81,8 @@ fn load_module(
         Ok(granted) => granted,
         Err(refused) => return Outcome::Refused(refused),
     };
+    // Far from the budget what it takes is charged at most, and not looked at.
+    let unseen = needs.whole && granted == bound && tenant.is_far(device, bound);
     let before = module.read();
     let code = call();
     let Some(made) = module.read().filter(|_| code == CUresult::SUCCESS) else {
@@ -87,7 +91,11 @@ fn load_module(
         tenant.look_at(device);
         return Outcome::Done(code);
     };
-    match tenant.settle_by_row(device, grant, granted, needs.own, bound) {
+    let settled = match unseen {
+        true => Ok(tenant.settle_unseen(device, grant, bound, needs.own)),
+        false => tenant.settle_by_row(device, grant, granted, needs.own, bound),
+    };
+    match settled {
         Ok(bytes) => {
             let part = Part {
                 context: current_context(),
@@ -251,6 +259,7 @@ pub fn unload_library(tenant: Tenant, library: CUlibrary) -> Outcome<CUresult> {
 }
 
 fn look_after(tenant: Tenant, parts: &[Part]) {
+    let _nvml = Scope::begin(tenant);
     for part in parts {
         if let Some(device) = tenant.device(part.ordinal) {
             tenant.look_at(device);

@@ -14,6 +14,7 @@ use crate::devices::Devices;
 use crate::frees::Frees;
 use crate::graphs::{Executables, Graphs};
 use crate::modules::Modules;
+use crate::nvml::Scopes;
 use crate::outcome::Reason;
 use crate::physical::Physical;
 use crate::pools::Pools;
@@ -46,6 +47,7 @@ pub struct Memory {
     /// Held while what a limit costs is charged.
     pub limiting: Lock,
     pub truth: Truth,
+    pub nvml: Scopes,
     /// Functions and kernels that were obtained.
     pub obtained: AtomicU32,
     /// The most local memory of a kernel that any context may launch.

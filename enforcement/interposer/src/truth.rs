@@ -37,6 +37,8 @@ pub struct Truth {
 struct Figures {
     /// Charged because the driver's row says so, and for nothing else.
     drift: AtomicU64,
+    /// The part of it that is an upper bound, not looked at yet.
+    unseen: AtomicU64,
     /// Charged and in no row: what cuInit takes, a part of each context.
     unlisted: AtomicU64,
     /// Managed memory: charged, and in the row as far as its pages are on the device.
@@ -95,7 +97,10 @@ struct Look {
     known: Bytes,
     /// Of that, what the driver may not have taken yet.
     deferred: Bytes,
+    /// By the last look.
     drift: Bytes,
+    /// With what was charged unseen since.
+    charged: Bytes,
     /// Another library of ours charges for this process too and may be about to take something, or a pool is charged for what it
     /// may have let go of.
     unsettled: bool,
@@ -116,6 +121,14 @@ impl Look {
         } else {
             drift
         }
+    }
+}
+
+impl Figures {
+    /// By a look, after which nothing of it is unseen.
+    fn set_drift(&self, drift: Bytes) {
+        self.unseen.store(0, Ordering::Release);
+        self.drift.store(drift.0, Ordering::Release);
     }
 }
 
@@ -156,21 +169,45 @@ impl Tenant {
         }
     }
 
-    /// Before so much more is asked for: a look, if enough was taken since the last.
+    /// Whether enough was taken since the last look, with so much more, for another one.
     #[inline]
-    pub fn look_if_grown(self, devices: DeviceSet, bytes: Bytes) {
-        let Some(ledger) = self.ledger() else {
-            return;
-        };
-        for index in devices.iter() {
-            let next = self
-                .figures(index)
-                .map_or(u64::MAX, |figures| figures.next.load(Ordering::Relaxed));
-            if ledger.own_usage(index).saturating_add(bytes).0 > next {
-                self.look_all(devices);
-                return;
-            }
+    pub fn has_grown(self, devices: DeviceSet, bytes: Bytes) -> bool {
+        self.ledger().is_some_and(|ledger| {
+            devices.iter().any(|index| {
+                let next = self
+                    .figures(index)
+                    .map_or(u64::MAX, |figures| figures.next.load(Ordering::Relaxed));
+                ledger.own_usage(index).saturating_add(bytes).0 > next
+            })
+        })
+    }
+
+    /// Whether a device is so far from its budget, with so much more, that what is charged at most need not be looked at: the next
+    /// look will.
+    pub fn is_far(self, device: &Device, bytes: Bytes) -> bool {
+        let alone = device.indices.len() == 1;
+        let index = device.indices.iter().next().filter(|_| alone);
+        index.zip(self.ledger()).is_some_and(|(index, ledger)| {
+            let Some(budget) = ledger.budget(index) else {
+                return false;
+            };
+            let part = Bytes(budget.0 / PART);
+            let used = ledger.usage(index).saturating_add(bytes);
+            bytes <= part && used.saturating_add(part) <= budget
+        })
+    }
+
+    /// Commits what a call takes at most, of which `known` is charged to what it made and the rest is taken for drift until the
+    /// next look. Answers `known`.
+    pub fn settle_unseen(self, device: &Device, grant: Grant, bound: Bytes, known: Bytes) -> Bytes {
+        let _held = self.memory.truth.looking.hold();
+        let rest = bound.saturating_sub(known);
+        grant.commit_as(bound);
+        for figures in self.all_figures(device.indices) {
+            figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
+            figures.drift.fetch_add(rest.0, Ordering::AcqRel);
         }
+        known
     }
 
     /// Looks at all devices that `devices` may be. Answers whether something came back.
@@ -196,13 +233,13 @@ impl Tenant {
             return Looked::Nothing;
         };
         let wanted = look.drift_beside(Bytes::ZERO);
-        if wanted > look.drift {
-            if self.charge_anyway(device.indices, wanted.saturating_sub(look.drift)) {
-                figures.drift.store(wanted.0, Ordering::Release);
+        if wanted > look.charged {
+            if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
+                figures.set_drift(wanted);
             }
             return Looked::Known;
         }
-        self.lowered(device, figures, look.drift, wanted)
+        self.lowered(device, figures, look.charged, wanted)
     }
 
     /// Commits what a call took under a grant of `granted`: `known`, and what the driver's row says beside it. Answers what is to
@@ -219,7 +256,7 @@ impl Tenant {
         let _errno = Errno::keep();
         let _held = self.memory.truth.looking.hold();
         let looked = self.look(device, granted, 1);
-        let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.drift);
+        let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
         let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known));
         let taken = match looked {
             Some(_) => known.saturating_add(wanted.saturating_sub(drift)),
@@ -233,7 +270,7 @@ impl Tenant {
         beyond.commit_as(taken.saturating_sub(granted));
         match looked {
             Some((figures, _)) if wanted > drift => {
-                figures.drift.store(wanted.0, Ordering::Release);
+                figures.set_drift(wanted);
                 Ok(known)
             }
             Some((figures, _)) => {
@@ -249,6 +286,7 @@ impl Tenant {
         let _held = self.memory.truth.looking.hold();
         for index in device.indices.iter() {
             if let Some(figures) = self.figures(index) {
+                figures.unseen.store(0, Ordering::Release);
                 let drift = figures.drift.swap(0, Ordering::AcqRel);
                 self.release(DeviceSet::from_iter([index]), Bytes(drift));
             }
@@ -257,10 +295,10 @@ impl Tenant {
 
     fn lowered(self, device: &Device, figures: &Figures, drift: Bytes, wanted: Bytes) -> Looked {
         let freed = drift.saturating_sub(wanted);
+        figures.set_drift(wanted);
         if freed == Bytes::ZERO {
             return Looked::Known;
         }
-        figures.drift.store(wanted.0, Ordering::Release);
         self.release(device.indices, freed);
         Looked::Freed
     }
@@ -296,7 +334,8 @@ impl Tenant {
             let Some(before) = self.memory.truth.changes.quiet(changes) else {
                 continue;
             };
-            let drift = Bytes(figures.drift.load(Ordering::Acquire));
+            let charged = Bytes(figures.drift.load(Ordering::Acquire));
+            let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
             let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
             let managed = Bytes(figures.managed.load(Ordering::Acquire));
@@ -310,9 +349,10 @@ impl Tenant {
             }
             let look = Look {
                 held: row.saturating_add(unlisted),
-                known: all.saturating_sub(pending).saturating_sub(drift),
+                known: all.saturating_sub(pending).saturating_sub(charged),
                 deferred,
-                drift,
+                drift: charged.saturating_sub(unseen),
+                charged,
                 unsettled: all != own || slack,
             };
             return Some((figures, look));
@@ -347,6 +387,7 @@ mod tests {
             known: Bytes::mib(known),
             deferred: Bytes::mib(deferred),
             drift: Bytes::mib(drift),
+            charged: Bytes::mib(drift),
             unsettled: false,
         }
     }

@@ -8,7 +8,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{context, cuda, fill, nvml, told};
-use crate::ffi::cuda::{Cuda, Stream};
+use crate::ffi::cuda::{Cuda, Image, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -143,6 +143,47 @@ cases! {
             ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
             ensure_eq!(cuda.destroy_context(second.out), OK, "cuCtxDestroy_v2");
             context(&cuda, 0)?;
+        }
+        within(session, &cuda)
+    }
+
+    /// A call that the driver's figure matters to begins NVML once, and a module's load far from the budget not at all: beginning it takes
+    /// milliseconds. cuInit may ask it for the devices; a context makes two.
+    nvml_is_begun_once_by_whoever_asks_it {
+        kind: Own, defects: ["C10"], budget: "0=8GiB",
+        entry_points: ["cuInit", "cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "nvmlInit_v2", when = "3..", then = "kill-before" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n";
+        for round in 0..20 {
+            ensure_eq!(cuda.load_module(&Image::ptx(text)).code, OK, "a module, round {round}");
+        }
+        ensure_eq!(cuda.allocate(Bytes::mib(2).0).code, OK, "cuMemAlloc_v2");
+        Ok(())
+    }
+
+    /// What modules take that were loaded far from the budget is charged, near to it as well.
+    many_modules_are_charged {
+        kind: Budget, defects: ["C10", "R13"], budget: "0=2GiB", entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let before = room(&cuda)?;
+        let text = format!(
+            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 small[{}];\n.visible .entry empty()\n{{\nret;\n}}\n",
+            Bytes::mib(1).0,
+        );
+        let mut modules = Vec::new();
+        for round in 0..64 {
+            let module = cuda.load_module(&Image::ptx(&text));
+            ensure_eq!(module.code, OK, "a module, round {round}");
+            modules.push(module.out);
+        }
+        let beside = room(&cuda)?;
+        ensure!(beside + Bytes::mib(48) <= before, "{beside} beside 64 modules, {before} beside none");
+        ensure!(beside + Bytes::mib(192) >= before, "{beside} beside 64 modules, {before} beside none");
+        for module in modules {
+            ensure_eq!(cuda.unload_module(module), OK, "cuModuleUnload");
         }
         within(session, &cuda)
     }
