@@ -10,6 +10,7 @@ use crate::ffi::cuda::{Cuda, UNTOUCHED};
 use crate::ffi::nvml::Nvml;
 use crate::ffi::vulkan::{Client, Code, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
+use crate::symbols::proc_address::newest_look_up;
 use crate::tenant::Tenant;
 
 macro_rules! plan {
@@ -175,11 +176,11 @@ cases! {
     a_look_up_that_finds_nothing_finds_nothing {
         defects: ["S1", "S2"], entry_points: ["cuGetProcAddress_v2", "cuGetProcAddress"], budget: "0=4GiB",
         faults: plan!("cuda-look-up-null"),
-    } (_session) {
+    } (session) {
         let cuda = cuda_without_context()?;
         for name in ["cuMemAlloc", "cuMemFree", "cuInit", "cuDeviceGetCount"] {
-            let answers = [cuda.proc_address(name, 12000, 0), cuda.proc_address_v1(name, 12000, 0)];
-            for answer in answers {
+            let newest = newest_look_up(session, &cuda, name, 12000, 0)?;
+            for answer in [newest, cuda.proc_address_v1(name, 12000, 0)] {
                 ensure_eq!(answer.code, CUresult::SUCCESS, "the look-up of {name}");
                 ensure!(answer.address.is_none(), "{name} was found though the driver gives none");
             }
@@ -267,7 +268,8 @@ cases! {
 
     /// NVML that answers in another version's structure: the version comes through as the driver wrote it.
     a_foreign_version_comes_through {
-        defects: ["C7", "S8"], entry_points: ["nvmlDeviceGetMemoryInfo_v2"], budget: "0=4GiB",
+        defects: ["C7", "S8"], entry_points: ["nvmlDeviceGetMemoryInfo_v2"], needs: ["nvmlDeviceGetMemoryInfo_v2"],
+        budget: "0=4GiB",
         faults: plan!("nvml-memory-wrong-version"),
     } (_session) {
         let nvml = nvml()?;

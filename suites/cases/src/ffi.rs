@@ -3,12 +3,13 @@
 //! Nothing here knows who answers: the libraries are opened by the names that clients use, and every look-up goes through
 //! the process's own `dlsym`, so that a preloaded interposer meets it.
 //!
-//! * [`library`]: opening and looking up. * [`cuda`], [`nvml`], [`vulkan`]: typed clients. * [`process`]: fork, signals
+//! * [`library`]: opening and looking up. * [`places`]: where an address lies. * [`cuda`], [`nvml`], [`vulkan`]: typed clients. * [`process`]: fork, signals
 //!   and descriptors. * [`negotiation`]: a Vulkan layer's own entry points, called without a loader.
 
 pub mod cuda;
 pub mod library;
 pub mod negotiation;
 pub mod nvml;
+pub mod places;
 pub mod process;
 pub mod vulkan;

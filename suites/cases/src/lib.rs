@@ -70,8 +70,14 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::lookup::CASES,
         symbols::proc_address::CASES,
         symbols::missing::CASES,
+        symbols::runtimes::CASES,
     ],
-    roles: &[tenant::ROLES, cross::objects::ROLES, kill_storm::ROLES],
+    roles: &[
+        tenant::ROLES,
+        cross::objects::ROLES,
+        kill_storm::ROLES,
+        symbols::runtimes::ROLES,
+    ],
     expectations: harness::expectations::SHIPPED,
     afterwards: ffi::vulkan::validated,
 };

@@ -11,7 +11,12 @@ use crate::ffi::nvml::Nvml;
 use crate::ffi::vulkan::{Client, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 
-/// Fills each CUDA device; the n-th has the budget of the device that `order` names.
+/// The machine's devices as they are numbered, however many there are.
+fn all(session: &Session) -> Vec<u32> {
+    (0..session.gpus()).collect()
+}
+
+/// Fills each CUDA device that has a budget; the n-th has that of the device that `order` names.
 fn cuda_keeps(session: &Session, order: &[u32]) -> Result<(), Failure> {
     let cuda = cuda_without_context()?;
     ensure_eq!(
@@ -20,10 +25,13 @@ fn cuda_keeps(session: &Session, order: &[u32]) -> Result<(), Failure> {
         "CUDA devices"
     );
     for (ordinal, device) in (0..).zip(order) {
+        let Some(budget) = session.budget(*device) else {
+            continue;
+        };
         context(&cuda, ordinal)?;
         let taken = fill(&cuda);
         taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
-        fills(taken.bytes, budget(session, *device)?, CONTEXT_ROOM)?;
+        fills(taken.bytes, budget, CONTEXT_ROOM)?;
     }
     Ok(())
 }
@@ -40,8 +48,11 @@ fn vulkan_keeps(session: &Session, shown: &[u32]) -> Result<(), Failure> {
     }
     addresses.sort_by_key(|(address, _)| *address);
     for ((_, physical), device) in addresses.into_iter().zip(shown) {
+        let Some(budget) = session.budget(*device) else {
+            continue;
+        };
         let taken = Gpu::on(&instance, physical)?.fill();
-        fills(taken.bytes, budget(session, *device)?, VULKAN_ROOM)?;
+        fills(taken.bytes, budget, VULKAN_ROOM)?;
     }
     Ok(())
 }
@@ -52,11 +63,14 @@ fn nvml_tells(session: &Session, order: &[u32]) -> Result<(), Failure> {
     let count = told("nvmlDeviceGetCount_v2", nvml.device_count())?;
     ensure_eq!(count as usize, order.len(), "NVML devices");
     for (index, device) in (0..).zip(order) {
+        let Some(budget) = session.budget(*device) else {
+            continue;
+        };
         let handle = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(index))?;
         let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(handle))?;
         ensure_eq!(
             Bytes(memory.total),
-            budget(session, *device)?,
+            budget,
             "the total of NVML's device {index}"
         );
     }
@@ -173,8 +187,8 @@ cases! {
         kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuMemAlloc_v2"], budget: "0=6GiB",
         faults: plan!("nvml-reserve-drift"),
     } (session) {
-        nvml_tells(session, &[0])?;
-        cuda_keeps(session, &[0])
+        nvml_tells(session, &all(session))?;
+        cuda_keeps(session, &all(session))
     }
 
     /// CUDA and Vulkan that show a MIG instance where NVML shows the GPU: nothing is granted beyond the budget.
@@ -258,7 +272,7 @@ cases! {
         kind: Budget, defects: ["S5", "R10"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", faults: plan!("nvml-absent"),
     } (session) {
         ensure!(Nvml::open().is_err(), "libnvidia-ml.so.1 was opened where there is none");
-        cuda_keeps(session, &[0])
+        cuda_keeps(session, &all(session))
     }
 
     /// A machine without libcuda keeps Vulkan's budget.
@@ -267,7 +281,7 @@ cases! {
         faults: plan!("libcuda-absent"),
     } (session) {
         ensure!(Cuda::open().is_err(), "libcuda.so.1 was opened where there is none");
-        vulkan_keeps(session, &[0])
+        vulkan_keeps(session, &all(session))
     }
 
     /// A machine without a Vulkan driver keeps CUDA's budget, and tells a Vulkan program that there is none.
@@ -276,6 +290,6 @@ cases! {
     } (session) {
         let instance = Vulkan::open()?.instance(Client::V1_1);
         ensure!(instance.is_err(), "an instance was made without a driver");
-        cuda_keeps(session, &[0])
+        cuda_keeps(session, &all(session))
     }
 }

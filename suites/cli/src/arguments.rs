@@ -58,6 +58,9 @@ pub struct TestArguments {
     /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real; PROFILE may be the path of a file.toml
     #[arg(long, default_value_t)]
     pub driver: Driver,
+    /// Over every driver generation on machines of 1, 2, 4 and 16 GPUs of the driver's profile: a table, and what was not as expected
+    #[arg(long, conflicts_with = "trace")]
+    pub matrix: bool,
     /// Write junit=FILE or json=FILE
     #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
     pub report: Vec<String>,

@@ -31,6 +31,9 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
         if !case.entry_points.is_empty() {
             writeln!(text, "    by{}", list(" ", case.entry_points))?;
         }
+        if !case.needs.is_empty() {
+            writeln!(text, "    needs{}", list(" ", case.needs))?;
+        }
     }
     writeln!(text, "{} cases", listed.len())?;
     crate::say(&text)?;

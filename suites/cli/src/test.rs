@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use harness::progress::Progress;
 use harness::report::Report;
-use harness::{Entry, Runner, Target};
+use harness::{Driver, Entry, Runner, Target};
 
 use crate::UNEXPECTED;
 use crate::arguments::TestArguments;
@@ -22,11 +22,42 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
         .iter()
         .map(|text| Output::read(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut runner = Runner::new(
-        cases::SUITE,
-        Target::named(&arguments.target)?,
-        arguments.driver.clone(),
-    )?;
+    if !arguments.matrix {
+        let report = over(arguments, &arguments.driver)?;
+        if arguments.verbose {
+            crate::say(&format!("{}\n", report.listing()))?;
+        }
+        crate::say(&report.table())?;
+        return written(reports, &[report]);
+    }
+    if arguments.driver.is_real() {
+        return Err("--matrix is of mock drivers".into());
+    }
+    let mut runs = Vec::new();
+    for driver in arguments.driver.matrix() {
+        let report = over(arguments, &driver)?;
+        eprintln!("{}", report.summary());
+        runs.push(report);
+    }
+    crate::say(&Report::matrix(&runs))?;
+    written(reports, &runs)
+}
+
+/// Puts down what was asked for. The exit status says whether all is as expected.
+fn written(outputs: Vec<Output<'_>>, runs: &[Report]) -> Result<ExitCode, Box<dyn Error>> {
+    for output in outputs {
+        output.write(runs)?;
+    }
+    Ok(match runs.iter().all(Report::is_expected) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(UNEXPECTED),
+    })
+}
+
+/// One run of what was asked for.
+fn over(arguments: &TestArguments, driver: &Driver) -> Result<Report, Box<dyn Error>> {
+    let target = Target::named(&arguments.target)?;
+    let mut runner = Runner::new(cases::SUITE, target, driver.clone())?;
     if let Some(directory) = &arguments.trace {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("--trace {}: {error}", directory.display()))?;
@@ -49,23 +80,11 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
     let (started, progress) = (Instant::now(), Progress::new(entries.len()));
     let results = runner.run(&entries, jobs as usize, |result| progress.show(result));
     progress.finish();
-    let report = Report {
+    Ok(Report {
         target: runner.target.name.clone(),
         driver: runner.driver.to_string(),
         results,
         took: started.elapsed(),
-    };
-    if arguments.verbose {
-        crate::say(&format!("{}\n", report.listing()))?;
-    }
-    crate::say(&report.table())?;
-    for output in reports {
-        output.write(&report)?;
-    }
-    Ok(if report.is_expected() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(UNEXPECTED)
     })
 }
 
@@ -115,10 +134,16 @@ impl<'a> Output<'a> {
             .ok_or_else(|| format!("--report \"{text}\": write junit=FILE or json=FILE"))
     }
 
-    fn write(&self, report: &Report) -> Result<(), Box<dyn Error>> {
-        let text = match self.kind {
-            Kind::Junit => harness::junit::document(report),
-            Kind::Json => report.json_lines()?,
+    fn write(&self, runs: &[Report]) -> Result<(), Box<dyn Error>> {
+        let text = match (&self.kind, runs) {
+            (Kind::Junit, [report]) => harness::junit::document(report),
+            (Kind::Junit, _) => {
+                return Err("--report junit is of one run: a matrix writes json".into());
+            }
+            (Kind::Json, runs) => {
+                let lines = runs.iter().map(Report::json_lines);
+                lines.collect::<Result<Vec<_>, _>>()?.concat()
+            }
         };
         std::fs::write(self.path, text)
             .map_err(|error| format!("{}: {error}", self.path.display()).into())

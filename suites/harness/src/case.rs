@@ -90,7 +90,9 @@ pub struct Case {
     pub defects: &'static [&'static str],
     /// C entry points that it exercises.
     pub entry_points: &'static [&'static str],
-    /// Mock profile, `rtx6000-ada` or `rtx6000-ada*4`; a real driver takes what is there.
+    /// Entry points without which there is nothing to show: skipped over a driver that does not export them all.
+    pub needs: &'static [&'static str],
+    /// Mock profile, `rtx6000-ada` or `rtx6000-ada*4`; a real driver takes what is there, a mock of more GPUs too if the case has no faults.
     pub machine: &'static str,
     /// Skipped on a real machine with fewer.
     pub needs_gpus: u32,
@@ -124,6 +126,7 @@ impl Case {
         kind: Kind::Neutral,
         defects: &[],
         entry_points: &[],
+        needs: &[],
         machine: "rtx6000-ada",
         needs_gpus: 1,
         budget: "",

@@ -12,6 +12,9 @@ pub const DEFAULT_PROFILE: &str = "rtx6000-ada";
 /// The driver generation of the mocks where none is named.
 pub const DEFAULT_GENERATION: u16 = 580;
 
+/// How many GPUs the machines of a matrix have.
+const LAYOUTS: [u32; 4] = [1, 2, 4, 16];
+
 /// `mock:rtx6000-ada+580`, `mock:h200*2+535`, `mock:h200+535-cuMemAlloc_v2` or `real`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Driver {
@@ -23,6 +26,13 @@ pub enum Driver {
         without: Vec<String>,
     },
     Real,
+}
+
+/// Whether the number of GPUs that a case names may be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    Exactly,
+    AtLeast,
 }
 
 /// Why a driver's spelling does not parse.
@@ -58,13 +68,37 @@ fn known_generations() -> String {
 }
 
 impl Driver {
+    /// Every generation on machines of 1, 2, 4 and 16 GPUs of this driver's kind; a real driver is what it is.
+    pub fn matrix(&self) -> Vec<Driver> {
+        let Self::Mock {
+            profile, without, ..
+        } = self
+        else {
+            return vec![Self::Real];
+        };
+        let base = profile.split('*').next().unwrap_or(profile);
+        let layouts = LAYOUTS.iter().map(|&gpus| match gpus {
+            1 => base.to_owned(),
+            gpus => format!("{base}*{gpus}"),
+        });
+        let of = |profile: String| {
+            generation::numbers().map(|generation| Self::Mock {
+                profile: profile.clone(),
+                generation,
+                without: without.clone(),
+            })
+        };
+        layouts.flat_map(of).collect()
+    }
+
     pub fn is_real(&self) -> bool {
         matches!(self, Self::Real)
     }
 
-    /// The machine that a case gets. The driver's profile stands in for the default one, how many GPUs is the case's
-    /// affair; a case that names another machine needs its shape and keeps it. All of them get the driver's generation.
-    pub fn machine_for(&self, machine: &str) -> Option<String> {
+    /// The machine that a case gets. The driver's profile stands in for the default one. A case that wants several GPUs of that gets its
+    /// number, or the driver's own where that is larger and nothing of the case depends on it. A case that names another machine needs its
+    /// shape and keeps it. All of them get the driver's generation.
+    pub fn machine_for(&self, machine: &str, gpus: Gpus) -> Option<String> {
         let Self::Mock {
             profile,
             generation,
@@ -76,8 +110,12 @@ impl Driver {
         let machine = match machine.strip_prefix(DEFAULT_PROFILE) {
             Some("") => profile.clone(),
             Some(count) if count.starts_with('*') => {
-                let base = profile.split('*').next().unwrap_or(profile);
-                format!("{base}{count}")
+                let (base, own) = profile.split_once('*').unwrap_or((profile, "1"));
+                let number = |text: &str| text.parse::<u32>().unwrap_or(1);
+                match gpus {
+                    Gpus::AtLeast if number(own) > number(&count[1..]) => profile.clone(),
+                    Gpus::AtLeast | Gpus::Exactly => format!("{base}{count}"),
+                }
             }
             _ => machine.to_owned(),
         };
@@ -264,12 +302,25 @@ mod tests {
     #[test]
     fn the_drivers_profile_stands_in_for_the_default_machine_only() {
         let driver: Driver = "mock:h200".parse().expect("a known profile");
-        assert_eq!(driver.machine_for("rtx6000-ada").as_deref(), Some("h200"));
-        assert_eq!(
-            driver.machine_for("rtx6000-ada*4").as_deref(),
-            Some("h200*4")
-        );
-        assert_eq!(driver.machine_for("tiny").as_deref(), Some("tiny"));
+        let machine = |asked: &str| driver.machine_for(asked, Gpus::AtLeast);
+        assert_eq!(machine("rtx6000-ada").as_deref(), Some("h200"));
+        assert_eq!(machine("rtx6000-ada*4").as_deref(), Some("h200*4"));
+        assert_eq!(machine("tiny").as_deref(), Some("tiny"));
+    }
+
+    #[rstest::rstest]
+    #[case("rtx6000-ada", Gpus::Exactly, "rtx6000-ada*16")]
+    #[case("rtx6000-ada*2", Gpus::AtLeast, "rtx6000-ada*16")]
+    #[case("rtx6000-ada*2", Gpus::Exactly, "rtx6000-ada*2")]
+    #[case("rtx6000-ada*33", Gpus::AtLeast, "rtx6000-ada*33")]
+    #[case("h200x2", Gpus::AtLeast, "h200x2")]
+    fn a_machine_of_sixteen_is_one_of_two_where_nothing_depends_on_it(
+        #[case] asked: &str,
+        #[case] gpus: Gpus,
+        #[case] given: &str,
+    ) {
+        let driver: Driver = "mock:rtx6000-ada*16".parse().expect("a known profile");
+        assert_eq!(driver.machine_for(asked, gpus).as_deref(), Some(given));
     }
 
     #[rstest::rstest]
@@ -299,12 +350,34 @@ mod tests {
     #[test]
     fn every_machine_gets_the_drivers_generation() {
         let driver: Driver = "mock:h200+535-cuMemAlloc_v2".parse().expect("a driver");
-        assert_eq!(
-            driver.machine_for("rtx6000-ada*4").as_deref(),
-            Some("h200*4+535")
-        );
-        assert_eq!(driver.machine_for("tiny").as_deref(), Some("tiny+535"));
+        let machine = |asked: &str| driver.machine_for(asked, Gpus::AtLeast);
+        assert_eq!(machine("rtx6000-ada*4").as_deref(), Some("h200*4+535"));
+        assert_eq!(machine("tiny").as_deref(), Some("tiny+535"));
         assert_eq!(driver.without(), ["cuMemAlloc_v2"]);
+    }
+
+    #[test]
+    fn a_matrix_is_every_generation_on_every_layout() {
+        let matrix: Vec<String> = Driver::default()
+            .matrix()
+            .iter()
+            .map(Driver::to_string)
+            .collect();
+        assert_eq!(matrix.len(), LAYOUTS.len() * generation::numbers().len());
+        assert_eq!(
+            matrix.first().map(String::as_str),
+            Some("mock:rtx6000-ada+470")
+        );
+        assert_eq!(
+            matrix.last().map(String::as_str),
+            Some("mock:rtx6000-ada*16+580")
+        );
+        for driver in matrix {
+            assert_eq!(
+                driver.parse::<Driver>().map(|read| read.to_string()),
+                Ok(driver)
+            );
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
 use crate::artifacts::{self, ArtifactError, Library};
 use crate::budgets::{BudgetError, Budgets};
 use crate::case::{Absent, Libraries};
-use crate::driver::Driver;
+use crate::driver::{Driver, Gpus};
 use crate::plan::{PROXIES, Plan};
 use crate::proxies::{self, ProxyError};
 use crate::recording;
@@ -115,9 +115,14 @@ impl Environment {
         if let Some(layer) = &target.layer {
             install_layer(layer, &path.join("data/vulkan/implicit_layer.d/hami.json"))?;
         }
+        // A fault plan may name devices by number, and what is true of two is not of sixteen.
+        let gpus = match request.faults.is_empty() {
+            true => Gpus::AtLeast,
+            false => Gpus::Exactly,
+        };
         let spec = request
             .driver
-            .machine_for(request.machine)
+            .machine_for(request.machine, gpus)
             .map(|machine| world_spec(&machine, &path, request))
             .transpose()?;
         let sizes = match &spec {

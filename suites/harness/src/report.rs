@@ -57,21 +57,66 @@ impl Report {
             &[Verdict::ExpectedFail, Verdict::KnownFlake],
         );
         self.section(&mut text, "Unexpected", COLUMNS[3].1);
-        let total = self.results.len();
-        let as_expected = self
-            .results
-            .iter()
-            .filter(|result| result.verdict.is_expected())
-            .count();
-        let seconds = self.took.as_secs_f64();
-        let (target, driver) = (&self.target, &self.driver);
-        put(
-            &mut text,
-            format_args!(
-                "\n{as_expected} of {total} as expected: {target} on {driver}, {seconds:.1} s\n"
-            ),
-        );
+        put(&mut text, format_args!("\n{}\n", self.summary()));
         text
+    }
+
+    /// The last line of the table.
+    pub fn summary(&self) -> String {
+        let (target, driver) = (&self.target, &self.driver);
+        let as_expected = self.count(|verdict| verdict.is_expected());
+        let (total, seconds) = (self.results.len(), self.took.as_secs_f64());
+        format!("{as_expected} of {total} as expected: {target} on {driver}, {seconds:.1} s")
+    }
+
+    /// Several runs, a line each with what `COLUMNS` count; what was skipped in any, and why; what was unexpected.
+    pub fn matrix(runs: &[Report]) -> String {
+        let width = runs.iter().map(|run| run.driver.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        put(&mut text, format_args!("{:<width$}  cases", "driver"));
+        for (heading, _) in COLUMNS {
+            put(&mut text, format_args!("  {heading}"));
+        }
+        put(&mut text, format_args!("  seconds\n"));
+        for run in runs {
+            put(
+                &mut text,
+                format_args!("{:<width$}  {:>5}", run.driver, run.results.len()),
+            );
+            for (heading, verdicts) in COLUMNS {
+                let count = run.count(|verdict| verdicts.contains(&verdict));
+                put(
+                    &mut text,
+                    format_args!("  {count:>width$}", width = heading.len()),
+                );
+            }
+            put(
+                &mut text,
+                format_args!("  {:>7.1}\n", run.took.as_secs_f64()),
+            );
+        }
+        let mut skipped: BTreeMap<(&str, String), usize> = BTreeMap::new();
+        for result in runs.iter().flat_map(|run| &run.results) {
+            if result.verdict == Verdict::Skip {
+                *skipped.entry((&result.name, story(result))).or_default() += 1;
+            }
+        }
+        for ((name, why), times) in skipped {
+            put(
+                &mut text,
+                format_args!("skipped {times} times: {name}: {why}\n"),
+            );
+        }
+        for run in runs.iter().filter(|run| !run.is_expected()) {
+            put(&mut text, format_args!("\n{}", run.driver));
+            run.section(&mut text, "Unexpected", COLUMNS[3].1);
+        }
+        text
+    }
+
+    fn count(&self, counted: impl Fn(Verdict) -> bool) -> usize {
+        let verdicts = self.results.iter().map(|result| result.verdict);
+        verdicts.filter(|verdict| counted(*verdict)).count()
     }
 
     /// Every result with its time, in the order of the suite.
@@ -134,10 +179,8 @@ impl Report {
         for (area, results) in rows.chain([("all", self.results.iter().collect())]) {
             put(text, format_args!("{area:<width$}  {:>5}", results.len()));
             for (heading, verdicts) in COLUMNS {
-                let count = results
-                    .iter()
-                    .filter(|result| verdicts.contains(&result.verdict))
-                    .count();
+                let of_these = |result: &&&EntryResult| verdicts.contains(&result.verdict);
+                let count = results.iter().filter(of_these).count();
                 put(
                     text,
                     format_args!("  {count:>width$}", width = heading.len()),

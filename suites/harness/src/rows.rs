@@ -79,6 +79,9 @@ macro_rules! case_field {
     (entry_points, $value:expr) => {
         &$value
     };
+    (needs, $value:expr) => {
+        &$value
+    };
     (env, $value:expr) => {
         &$value
     };

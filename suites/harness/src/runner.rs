@@ -1,12 +1,12 @@
 //! Runs the entries of a suite against a target over a driver, a few at a time, and judges each.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use mock_device::Bytes;
+use mock_device::{Api, Bytes};
 
 use crate::case::{Case, Kind, RealDriver, Suite};
 use crate::driver::Driver;
@@ -15,6 +15,7 @@ use crate::execution::{Ending, execute};
 use crate::expectations::{self, Expectations, LineError};
 use crate::nvml::{self, NvmlError};
 use crate::status::{Status, Verdict, judge};
+use crate::symbols;
 use crate::target::{Target, TargetError};
 use crate::traces;
 
@@ -77,6 +78,11 @@ pub enum RunnerError {
     Target(#[from] TargetError),
     #[error("two cases are called {0}")]
     SameName(&'static str),
+    #[error("case {case} needs {name}, which no driver exports")]
+    NoSuchNeed {
+        case: &'static str,
+        name: &'static str,
+    },
     #[error("expectations: {0}")]
     Expectations(#[from] LineError),
     #[error("--driver real: {0}")]
@@ -107,6 +113,7 @@ impl Runner {
         if let Some(case) = suite.cases().find(|case| !names.insert(case.name)) {
             return Err(RunnerError::SameName(case.name));
         }
+        check_needs(&suite)?;
         expectations::check(&suite)?;
         let expectations = Expectations::known(&suite, &target, &driver)?;
         Ok(Self {
@@ -144,12 +151,8 @@ impl Runner {
             .map(str::to_owned)
             .or_else(|| self.unsuitable(entry));
         let ending = match (skipped, entry.check) {
-            (Some(reason), _) => Ok(Ending {
-                status: Status::Skip,
-                detail: reason,
-                said: String::new(),
-            }),
-            (None, Check::Promise) => self.run_case(entry.case),
+            (Some(reason), _) => Ok(skip(reason)),
+            (None, Check::Promise) => self.run_case(entry.case, true),
             (None, Check::Unchanged) => self.compare_traces(entry.case),
         };
         let (status, detail, said) = match ending {
@@ -206,11 +209,7 @@ impl Runner {
     /// may differ anyway.
     pub fn compare_traces(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
         if !case.unordered.is_empty() {
-            return Ok(Ending {
-                status: Status::Skip,
-                detail: case.unordered.to_owned(),
-                said: String::new(),
-            });
+            return Ok(skip(case.unordered.to_owned()));
         }
         let traced = |target: &Target| {
             let environment = Environment::create(&Request {
@@ -218,6 +217,9 @@ impl Runner {
                 validated: false,
                 ..self.request(case, target)
             })?;
+            if let Some(skipped) = lacking(case, &environment)? {
+                return Ok((skipped, BTreeMap::new()));
+            }
             let ending = execute(case, &environment, false)?;
             Ok::<_, EnvironmentError>((
                 ending,
@@ -245,12 +247,7 @@ impl Runner {
                     said: guarded.said,
                 },
                 None if bare_traces.is_empty() => {
-                    let detail = "the case asks the drivers for nothing".to_owned();
-                    Ending {
-                        status: Status::Skip,
-                        detail,
-                        said: String::new(),
-                    }
+                    skip("the case asks the drivers for nothing".to_owned())
                 }
                 None => Ending {
                     status: Status::Pass,
@@ -261,13 +258,21 @@ impl Runner {
         )
     }
 
-    fn run_case(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
+    /// Runs a case whatever its driver lacks, by which a need is seen to be one.
+    pub fn run_in_need(&self, case: &'static Case) -> Result<Ending, EnvironmentError> {
+        self.run_case(case, false)
+    }
+
+    fn run_case(&self, case: &'static Case, heeds: bool) -> Result<Ending, EnvironmentError> {
         let mut environment = Environment::create(&Request {
             // It asks the driver for itself.
             validated: self.traces.is_none(),
             traced: self.traces.is_some(),
             ..self.request(case, &self.target)
         })?;
+        if heeds && let Some(skipped) = lacking(case, &environment)? {
+            return Ok(skipped);
+        }
         let Some(traces) = &self.traces else {
             return execute(case, &environment, true);
         };
@@ -343,6 +348,41 @@ impl Runner {
         let (here, needed) = (self.real_devices.len(), case.needs_gpus as usize);
         (here < needed).then(|| format!("needs {needed} GPUs, here are {here}"))
     }
+}
+
+/// The end of a case whose driver does not export all that it needs, by the driver's own files.
+fn lacking(case: &Case, environment: &Environment) -> Result<Option<Ending>, EnvironmentError> {
+    if case.needs.is_empty() {
+        return Ok(None);
+    }
+    let exported = symbols::of_drivers(&environment.plan)?;
+    let lacks = |name: &&&str| !exported.contains(**name);
+    let lacks: Vec<&str> = case.needs.iter().filter(lacks).copied().collect();
+    let reason = format!("the driver exports no {}", lacks.join(", no "));
+    Ok((!lacks.is_empty()).then(|| skip(reason)))
+}
+
+fn skip(reason: String) -> Ending {
+    Ending {
+        status: Status::Skip,
+        detail: reason,
+        said: String::new(),
+    }
+}
+
+/// A need that is spelled wrong would skip its case everywhere.
+fn check_needs(suite: &Suite) -> Result<(), RunnerError> {
+    let known: BTreeSet<&str> = [Api::Cuda, Api::Nvml]
+        .into_iter()
+        .flat_map(symbols::of_any_generation)
+        .collect();
+    for case in suite.cases() {
+        if let Some(name) = case.needs.iter().find(|name| !known.contains(*name)) {
+            let case = case.name;
+            return Err(RunnerError::NoSuchNeed { case, name });
+        }
+    }
+    Ok(())
 }
 
 fn take<'a>(next: &AtomicUsize, entries: &'a [Entry]) -> Option<(usize, &'a Entry)> {

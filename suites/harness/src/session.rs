@@ -2,7 +2,7 @@
 //! them, and the way to further processes.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::maps::Maps;
 use crate::peer::{Launch, Peer};
 use crate::plan::Plan;
+use crate::symbols;
 
 /// How long anybody waits for what must come, before it counts as never coming: other processes, the machine's other
 /// work and the simulated teardown are between.
@@ -25,6 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Session {
     plan: Plan,
     world: OnceCell<World>,
+    exports: OnceCell<BTreeSet<String>>,
     started: RefCell<BTreeMap<String, u32>>,
 }
 
@@ -33,6 +35,7 @@ impl Session {
         Self {
             plan,
             world: OnceCell::new(),
+            exports: OnceCell::new(),
             started: RefCell::default(),
         }
     }
@@ -49,6 +52,22 @@ impl Session {
 
     pub fn is_real(&self) -> bool {
         self.plan.driver.is_real()
+    }
+
+    /// Whether the driver itself exports this name, whatever stands before it: a case leaves out what its driver's generation lacks.
+    pub fn exports(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.exported()?.contains(name))
+    }
+
+    /// All names that the driver libraries export.
+    pub fn exported(&self) -> Result<&BTreeSet<String>, Failure> {
+        if self.exports.get().is_none() {
+            let read = symbols::of_drivers(&self.plan)?;
+            return Ok(self.exports.get_or_init(|| read));
+        }
+        self.exports
+            .get()
+            .ok_or_else(|| Failure::Broken("the exports were not kept".to_owned()))
     }
 
     /// Whether the processes of the case have our own libraries before the drivers.

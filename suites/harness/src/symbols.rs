@@ -9,6 +9,10 @@ use mock_device::Api;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, elf};
 
+use crate::environment::EnvironmentError;
+use crate::plan::Plan;
+use crate::recording;
+
 /// Why the copy could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolError {
@@ -58,6 +62,24 @@ fn exporting(api: Api, wanted: impl Fn(oracle::Span) -> bool) -> Vec<&'static st
         .filter(|row| wanted(row.span))
         .map(|row| row.name)
         .collect()
+}
+
+/// The exports of the driver libraries under a case, as their files say: a mock's copy or the machine's own. A library that is not there has
+/// none.
+pub fn of_drivers(plan: &Plan) -> Result<BTreeSet<String>, EnvironmentError> {
+    let mut names = BTreeSet::new();
+    for soname in ["libcuda.so.1", "libnvidia-ml.so.1"] {
+        let Some(path) = recording::driver_of(plan, soname)? else {
+            continue;
+        };
+        let bytes = std::fs::read(&path).map_err(|source| SymbolError::File {
+            path: path.clone(),
+            source,
+        })?;
+        let found = exports(&bytes).map_err(|source| SymbolError::NotElf { path, source })?;
+        names.extend(found.into_iter().map(|(name, _)| name));
+    }
+    Ok(names)
 }
 
 /// Writes `copy`, which is `library` without those exports.

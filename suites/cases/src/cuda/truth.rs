@@ -29,7 +29,7 @@ fn within(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
     let nvml = nvml()?;
     let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
     let rows = told(
-        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses",
         nvml.processes(device),
     )?;
     let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());

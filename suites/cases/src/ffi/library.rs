@@ -34,6 +34,11 @@ impl Address {
         NonNull::new(address).map(Self)
     }
 
+    /// To be found among what is mapped; means nothing beyond this process.
+    pub(super) fn number(self) -> u64 {
+        self.0.as_ptr().addr() as u64
+    }
+
     /// # Safety
     /// `F` is the type of the function that lies at this address.
     pub(super) unsafe fn as_function<F: Copy>(self) -> F {

@@ -20,7 +20,8 @@ macro_rules! table {
 
 table! {
     nvmlInit_v2 nvmlShutdown nvmlDeviceGetCount_v2 nvmlDeviceGetHandleByIndex_v2
-    nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetUUID nvmlDeviceGetPciInfo_v3 nvmlDeviceGetComputeRunningProcesses_v3
+    nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetUUID nvmlDeviceGetPciInfo_v3
+    nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetComputeRunningProcesses_v2
 }
 
 /// What a call of a function that the driver lacks comes to.
@@ -96,11 +97,16 @@ impl Nvml {
     pub fn processes(&self, device: Device) -> Result<Vec<(u32, u64)>, nvmlReturn_t> {
         let mut rows = vec![abi::nvml::nvmlProcessInfo_t::default(); 256];
         let mut count = rows.len() as u32;
-        let answer = call!(self.nvmlDeviceGetComputeRunningProcesses_v3(
-            device.0,
-            &mut count,
-            rows.as_mut_ptr()
-        ));
+        let rows_at = rows.as_mut_ptr();
+        // Drivers before 510 have the second version alone, whose rows are the same.
+        let answer = match call!(
+            self.nvmlDeviceGetComputeRunningProcesses_v3(device.0, &mut count, rows_at)
+        ) {
+            MISSING => {
+                call!(self.nvmlDeviceGetComputeRunningProcesses_v2(device.0, &mut count, rows_at))
+            }
+            answer => answer,
+        };
         checked(answer, || {
             rows.truncate(count as usize);
             rows.iter()

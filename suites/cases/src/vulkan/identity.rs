@@ -97,7 +97,7 @@ mod uuid_faults {
 
     identity_cases! {
         /// The Vulkan driver reports 16 zero bytes; the only GPU is meant.
-        zero_uuid_on_one_gpu("uuid:zero", "rtx6000-ada", 1, "0=4GiB");
+        zero_uuid_on_one_gpu("uuid:zero", "rtx6000-ada*1", 1, "0=4GiB");
         /// Two GPUs, both with a zero UUID: the PCI address tells them apart.
         zero_uuid_on_two_gpus("uuid:zero", "rtx6000-ada*2", 2, "0=4GiB,1=2GiB");
         /// Four GPUs, all with a zero UUID.

@@ -21,7 +21,8 @@ fn one_cycle() -> Result<(), Failure> {
 fn standing(session: &Session, more: Bytes) -> Result<(), Failure> {
     let (world, ledger) = (session.world()?, session.ledger_path());
     let charges = |what: &str, instances: usize| {
-        for device in 0..session.gpus() {
+        let budgeted = |device: &u32| session.budget(*device).is_some();
+        for device in (0..session.gpus()).filter(budgeted) {
             let held = world.used(DeviceIndex(device));
             let view =
                 ledger::View::open(ledger).map_err(|error| Failure::Broken(error.to_string()))?;
