@@ -211,30 +211,46 @@ fn allocations(criterion: &mut Criterion) {
             ("ours", our_pair),
         ]
     };
-    let mut group = criterion.benchmark_group("cuMemAllocAsync and cuMemFreeAsync of 4 KiB");
-    for (name, (alloc, free)) in pairs {
-        group.bench_function(name, |bench| {
-            bench.iter(|| {
-                let mut pointer = 0;
-                // SAFETY: a live out-parameter, the NULL stream, and the pointer just granted.
-                let codes = unsafe {
-                    (
-                        alloc(&mut pointer, 4096, CUstream::NULL),
-                        free(pointer, CUstream::NULL),
-                    )
-                };
-                assert_eq!(codes, (CUresult::SUCCESS, CUresult::SUCCESS));
+    for live in [0, 5000] {
+        let title = match live {
+            0 => "cuMemAllocAsync and cuMemFreeAsync of 4 KiB",
+            _ => "cuMemAllocAsync and cuMemFreeAsync of 4 KiB, 5,000 live",
+        };
+        let mut group = criterion.benchmark_group(title);
+        for (name, (alloc, free)) in pairs {
+            let held: Vec<u64> = (0..live).map(|_| allocated(alloc)).collect();
+            group.bench_function(name, |bench| {
+                bench.iter(|| {
+                    let pointer = allocated(alloc);
+                    // SAFETY: the pointer just granted, and the NULL stream.
+                    assert_eq!(unsafe { free(pointer, CUstream::NULL) }, CUresult::SUCCESS);
+                });
             });
-        });
+            for pointer in held {
+                // SAFETY: as above.
+                assert_eq!(unsafe { free(pointer, CUstream::NULL) }, CUresult::SUCCESS);
+            }
+        }
+        group.finish();
     }
-    group.finish();
+}
+
+#[inline(always)]
+fn allocated(alloc: fns::cuMemAllocAsync) -> u64 {
+    let mut pointer = 0;
+    // SAFETY: a live out-parameter and the NULL stream.
+    let code = unsafe { alloc(&mut pointer, 4096, CUstream::NULL) };
+    assert_eq!(code, CUresult::SUCCESS);
+    pointer
 }
 
 /// A device and the memory functions that its chain gives for it.
 struct Chain {
     _entry: ash::Entry,
     instance: ash::Instance,
+    physical: vk::PhysicalDevice,
     device: ash::Device,
+    queue: vk::Queue,
     memory_type: u32,
 }
 
@@ -267,7 +283,9 @@ impl Chain {
                 .expect("a device");
             Self {
                 _entry: entry,
+                queue: device.get_device_queue(0, 0),
                 instance,
+                physical,
                 device,
                 memory_type,
             }
@@ -283,6 +301,36 @@ impl Chain {
             let memory = self.device.allocate_memory(&request, None).expect("memory");
             self.device.free_memory(memory, None);
         }
+    }
+}
+
+impl Chain {
+    fn submit_nothing(&self) {
+        // SAFETY: the live device's queue, and no batch.
+        unsafe {
+            self.device
+                .queue_submit(self.queue, &[], vk::Fence::null())
+                .expect("a submission");
+        }
+    }
+
+    fn properties(&self) -> u32 {
+        // SAFETY: a live instance's device.
+        let properties = unsafe {
+            self.instance
+                .get_physical_device_memory_properties(self.physical)
+        };
+        properties.memory_heap_count
+    }
+
+    fn properties2(&self) -> u32 {
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default();
+        // SAFETY: as above, with a structure that lives through the call.
+        unsafe {
+            self.instance
+                .get_physical_device_memory_properties2(self.physical, &mut properties);
+        }
+        properties.memory_properties.memory_heap_count
     }
 }
 
@@ -307,6 +355,9 @@ fn chain_without_the_layer() -> Chain {
     chain
 }
 
+/// What is measured of a chain, and its name.
+type Call = (&'static str, fn(&Chain));
+
 fn vulkan(criterion: &mut Criterion) {
     let (bare_chain, our_chain) = (chain_without_the_layer(), Chain::create());
     let mut group = criterion.benchmark_group("vkAllocateMemory and vkFreeMemory of 64 KiB");
@@ -318,4 +369,24 @@ fn vulkan(criterion: &mut Criterion) {
         group.bench_function(name, |bench| bench.iter(|| chain.allocate_and_free()));
     }
     group.finish();
+    let calls: [Call; 3] = [
+        ("vkQueueSubmit of nothing", Chain::submit_nothing),
+        ("vkGetPhysicalDeviceMemoryProperties", |chain| {
+            black_box(chain.properties());
+        }),
+        ("vkGetPhysicalDeviceMemoryProperties2", |chain| {
+            black_box(chain.properties2());
+        }),
+    ];
+    for (title, call) in calls {
+        let mut group = criterion.benchmark_group(title);
+        for (name, chain) in [
+            ("bare", &bare_chain),
+            ("bare, null test", &bare_chain),
+            ("ours", &our_chain),
+        ] {
+            group.bench_function(name, |bench| bench.iter(|| call(chain)));
+        }
+        group.finish();
+    }
 }

@@ -234,25 +234,46 @@ pub fn free_by(
     when: When,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let record = tenant.memory.records.take(address);
-    let of_blocks = |record: &Record| record.kind != Kind::Pool;
-    let _change = record
-        .as_ref()
-        .filter(|it| of_blocks(it))
-        .map(|_| tenant.change());
+    let Some(record) = tenant.memory.records.take(address) else {
+        return call();
+    };
+    if record.kind != Kind::Pool || tenant.shares() {
+        return free_recorded(tenant, record, when, call);
+    }
     let code = call();
-    if let Some(record) = record {
-        if code == CUresult::SUCCESS {
-            freed(tenant, record, when);
-        } else if !tenant.memory.records.insert(record) {
-            // Others filled its place: it stays charged until the process ends.
-        }
+    if code == CUresult::SUCCESS {
+        tenant.leave_pool(record.ordinal, record.size, when);
+    } else {
+        put_back(tenant, record);
     }
     code
 }
 
+/// What is more than its pool's.
+fn free_recorded(
+    tenant: Tenant,
+    record: Record,
+    when: When,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let _change = (record.kind != Kind::Pool).then(|| tenant.change());
+    let code = call();
+    if code == CUresult::SUCCESS {
+        freed(tenant, record, when);
+    } else {
+        put_back(tenant, record);
+    }
+    code
+}
+
+#[cold]
+fn put_back(tenant: Tenant, record: Record) {
+    if !tenant.memory.records.insert(record) {
+        // Others filled its place: it stays charged until the process ends.
+    }
+}
+
 /// An allocation is gone: what it was charged is given back.
-#[inline]
 pub fn freed(tenant: Tenant, record: Record, when: When) {
     if tenant.shares() {
         tenant.unexport(record.address);

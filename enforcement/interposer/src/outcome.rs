@@ -18,10 +18,6 @@ pub enum Outcome<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     NoBudget,
-    /// Another of our libraries in this process has taken over.
-    HandedOver,
-    /// The parent had initialised CUDA: the driver answers such a child itself.
-    ForkChild,
     /// A lease of the device's time covers it.
     Covered,
     /// It takes no memory, or the driver refuses it whatever the budget.

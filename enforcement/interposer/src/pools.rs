@@ -74,7 +74,7 @@ impl Tenant {
     }
 
     /// The pool that a device's plain requests come from.
-    #[inline]
+    #[inline(always)]
     pub fn current_pool(self, device: &'static Device) -> Option<Known> {
         let pools = &self.memory.pools;
         let place = match pools

@@ -1,6 +1,6 @@
 //! What this process is to its tenant: enforced, passing through, or a child that the driver refuses by itself.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use budget::DeviceIndex;
 use budget::percent::Percent;
@@ -15,7 +15,6 @@ use crate::frees::Frees;
 use crate::graphs::{Executables, Graphs};
 use crate::modules::Modules;
 use crate::nvml::Scopes;
-use crate::outcome::Reason;
 use crate::physical::Physical;
 use crate::pools::Pools;
 use crate::records::Records;
@@ -74,10 +73,8 @@ pub struct Memory {
 const ENFORCED: u32 = 1;
 const FORK_CHILD: u32 = 2;
 
-/// Hooks only forward, decided once and true of every child: no budget is set (1), or another of our libraries keeps account here (2).
-static FORWARD: AtomicU8 = AtomicU8::new(0);
-const NO_BUDGET: u8 = 1;
-const HANDED_OVER: u8 = 2;
+/// Hooks only forward, decided once and true of every child: no budget is set, or another of our libraries keeps account here.
+static FORWARD: AtomicBool = AtomicBool::new(false);
 /// This process or one that it was forked from has initialised CUDA. Not in the arena: a child must find it.
 static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
 
@@ -102,7 +99,7 @@ pub fn is_paced() -> bool {
 /// What hooks do in this process.
 pub enum Standing {
     Enforce(Tenant),
-    Forward(Reason),
+    Forward,
     /// No memory for our state: nothing can be granted.
     Impossible,
 }
@@ -116,17 +113,16 @@ pub struct Tenant {
 /// What hooks do now. Any thread may be the first to ask.
 #[inline]
 pub fn standing() -> Standing {
-    match FORWARD.load(Ordering::Relaxed) {
-        0 => begun().unwrap_or_else(begin),
-        HANDED_OVER => Standing::Forward(Reason::HandedOver),
-        _ => Standing::Forward(Reason::NoBudget),
+    if FORWARD.load(Ordering::Relaxed) {
+        return Standing::Forward;
     }
+    begun().unwrap_or_else(begin)
 }
 
 /// Another of our libraries keeps account in this process.
 pub fn hand_over() {
     PACED.store(NO, Ordering::Relaxed);
-    FORWARD.store(HANDED_OVER, Ordering::Relaxed);
+    FORWARD.store(true, Ordering::Relaxed);
 }
 
 #[inline]
@@ -134,7 +130,7 @@ fn begun() -> Option<Standing> {
     let memory = arena::existing()?;
     match memory.phase.load(Ordering::Acquire) {
         ENFORCED => Some(Standing::Enforce(Tenant { memory })),
-        FORK_CHILD => Some(Standing::Forward(Reason::ForkChild)),
+        FORK_CHILD => Some(Standing::Forward),
         _ => None,
     }
 }
@@ -152,15 +148,15 @@ fn begin() -> Standing {
         Ordering::Relaxed,
     );
     if !settings.any_budget() {
-        FORWARD.store(NO_BUDGET, Ordering::Relaxed);
-        return Standing::Forward(Reason::NoBudget);
+        FORWARD.store(true, Ordering::Relaxed);
+        return Standing::Forward;
     }
     let Some(memory) = arena::memory() else {
         return Standing::Impossible;
     };
     if EVER_INITIALISED.load(Ordering::Acquire) && memory.initialised.load(Ordering::Acquire) == 0 {
         memory.phase.store(FORK_CHILD, Ordering::Release);
-        return Standing::Forward(Reason::ForkChild);
+        return Standing::Forward;
     }
     report::begin(&settings);
     memory.settings.set(settings);

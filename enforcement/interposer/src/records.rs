@@ -86,8 +86,8 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         false
     }
 
-    /// Takes the record of exactly this address out.
-    #[inline]
+    /// Takes the record of exactly this address out. Always inlined: of most records little is looked at.
+    #[inline(always)]
     pub fn take(&self, address: u64) -> Option<Record> {
         if address <= BUSY {
             return None;

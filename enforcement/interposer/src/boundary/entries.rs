@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
-use crate::outcome::{Outcome, Reason, Refused};
+use crate::outcome::{Outcome, Refused};
 use crate::process::{self, Standing};
 use crate::report;
 
@@ -28,33 +28,31 @@ macro_rules! export {
             }
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
+            // SAFETY: the caller's own arguments.
+            let forward = || unsafe { next($($arg),*) };
             // SAFETY: the caller keeps the function's contract.
-            let outcome = export!(@$when $name $body, $(unsafe { <$ty as Cross>::cross($arg) }),*);
-            match outcome {
-                Outcome::Done(answer) => answer,
-                // SAFETY: the caller's own arguments.
-                Outcome::PassThrough(_) => unsafe { next($($arg),*) },
-                Outcome::Refused(refused) => <$ret as Answer>::refused(refused),
-            }
+            export!(@$when $name $body, forward, $(unsafe { <$ty as Cross>::cross($arg) }),*)
         }
     };
-    (@always $name:ident $body:path, $($arg:expr),*) => { contain(|| $body($($arg),*)) };
-    (@paced $name:ident $body:path, $($arg:expr),*) => {
+    (@always $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
+        contain(Entry::$name, || ended($body($($arg),*), $forward))
+    };
+    (@paced $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
         if process::is_paced() {
-            export!(@tenant $name $body, $($arg),*)
+            export!(@tenant $name $body, $forward, $($arg),*)
         } else {
-            Outcome::PassThrough(Reason::NoBudget)
+            $forward()
         }
     };
-    (@tenant $name:ident $body:path, $($arg:expr),*) => {
+    (@tenant $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
         match process::standing() {
-            Standing::Enforce(tenant) => {
-                let outcome = contain(|| $body(tenant, $($arg),*));
+            Standing::Enforce(tenant) => contain(Entry::$name, || {
+                let outcome = $body(tenant, $($arg),*);
                 report::outcome(Entry::$name, &outcome);
-                outcome
-            }
-            Standing::Forward(reason) => Outcome::PassThrough(reason),
-            Standing::Impossible => Outcome::Refused(Refused::NoMemory),
+                ended(outcome, $forward)
+            }),
+            Standing::Forward => $forward(),
+            Standing::Impossible => Answer::refused(Refused::NoMemory),
         }
     };
 }
@@ -161,9 +159,27 @@ fn missing<R: Answer>(entry: Entry) -> R {
     }
 }
 
+/// What a hook answers. Within `contain`, whose own result then is one register: an `Outcome` would go through memory on the way of
+/// every call.
+#[inline]
+fn ended<R: Answer>(outcome: Outcome<R>, forward: impl FnOnce() -> R) -> R {
+    match outcome {
+        Outcome::Done(answer) => answer,
+        Outcome::PassThrough(_) => forward(),
+        Outcome::Refused(refused) => R::refused(refused),
+    }
+}
+
 /// No panic crosses C: it refuses.
-fn contain<R>(body: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Outcome::Refused(Refused::Panicked))
+#[inline]
+fn contain<R: Answer>(entry: Entry, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| panicked(entry))
+}
+
+#[cold]
+fn panicked<R: Answer>(entry: Entry) -> R {
+    report::outcome(entry, &Outcome::<()>::Refused(Refused::Panicked));
+    R::refused(Refused::Panicked)
 }
 
 pub fn library(entry: Entry) -> Library {
