@@ -7,6 +7,7 @@ use abi::cuda::{CUcontext, CUdevice, CUresult};
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 
+use crate::boundary::arena::Errno;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::contexts::Context;
@@ -21,11 +22,15 @@ use crate::truth::Change;
 const CHARGED: u32 = 2;
 
 pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
+    let _errno = Errno::keep();
     let memory = tenant.memory;
     if flags != 0 || memory.initialised.load(Ordering::Acquire) == CHARGED {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let _held = memory.changing.hold();
+    // What the driver's cuInit calls of ours in turn is part of it.
+    let Some(_held) = memory.changing.hold() else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
     if memory.initialised.load(Ordering::Acquire) == CHARGED {
         return Outcome::PassThrough(Reason::TakesNothing);
     }

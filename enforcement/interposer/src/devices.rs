@@ -13,6 +13,7 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::nvml::{Session, parse_uuid};
 use crate::process::{ORDINALS, Tenant};
+use crate::report;
 
 /// The CUDA devices of this process, by ordinal.
 pub struct Devices {
@@ -87,10 +88,16 @@ impl Tenant {
         let devices = self.memory.devices.set(Devices {
             devices: devices.collect(),
         });
-        if let Some(ledger) = self.ledger() {
-            for device in devices.iter() {
-                let noted = device.indices.iter();
-                noted.for_each(|index| ledger.note_total(index, device.shape.total));
+        let ledger = self.ledger();
+        for device in devices.iter() {
+            let (ordinal, total) = (device.ordinal, device.shape.total);
+            for index in device.indices.iter() {
+                report::info(format_args!(
+                    "CUDA device {ordinal} is device {index}, of {total}"
+                ));
+                ledger
+                    .into_iter()
+                    .for_each(|ledger| ledger.note_total(index, total));
             }
         }
         Some(devices)

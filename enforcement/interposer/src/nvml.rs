@@ -22,6 +22,8 @@ use crate::process::Tenant;
 pub struct Session {
     /// The end of the last scope shuts it down.
     of_scope: bool,
+    /// Puts the host's back after the last call.
+    _errno: Errno,
 }
 
 /// What scopes of all threads share. All zeros is none.
@@ -78,6 +80,7 @@ impl Scopes {
 impl Session {
     /// `None` where there is no NVML, or it does not start.
     pub fn open() -> Option<Session> {
+        let errno = Errno::keep();
         if !Library::Nvml.bind_any() {
             loader::open(Library::Nvml.soname(), libc::RTLD_LAZY)?;
             if !Library::Nvml.bind_any() {
@@ -88,6 +91,7 @@ impl Session {
         let begun = shared.unwrap_or_else(|| next::nvmlInit_v2() == nvmlReturn_t::SUCCESS);
         begun.then_some(Session {
             of_scope: shared.is_some(),
+            _errno: errno,
         })
     }
 

@@ -7,7 +7,7 @@ use budget::percent::Percent;
 use budget::settings::{ComputeBudget, Settings, Source};
 use ledger::{Authority, Ledger, Setup};
 
-use crate::boundary::arena::{self, Errno, Forever, Lock};
+use crate::boundary::arena::{self, Errno, Forever, Lock, Reentrant};
 use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
@@ -38,7 +38,7 @@ pub struct Memory {
     /// This process has initialised CUDA, and 2 once that is charged.
     pub initialised: AtomicU32,
     /// Held while a context is made or destroyed, so that what it takes can be measured.
-    pub changing: Lock,
+    pub changing: Reentrant,
     /// Counts what else is charged meanwhile.
     pub activity: AtomicU64,
     /// Not 0: some pool may hold less than it is charged for.
@@ -206,6 +206,7 @@ impl Tenant {
                     );
                 }
                 self.join_shares(&ledger);
+                self.tell_budgets(&ledger);
                 Some(self.memory.ledger.set(ledger))
             }
             Err(error) => {
@@ -239,6 +240,26 @@ impl Tenant {
                         Percent(wanted)
                     ),
                 );
+            }
+        }
+    }
+
+    fn tell_budgets(self, ledger: &Ledger) {
+        if !report::informs() {
+            return;
+        }
+        let path = self.settings().ledger.display();
+        for device in DeviceIndex::all() {
+            let (memory, share) = (ledger.budget(device), ledger.share(device));
+            let compute = Percent(share);
+            match memory {
+                Some(memory) => report::info(format_args!(
+                    "ledger {path}: device {device} has a budget of {memory}, compute {compute}"
+                )),
+                None if share != 0 => report::info(format_args!(
+                    "ledger {path}: device {device} has no memory budget, compute {compute}"
+                )),
+                None => {}
             }
         }
     }

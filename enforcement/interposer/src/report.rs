@@ -1,14 +1,15 @@
 //! What a user is told: a few lines once, and on request each decision.
 
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use budget::settings::{LogLevel, Remark, Settings};
 
-use crate::boundary::arena::{self, Errno};
+use crate::boundary::arena::Errno;
 use crate::boundary::entries::{Entry, NAMES};
 use crate::boundary::sign;
 use crate::outcome::{Outcome, Refused};
@@ -26,19 +27,35 @@ pub enum Once {
     LostLedger,
 }
 
+impl Once {
+    /// Whether it says why nothing is granted; the others are warnings.
+    fn is_error(self) -> bool {
+        match self {
+            Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
+            Once::OtherBudget | Once::OtherShare | Once::Remarks => false,
+        }
+    }
+}
+
 static SAID: AtomicU32 = AtomicU32::new(0);
 /// Decisions are wanted, as a trace or on stderr.
 static LOUD: AtomicBool = AtomicBool::new(false);
+/// LIBCUDA_LOG_LEVEL, as HAMi-core counts: 0 errors alone; 1 and 2 warnings and messages too, which are refusals here; 3 what was found out; 4
+/// every decision. Unset: errors and warnings, which are said once.
+static LEVEL: AtomicU8 = AtomicU8::new(UNSET);
+const UNSET: u8 = u8::MAX;
 
 /// Says what the settings make necessary to say.
 pub fn begin(settings: &Settings) {
+    let level = settings.log_level.map_or(UNSET, |LogLevel(level)| level);
+    LEVEL.store(level, Ordering::Relaxed);
     if let Some(refusal) = settings.refusal() {
         once(
             Once::Unparsable,
             format_args!("{refusal}; every allocation is refused"),
         );
     }
-    if !settings.remarks.is_empty() && first(Once::Remarks) && !sign::is_spoken_for() {
+    if !settings.remarks.is_empty() && is_wanted(Once::Remarks) {
         for remark in &settings.remarks {
             match remark {
                 Remark::Disagreement { used, ignored } => {
@@ -58,7 +75,25 @@ pub fn begin(settings: &Settings) {
 
 /// One line, the first time only.
 pub fn once(which: Once, text: fmt::Arguments<'_>) {
-    if first(which) && !sign::is_spoken_for() {
+    if is_wanted(which) {
+        line(text);
+    }
+}
+
+fn is_wanted(which: Once) -> bool {
+    let heard = which.is_error() || LEVEL.load(Ordering::Relaxed) != 0;
+    heard && first(which) && !sign::is_spoken_for()
+}
+
+/// Whether what was found out is wanted.
+#[inline]
+pub fn informs() -> bool {
+    matches!(LEVEL.load(Ordering::Relaxed), 3..=4)
+}
+
+/// What was found out, if anybody wants to know.
+pub fn info(text: fmt::Arguments<'_>) {
+    if informs() {
         line(text);
     }
 }
@@ -107,9 +142,14 @@ fn trace<R: fmt::Debug>(path: &Path, name: &str, outcome: &Outcome<R>) {
             r#"{{"hook":"{name}","outcome":"refused","reason":"{refused}"}}"#
         ),
     };
-    // Opened for each line: a program that closes every descriptor keeps its trace.
-    if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
-        let _ = file.write_all(text.bytes());
+    // Opened for each line: a program that closes every descriptor keeps its trace. O_NONBLOCK: it may be a pipe that nobody reads.
+    let opened = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path);
+    if let Ok(file) = opened {
+        ledger::write_quietly(file.as_raw_fd(), text.bytes());
     }
 }
 
@@ -120,7 +160,7 @@ fn first(which: Once) -> bool {
 fn line(text: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "ringfence: {text}");
-    arena::complain(line.bytes());
+    ledger::complain(line.bytes());
 }
 
 /// A line in a buffer of its own: eprintln allocates, locks, and panics where stderr is closed.

@@ -73,3 +73,13 @@ fn small_requests_beside_memory_that_is_still_to_be_freed_end_with_the_budget() 
         .expect("a figure");
     assert!((5 * 1024..=LEFT + 64).contains(&pool), "{said}");
 }
+
+/// A driver that calls the program back from its cuInit and its cuCtxCreate, where the program calls both again: nobody waits for himself, and
+/// cuInit is charged once.
+#[test]
+fn a_driver_may_call_back_into_a_program_that_calls_it_again() {
+    assert_eq!(
+        said("reenters"),
+        "init=0,0\nleft=0,3328 KiB taken\ncreate=0,0\n"
+    );
+}

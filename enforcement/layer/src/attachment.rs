@@ -81,10 +81,10 @@ fn attach() -> Option<Ledger> {
     for remark in &settings.remarks {
         match remark {
             Remark::Disagreement { used, ignored } => {
-                trace::tell(format_args!("{used} and {ignored} differ: {used} is used"))
+                trace::warn(format_args!("{used} and {ignored} differ: {used} is used"))
             }
             Remark::Meaningless { variable, text } => {
-                trace::tell(format_args!(
+                trace::warn(format_args!(
                     "{variable}={text:?} means nothing: the default is used"
                 ));
             }
@@ -105,7 +105,7 @@ fn attach() -> Option<Ledger> {
     ) {
         Ok(ledger) => {
             if let Some(disagreement) = ledger.disagreement() {
-                trace::tell(format_args!(
+                trace::warn(format_args!(
                     "ledger {}: {disagreement}",
                     settings.ledger.display()
                 ));
@@ -139,7 +139,7 @@ fn join_shares(ledger: &Ledger) {
         };
         let held = ledger.join_share(device, wanted, authority());
         if held != wanted {
-            trace::tell(format_args!(
+            trace::warn(format_args!(
                 "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
                 settings().ledger.display(),
                 Percent(held),

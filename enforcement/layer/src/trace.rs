@@ -2,12 +2,20 @@
 
 use std::fmt::{Arguments, Write as _};
 
-use crate::boundary::os;
+use budget::settings::LogLevel;
+
 use crate::settings::settings;
 
 /// A line that a user must know. Callers see to it that it appears once.
 pub fn tell(text: Arguments<'_>) {
     emit("ringfence: ", text);
+}
+
+/// The same for what refuses nothing: LIBCUDA_LOG_LEVEL=0 asks for errors alone.
+pub fn warn(text: Arguments<'_>) {
+    if settings().log_level != Some(LogLevel(0)) {
+        tell(text);
+    }
 }
 
 pub fn on() -> bool {
@@ -26,7 +34,7 @@ fn emit(prefix: &str, text: Arguments<'_>) {
     let mut whole = String::from(prefix);
     if whole.write_fmt(text).is_ok() {
         whole.push('\n');
-        os::stderr(whole.as_bytes());
+        ledger::complain(whole.as_bytes());
     }
 }
 

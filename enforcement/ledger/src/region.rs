@@ -8,6 +8,7 @@ mod arena;
 pub mod descriptors;
 mod files;
 mod forks;
+mod speech;
 
 pub use arena::Arena;
 pub use files::{
@@ -15,6 +16,7 @@ pub use files::{
     lock, open, read_header, unlock,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
+pub use speech::{complain, write_quietly};
 
 use crate::account::{Account, Line};
 use crate::objects::Objects;

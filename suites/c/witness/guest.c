@@ -85,18 +85,17 @@ struct manners {
     size_t length;
 };
 
-static int low_descriptors(FILE *out) {
-    int count = 0;
+static void low_descriptors(FILE *out) {
     for (int fd = 0; fd < 200; fd++) {
         char link[64], target[256];
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         ssize_t length = readlink(link, target, sizeof target - 1);
         if (length < 0) continue;
         target[length] = 0;
-        if (out && !strstr(target, "/proc/")) fprintf(out, "descriptor %d %s\n", fd, target);
-        count++;
+        /* The simulated driver's own. */
+        if (strstr(target, "mock-device") || strstr(target, "/proc/")) continue;
+        fprintf(out, "descriptor %d %s\n", fd, target);
     }
-    return count;
 }
 
 static struct manners manners(void) {
@@ -184,6 +183,11 @@ static void promise_errno(int count, char **names) {
             errno = 4242;
             called(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             if (errno != 4242) tell("%s: %s left errno %d", states[state], names[at], errno);
+            CUcontext context;
+            if (state > 0 && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS) {
+                cuCtxSetCurrent(context);
+                cuDevicePrimaryCtxRelease(0);
+            }
         }
         if (state == 0) continue;
         CUdeviceptr own = 0;
@@ -213,34 +217,41 @@ static void promise_closed(void) {
     for (int fd = 0; fd < 3; fd++) {
         char link[64], target[256] = "";
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        if (readlink(link, target, sizeof target - 1) > 0) tell("descriptor %d is %s", fd, target);
+        if (readlink(link, target, sizeof target - 1) > 0 && !strstr(target, "mock-device")) tell("descriptor %d is %s", fd, target);
     }
 }
 
-/* Descriptors that are ours alone go to no child program. */
+/* What a child program would inherit that the host did not. */
+static void inheritable(char *seen, int tells) {
+    DIR *descriptors = opendir("/proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(descriptors));) {
+        int fd = atoi(entry->d_name), flags = entry->d_name[0] == '.' ? -1 : fcntl(fd, F_GETFD);
+        if (flags < 0 || flags & FD_CLOEXEC) continue;
+        if (tells && (fd >= 1024 || !seen[fd])) {
+            char link[64], target[256] = "";
+            snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+            if (readlink(link, target, sizeof target - 1) > 0) tell("descriptor %d, %s, is not close-on-exec", fd, target);
+        }
+        if (fd < 1024) seen[fd] = 1;
+    }
+    closedir(descriptors);
+}
+
 static void promise_inherited(void) {
+    static char seen[1024];
+    inheritable(seen, 0);
     begin();
     use();
-    for (int fd = 3; fd < 1 << 20; fd += fd < 4096 ? 1 : 4096) {
-        for (int near = fd; near < fd + (fd < 4096 ? 1 : 64); near++) {
-            int flags = fcntl(near, F_GETFD);
-            if (near != 9 && flags >= 0 && !(flags & FD_CLOEXEC)) {
-                char link[64], target[256] = "";
-                snprintf(link, sizeof link, "/proc/self/fd/%d", near);
-                if (readlink(link, target, sizeof target - 1) > 0) tell("descriptor %d, %s, is not close-on-exec", near, target);
-            }
-        }
-    }
+    inheritable(seen, 1);
 }
 
 static int ended[8], ends;
 static void first_end(void) { ended[ends++] = 1; }
 static void last_end(void) {
     ended[ends++] = 2;
-    /* The driver is still there, and so are we. */
+    /* Whatever the driver says by then. */
     CUdeviceptr pointer;
-    must("cuMemAlloc at exit", cuMemAlloc(&pointer, MIB));
-    must("cuMemFree at exit", cuMemFree(pointer));
+    tell("at exit %d %d", cuMemAlloc(&pointer, MIB), cuMemFree(0));
 }
 static void tell_order(void) {
     if (ends != 2 || ended[0] != 2 || ended[1] != 1) tell("%d handlers ran, %d first", ends, ended[0]);
@@ -414,6 +425,19 @@ static void promise_alive(void) {
         if (cuMemAlloc(&pointer, MIB) == CUDA_SUCCESS) tell("granted");
 }
 
+/* The same with a stderr whose reader is gone. */
+static void promise_unread(void) {
+    int ends_of_pipe[2];
+    must("pipe", pipe(ends_of_pipe));
+    close(ends_of_pipe[0]);
+    dup2(ends_of_pipe[1], 2);
+    signal(SIGPIPE, SIG_DFL);
+    promise_alive();
+    sigset_t waiting;
+    sigpending(&waiting);
+    if (sigismember(&waiting, SIGPIPE)) tell("SIGPIPE is left pending");
+}
+
 /* Allocators of programs often find libc's by dlsym, in their first call, before any constructor has run. */
 #ifdef OWN_MALLOC
 static void *(*next_malloc)(size_t);
@@ -455,6 +479,93 @@ static void promise_malloc(void) {
 }
 #endif
 
+/* What guests ask of libc and the kernel on the way of a call, told apart by who asks. */
+#ifdef COUNTS
+#include <link.h>
+#include <time.h>
+static struct { uintptr_t from, to; } guests[8];
+static int guest_count, counting;
+enum { GETENV, CLOCK, OPEN, WRITE, FCNTL, MALLOC, KINDS };
+static const char *const kind_names[] = {"getenv", "clock_gettime", "open", "write", "fcntl", "malloc"};
+static long asked[KINDS];
+
+static int find_guest(struct dl_phdr_info *object, size_t size, void *unused) {
+    (void)size, (void)unused;
+    /* The proxies reach the driver by a folder of their own. */
+    int proxy = strstr(object->dlpi_name, "/proxies/") && !strstr(object->dlpi_name, "/proxies/driver/");
+    if (!proxy && !strstr(object->dlpi_name, "vgpu")) return 0;
+    for (int at = 0; at < object->dlpi_phnum && guest_count < 8; at++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[at];
+        if (part->p_type != PT_LOAD || !(part->p_flags & PF_X)) continue;
+        guests[guest_count].from = object->dlpi_addr + part->p_vaddr;
+        guests[guest_count++].to = object->dlpi_addr + part->p_vaddr + part->p_memsz;
+    }
+    return 0;
+}
+
+static void count(int kind, void *caller) {
+    for (int at = 0; counting && at < guest_count; at++)
+        if ((uintptr_t)caller >= guests[at].from && (uintptr_t)caller < guests[at].to) asked[kind]++;
+}
+
+#define COUNTED(kind, result, name, parameters, arguments) \
+    result name parameters { \
+        static result(*next) parameters; \
+        if (!next) next = dlsym(RTLD_NEXT, #name); \
+        count(kind, __builtin_return_address(0)); \
+        return next arguments; \
+    }
+COUNTED(GETENV, char *, getenv, (const char *name), (name))
+COUNTED(CLOCK, int, clock_gettime, (clockid_t clock, struct timespec *now), (clock, now))
+COUNTED(WRITE, ssize_t, write, (int fd, const void *bytes, size_t size), (fd, bytes, size))
+
+int open64(const char *path, int flags, ...) {
+    static int (*next)(const char *, int, ...);
+    if (!next) next = dlsym(RTLD_NEXT, "open64");
+    count(OPEN, __builtin_return_address(0));
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return next(path, flags, mode);
+}
+
+int fcntl(int fd, int command, ...) {
+    static int (*next)(int, int, ...);
+    if (!next) next = dlsym(RTLD_NEXT, "fcntl");
+    count(FCNTL, __builtin_return_address(0));
+    va_list rest;
+    va_start(rest, command);
+    long argument = va_arg(rest, long);
+    va_end(rest);
+    return next(fd, command, argument);
+}
+
+void *__libc_malloc(size_t);
+void *malloc(size_t size) {
+    count(MALLOC, __builtin_return_address(0));
+    return __libc_malloc(size);
+}
+
+static void promise_work(void) {
+    CUdeviceptr pointer;
+    size_t free_bytes, total;
+    begin();
+    dl_iterate_phdr(find_guest, NULL);
+    for (int round = 0; round < 1100; round++) {
+        counting = round >= 100;
+        must("cuMemAllocAsync", cuMemAllocAsync(&pointer, 4096, NULL));
+        must("cuMemFreeAsync", cuMemFreeAsync(pointer, NULL));
+        must("cuMemAlloc", cuMemAlloc(&pointer, 4096));
+        must("cuMemFree", cuMemFree(pointer));
+        must("cuMemGetInfo", cuMemGetInfo(&free_bytes, &total));
+    }
+    counting = 0;
+    for (int kind = 0; kind < KINDS; kind++)
+        if (asked[kind]) tell("%s was called %ld times", kind_names[kind], asked[kind]);
+}
+#endif
+
 /* A library's constructor may be the first to use the driver, before main. */
 static int constructed;
 __attribute__((constructor)) static void construct(void) {
@@ -482,7 +593,11 @@ int main(int count, char **arguments) {
     else if (!strcmp(promise, "daemon")) promise_daemon();
     else if (!strcmp(promise, "threads")) promise_threads();
     else if (!strcmp(promise, "alive")) promise_alive();
+    else if (!strcmp(promise, "unread")) promise_unread();
     else if (!strcmp(promise, "constructor")) promise_constructor();
+#ifdef COUNTS
+    else if (!strcmp(promise, "work")) promise_work();
+#endif
 #ifdef OWN_MALLOC
     else if (!strcmp(promise, "malloc")) promise_malloc();
 #endif

@@ -1,5 +1,6 @@
 //! Processes that end, fork, hide, stop or come late.
 
+pub mod births;
 pub mod endings;
 pub mod foreign;
 pub mod fork;
@@ -8,3 +9,4 @@ pub mod ledger;
 pub mod owner;
 pub mod settings;
 pub mod storm;
+pub mod telling;

@@ -143,6 +143,11 @@ impl Hands {
             "work" => launches::work(self.cuda()?, object)?,
             "time-vulkan" => submits::worker()?.time()? as i64,
             "work-vulkan" => submits::work(object)?,
+            "pid" => i64::from(std::process::id()),
+            "bear" => match process::Birth::named(object) {
+                Some(way) => i64::from(process::born(way)?),
+                None => fail!("no way to be born is called {object}"),
+            },
             "rename" => {
                 process::rename(object);
                 0

@@ -138,6 +138,46 @@ impl Drop for Held<'_> {
     }
 }
 
+/// A lock for what may call back into us, as a driver's cuInit does that loads somebody's library: the thread that holds it is let through.
+#[repr(C)]
+pub struct Reentrant {
+    lock: Lock,
+    /// The thread that holds it, 0 if none does.
+    thread: AtomicU32,
+}
+
+/// Held until dropped.
+#[must_use]
+pub struct Owned<'a> {
+    thread: &'a AtomicU32,
+    /// Let go of last.
+    _held: Held<'a>,
+}
+
+impl Reentrant {
+    /// `None` where this thread has it already.
+    pub fn hold(&self) -> Option<Owned<'_>> {
+        // SAFETY: takes nothing.
+        let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        // Only this thread can have written its own number.
+        if self.thread.load(Ordering::Relaxed) == own {
+            return None;
+        }
+        let held = self.lock.hold();
+        self.thread.store(own, Ordering::Relaxed);
+        Some(Owned {
+            thread: &self.thread,
+            _held: held,
+        })
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Keeps the host's errno over whatever is done while it lives.
 pub struct Errno(i32);
 
@@ -185,11 +225,4 @@ impl<T: Sync + 'static> Forever<T> {
             }
         }
     }
-}
-
-/// Writes one line to stderr, in one call, whatever state stderr is in.
-pub fn complain(line: &[u8]) {
-    let _errno = Errno::keep();
-    // SAFETY: the buffer and its length.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

@@ -38,12 +38,6 @@ pub fn sleep_until(until: Nanos) {
     }
 }
 
-/// One write(2) to stderr. Nothing is done about a failure: a guest has no other place to complain.
-pub fn stderr(text: &[u8]) {
-    // SAFETY: the buffer is as long as said.
-    let _written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
-}
-
 /// What an open descriptor refers to; `None` where it is not open. Keeps errno.
 pub fn descriptor(fd: i32) -> Option<Descriptor> {
     // SAFETY: errno is this thread's own, and `status` has room for what fstat writes.

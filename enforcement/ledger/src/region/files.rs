@@ -20,7 +20,7 @@ impl Errno {
 }
 
 /// Keeps the host's errno: it is put back when this goes.
-pub struct KeptErrno(i32);
+pub struct KeptErrno(pub(super) i32);
 
 impl KeptErrno {
     pub fn new() -> KeptErrno {

@@ -19,6 +19,14 @@ pub enum Ending {
 ///
 /// `body` may call the driver; it must not rely on locks that other threads of the parent may have held.
 pub fn in_fork(seconds: u32, body: impl FnOnce() -> u8) -> std::io::Result<Ending> {
+    Ok(in_fork_named(seconds, body)?.1)
+}
+
+/// The same, with the child's pid.
+pub fn in_fork_named(
+    seconds: u32,
+    body: impl FnOnce() -> u8,
+) -> std::io::Result<(libc::pid_t, Ending)> {
     // SAFETY: the child only runs `body`, which its caller keeps to what a fork child may do, and _exit.
     let child = unsafe { libc::fork() };
     match child {
@@ -28,7 +36,7 @@ pub fn in_fork(seconds: u32, body: impl FnOnce() -> u8) -> std::io::Result<Endin
             // SAFETY: ends the child at once; nothing of the parent's is flushed twice.
             unsafe { libc::_exit(c_int::from(code)) }
         }
-        child => wait(child, seconds),
+        child => Ok((child, wait(child, seconds)?)),
     }
 }
 
@@ -130,6 +138,105 @@ fn with_message(act: impl FnOnce(&mut libc::msghdr, usize) -> isize) -> std::io:
         -1 => Err(std::io::Error::last_os_error()),
         length => Ok(length),
     }
+}
+
+/// How a child is born that does nothing but live.
+#[derive(Clone, Copy, Debug)]
+pub enum Birth {
+    Fork,
+    /// posix_spawn, which is a vfork and an exec.
+    Spawn,
+    /// clone(2) itself: no handler of pthread_atfork runs.
+    Clone,
+}
+
+impl Birth {
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "fork" => Self::Fork,
+            "spawn" => Self::Spawn,
+            "clone" => Self::Clone,
+            _ => return None,
+        })
+    }
+}
+
+/// A child that lives for two minutes or until it is ended, with nothing of its parent's stdin, stdout and stderr; its pid.
+pub fn born(birth: Birth) -> std::io::Result<libc::pid_t> {
+    let (program, time) = (c"/bin/sleep", c"120");
+    let arguments = [program.as_ptr(), time.as_ptr(), std::ptr::null()];
+    // SAFETY: children make system calls only. The arrays end in NULL.
+    let child = unsafe {
+        match birth {
+            Birth::Fork => match libc::fork() {
+                0 => live(),
+                child => child,
+            },
+            Birth::Clone => {
+                let none = std::ptr::null_mut::<c_int>();
+                match libc::syscall(libc::SYS_clone, libc::SIGCHLD, none, none, none, none) {
+                    0 => live(),
+                    child => child as libc::pid_t,
+                }
+            }
+            Birth::Spawn => {
+                let mut child = -1;
+                let arguments = arguments.map(<*const _>::cast_mut);
+                let environment = [std::ptr::null_mut()];
+                match libc::posix_spawn(
+                    &mut child,
+                    program.as_ptr(),
+                    std::ptr::null(),
+                    std::ptr::null(),
+                    arguments.as_ptr(),
+                    environment.as_ptr(),
+                ) {
+                    0 => child,
+                    code => return Err(std::io::Error::from_raw_os_error(code)),
+                }
+            }
+        }
+    };
+    match child {
+        -1 => Err(std::io::Error::last_os_error()),
+        child => Ok(child),
+    }
+}
+
+/// Two minutes of a child's life.
+fn live() -> ! {
+    // SAFETY: system calls of the child's own.
+    unsafe {
+        for descriptor in 0..3 {
+            libc::close(descriptor);
+        }
+        libc::sleep(120);
+        libc::_exit(0)
+    }
+}
+
+/// Ends a process that `born` made, whosever child it is by now.
+pub fn end(pid: libc::pid_t) {
+    let mut status = 0;
+    // SAFETY: a pid that nobody else can have: who had it was not waited for by anybody. Waiting fails where it is another's child.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, &mut status, 0);
+    }
+}
+
+/// The calling process is killed.
+pub fn die() -> ! {
+    // SAFETY: a signal to this very process, which nobody can catch.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL);
+        libc::_exit(1)
+    }
+}
+
+/// Has the next process of this PID namespace be called so.
+pub fn name_next(pid: libc::pid_t) -> std::io::Result<()> {
+    std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string())
 }
 
 /// The main thread's name, which is the process's in /proc.

@@ -1,0 +1,62 @@
+//! How a guest writes: in one call, and without the signals by which the kernel ends whoever writes to a pipe that nobody reads, or beyond what
+//! a file may hold. A program that never writes to stderr has no reason to expect them.
+
+use super::KeptErrno;
+use core::mem::MaybeUninit;
+use std::os::fd::RawFd;
+
+/// Writes one line to stderr, whatever state that is in. Keeps errno.
+pub fn complain(line: &[u8]) {
+    write_quietly(libc::STDERR_FILENO, line);
+}
+
+/// Writes as much as can be written. Keeps errno, and raises no SIGPIPE and no SIGXFSZ.
+pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
+    let _errno = KeptErrno::new();
+    let (mut quiet, mut before, mut pending) = (
+        MaybeUninit::<libc::sigset_t>::zeroed(),
+        MaybeUninit::<libc::sigset_t>::zeroed(),
+        MaybeUninit::<libc::sigset_t>::zeroed(),
+    );
+    // SAFETY: sets of signals of our own, which these calls fill before they are read; the buffer and its length. Both signals are sent to the
+    // thread that writes: what is taken back was raised by this write, because nothing was pending before.
+    unsafe {
+        libc::sigemptyset(quiet.as_mut_ptr());
+        libc::sigaddset(quiet.as_mut_ptr(), libc::SIGPIPE);
+        libc::sigaddset(quiet.as_mut_ptr(), libc::SIGXFSZ);
+        if libc::pthread_sigmask(libc::SIG_BLOCK, quiet.as_ptr(), before.as_mut_ptr()) != 0 {
+            return;
+        }
+        libc::sigpending(pending.as_mut_ptr());
+        let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
+        let raised = match KeptErrno::new().0 {
+            _ if written >= 0 => None,
+            libc::EPIPE => Some(libc::SIGPIPE),
+            libc::EFBIG => Some(libc::SIGXFSZ),
+            _ => None,
+        };
+        if let Some(signal) = raised
+            && libc::sigismember(pending.as_ptr(), signal) == 0
+        {
+            take_back(signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+    }
+}
+
+/// Takes a blocked signal that is pending away.
+fn take_back(signal: i32) {
+    let mut only = MaybeUninit::<libc::sigset_t>::zeroed();
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a set of our own, filled before it is read.
+    unsafe {
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), signal);
+        while libc::sigtimedwait(only.as_ptr(), core::ptr::null_mut(), &raw const at_once) < 0
+            && KeptErrno::new().0 == libc::EINTR
+        {}
+    }
+}

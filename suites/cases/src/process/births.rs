@@ -1,0 +1,150 @@
+//! Every way in which processes are born, and the names that they have then: children keep nothing of their parents' alive, and a pid says nothing
+//! of who lives.
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Parent, Session, cases, ensure_eq, fail, roles};
+
+use crate::activation::scrubbed::may;
+use crate::clients::{self, context, cuda, fill};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::process::{Birth, Ending, born, die, end, in_fork, in_fork_named, name_next};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+const OK: CUresult = CUresult::SUCCESS;
+const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
+const LARGE: Bytes = Bytes::gib(20);
+/// Fits the budget once, and the card thrice.
+const HALF: Bytes = Bytes::gib(12);
+const SMALL: Bytes = Bytes::gib(5);
+
+/// A process in a PID namespace of its own, where it is the first.
+const APART: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+
+fn apart(session: &Session, role: &str) -> Result<Tenant, Failure> {
+    may("unshare", &APART)?;
+    // The simulated NVML lists two pids 1, which a process would take for its own row: contexts and drift are left out.
+    let launch = session.launch(role).env("RINGFENCE_CONTEXT_CHARGE", "free");
+    Tenant::launch(launch.through("unshare", &APART))
+}
+
+/// What a child may do that has nothing of its parent's: begin, and take that much as soon as it is granted.
+fn takes(bytes: Bytes) -> Result<Cuda, Failure> {
+    let cuda = Cuda::open()?;
+    ensure_eq!(cuda.init(), OK, "cuInit");
+    context(&cuda, 0)?;
+    for _ in 0..60_000 {
+        if cuda.allocate(bytes.0).code == OK {
+            return Ok(cuda);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    fail!("{bytes} were never granted")
+}
+
+/// Somebody dies with 12 GiB; another process is given its pid and lives; a third takes the 12 GiB, and is refused 12 more.
+fn reuse(parent: &mut Parent) -> Result<(), Failure> {
+    while let Some(command) = parent.hear() {
+        if command != "reuse" {
+            fail!("\"{command}\"")
+        }
+        let doomed = in_fork_named(120, || match takes(HALF) {
+            Ok(_) => die(),
+            Err(_) => 1,
+        });
+        let (dead, ending) = doomed?;
+        ensure_eq!(
+            ending,
+            Ending::Signal(9),
+            "who takes 12 GiB and kills itself"
+        );
+        name_next(dead)?;
+        let namesake = born(Birth::Fork)?;
+        let survived = in_fork(120, || match takes(HALF) {
+            Ok(cuda) => u8::from(cuda.allocate(HALF.0).code != OUT_OF_MEMORY),
+            Err(_) => 2,
+        });
+        end(namesake);
+        ensure_eq!(
+            namesake,
+            dead,
+            "the pid of a process that was to have the dead one's"
+        );
+        ensure_eq!(
+            survived?,
+            Ending::Exit(0),
+            "who takes the dead one's 12 GiB and asks for 12 more"
+        );
+        parent.say("0")?;
+    }
+    Ok(())
+}
+
+roles! {
+    /// Dies, is called again by its name, and is inherited from.
+    namesakes(_session, parent) {
+        reuse(parent)
+    }
+}
+
+cases! {
+    /// A child by fork, by posix_spawn and by a bare clone lives on when its parent is killed, and what the parent held can be
+    /// had again all the same, once.
+    children_keep_nothing_of_their_dead_parents_alive {
+        kind: Budget, defects: ["P7", "P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go", on_real: No("whether the vendor's driver lets go while a fork child lives is its own affair"),
+    } (session) {
+        let cuda = cuda()?;
+        for way in ["fork", "spawn", "clone"] {
+            let mut parent = Tenant::start(session)?;
+            session.eventually("20 GiB are granted", || matches!(parent.cuda(LARGE), Ok(OK)))?;
+            ensure_eq!(cuda.allocate(SMALL.0).code, OUT_OF_MEMORY, "5 GiB beside 20 of 23");
+            let child = parent.ask(&format!("bear {way}"))? as i32;
+            ensure_eq!(parent.cuda(SMALL)?, OUT_OF_MEMORY, "5 GiB of the parent after {way}");
+            parent.peer.kill()?;
+            let mut again = CUresult::SUCCESS;
+            let back = session.eventually("20 GiB of the dead parent are back", || {
+                let answer = cuda.allocate(LARGE.0);
+                again = answer.code;
+                answer.code == OK && cuda.free(answer.out) == OK
+            });
+            end(child);
+            back?;
+            ensure_eq!(again, OK, "20 GiB of a parent that bore by {way}");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Two processes that are both pid 1, each in a namespace of its own, have a budget together; one's death gives back what was its own, and
+    /// the other's stays charged.
+    namesakes_of_two_pid_namespaces_are_told_apart {
+        kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go", unaccounted: "contexts are left out of the account on purpose",
+    } (session) {
+        let (mut one, mut two) = (apart(session, "tenant")?, apart(session, "tenant")?);
+        ensure_eq!([one.ask("pid")?, two.ask("pid")?], [1, 1], "the processes' pids");
+        ensure_eq!(one.cuda(Bytes::gib(10))?, OK, "10 GiB of the one");
+        ensure_eq!(two.cuda(Bytes::gib(10))?, OK, "10 GiB of the other");
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(SMALL.0).code, OUT_OF_MEMORY, "5 GiB beside twice 10");
+        one.peer.kill()?;
+        session.eventually("10 GiB of the one are back", || cuda.allocate(Bytes::gib(10).0).code == OK)?;
+        ensure_eq!(cuda.allocate(SMALL.0).code, OUT_OF_MEMORY, "5 GiB beside the other's 10");
+        ensure_eq!(two.cuda(SMALL)?, OUT_OF_MEMORY, "5 GiB more for the other");
+        two.free()?;
+        fills(fill(&cuda).bytes + Bytes::gib(10), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        two.peer.finish()
+    }
+
+    /// A pid that is given to another process keeps nothing of its first owner's alive.
+    a_reused_pid_keeps_nothing_alive {
+        kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
+        unaccounted: "contexts are left out of the account on purpose",
+        unordered: "asks until the driver has let go", on_real: No("simulates the reuse within one process's children"),
+    } (session) {
+        let mut namesakes = apart(session, "namesakes")?;
+        namesakes.ask("reuse")?;
+        namesakes.peer.finish()?;
+        clients::cuda().map(drop)
+    }
+}
