@@ -3,3 +3,4 @@
 pub mod objects;
 pub mod share;
 pub mod story;
+pub mod whole;

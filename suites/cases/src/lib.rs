@@ -54,6 +54,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::submits::CASES,
         cross::share::CASES,
         cross::story::CASES,
+        cross::whole::CASES,
         process::births::CASES,
         process::endings::CASES,
         process::foreign::CASES,
@@ -77,6 +78,7 @@ pub const SUITE: harness::Suite = harness::Suite {
     roles: &[
         tenant::ROLES,
         cross::objects::ROLES,
+        cross::whole::ROLES,
         kill_storm::ROLES,
         process::births::ROLES,
         symbols::runtimes::ROLES,

@@ -200,3 +200,34 @@ fn a_tenants_memory_line_is_its_budget() {
         assert!((2400..=3072).contains(&figures[1]), "{fields}");
     }
 }
+
+/// The command as the order states it: one binary under each of the two drivers that it may meet, its own and the newest.
+#[test]
+fn a_tenant_of_half_a_card_reads_its_budget_and_bare_the_card() {
+    let fields = ["--query-gpu=memory.total,memory.free", "--format=csv"];
+    for generation in GENERATIONS {
+        let Some(program) = nvidia_smi(generation) else {
+            return;
+        };
+        for profile in ["rtx6000-ada", &format!("rtx6000-ada+{generation}")] {
+            for (target, figures) in [
+                (&["--memory", "0=23552MiB"][..], "23552 MiB, 23552 MiB"),
+                (&["--target", "none"][..], "46068 MiB, 45458 MiB"),
+            ] {
+                let output = Command::new(env!("CARGO_BIN_EXE_ringfence"))
+                    .args(["exec", "--profile", profile])
+                    .args(target)
+                    .arg("--")
+                    .arg(&program)
+                    .args(fields)
+                    .output()
+                    .expect("ringfence starts");
+                let said = String::from_utf8_lossy(&output.stdout);
+                let promised = format!("memory.total [MiB], memory.free [MiB]\n{figures}\n");
+                assert_eq!(said, promised, "{generation}, {profile}, {target:?}");
+                assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+                assert!(output.status.success(), "{generation}, {profile}");
+            }
+        }
+    }
+}

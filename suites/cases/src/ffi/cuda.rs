@@ -23,7 +23,7 @@ macro_rules! table {
 table! {
     cuMemGetDefaultMemPool cuMemGetMemPool cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle
     cuInit cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2
-    cuDeviceGet cuDeviceGetCount cuDeviceTotalMem_v2 cuDeviceGetDefaultMemPool
+    cuDeviceGet cuDeviceGetCount cuDeviceGetAttribute cuDeviceTotalMem_v2 cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2
     cuCtxCreate cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSetLimit
     cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2

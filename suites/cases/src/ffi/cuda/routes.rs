@@ -46,6 +46,13 @@ impl Cuda {
         }
     }
 
+    /// By number: also what no enumeration names.
+    pub fn attribute(&self, number: i32, device: CUdevice) -> Answer<i32> {
+        let mut out = -1;
+        let code = call!(self.cuDeviceGetAttribute(&mut out, number, device));
+        Answer { code, out }
+    }
+
     pub fn total_memory_v1(&self, device: CUdevice) -> Answer<u32> {
         let mut out = 0;
         let code = call!(self.cuDeviceTotalMem(&mut out, device));
