@@ -25,6 +25,7 @@ pub enum Once {
     Remarks,
     UnknownDevice,
     LostLedger,
+    Unasked,
 }
 
 impl Once {
@@ -32,7 +33,7 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
-            Once::OtherBudget | Once::OtherShare | Once::Remarks => false,
+            Once::OtherBudget | Once::OtherShare | Once::Remarks | Once::Unasked => false,
         }
     }
 }

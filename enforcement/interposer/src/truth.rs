@@ -17,6 +17,7 @@ use crate::grant::Grant;
 use crate::nvml::Session;
 use crate::outcome::Refused;
 use crate::process::Tenant;
+use crate::report::{self, Once};
 
 /// A look is taken again if the books changed under it, so many times.
 const TRIES: usize = 3;
@@ -234,6 +235,7 @@ impl Tenant {
         };
         let wanted = look.drift_beside(Bytes::ZERO);
         if wanted > look.charged {
+            told_of_unasked(device, wanted);
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
                 figures.set_drift(wanted);
             }
@@ -374,6 +376,20 @@ impl Tenant {
 
     fn all_figures(self, devices: DeviceSet) -> impl Iterator<Item = &'static Figures> {
         devices.iter().filter_map(move |index| self.figures(index))
+    }
+}
+
+/// So much no driver takes by itself: somebody asked it past our hooks (V15 of DEFECTS).
+fn told_of_unasked(device: &Device, drift: Bytes) {
+    const UNASKED: Bytes = Bytes::mib(512);
+    if drift >= UNASKED {
+        report::once(
+            Once::Unasked,
+            format_args!(
+                "this process holds {drift} of device {} that no library of ours was asked for (a Vulkan driver opened directly, OpenCL, OpenGL, code of large libraries); it is charged",
+                device.ordinal
+            ),
+        );
     }
 }
 

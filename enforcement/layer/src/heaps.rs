@@ -5,14 +5,14 @@ use budget::settings::BudgetReport;
 use budget::{Bytes, heap};
 
 use crate::attachment::Attachment;
-use crate::physical::Physical;
+use crate::physical::Told;
 use crate::settings::settings;
 use crate::trace;
 
 /// All device-local heaps of a device draw on one budget, so none is larger than it.
 pub fn clamp(
     attachment: &Attachment,
-    physical: &Physical,
+    physical: Told,
     memory: &mut vk::PhysicalDeviceMemoryProperties,
 ) {
     let Some(budget) = attachment.budget(physical.targets) else {
@@ -29,7 +29,7 @@ pub fn clamp(
 /// may still take. Where no budget is set, the driver's report stands.
 pub fn report(
     attachment: &Attachment,
-    physical: &Physical,
+    physical: Told,
     memory: &mut vk::PhysicalDeviceMemoryProperties,
     report: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>,
 ) {

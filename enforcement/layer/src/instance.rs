@@ -1,18 +1,33 @@
 //! One live VkInstance's chain, and what is known of its physical devices.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ash::vk;
+use ash::vk::Handle;
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
-use crate::physical::{self, Physical};
+use crate::physical::{self, Physical, Told};
 use crate::table::{Key, Table};
 
 pub struct Instance {
     pub next: InstanceNext,
     pub promoted: Promoted,
     physical: RwLock<Vec<Arc<Physical>>>,
+    /// Of the first of them, without a lock.
+    told: [Seat; SEATS],
+}
+
+/// Devices that are told of without a lock.
+const SEATS: usize = 16;
+
+/// A physical device, whose handle never means another while its instance lives, and what is to be told of it.
+#[derive(Default)]
+struct Seat {
+    /// 0 where nobody sits; written last.
+    handle: AtomicU64,
+    told: AtomicU64,
 }
 
 static INSTANCES: Table<Instance> = Table::new();
@@ -22,6 +37,7 @@ pub fn register(key: Key, next: InstanceNext, promoted: Promoted) {
         next,
         promoted,
         physical: RwLock::new(Vec::new()),
+        told: Default::default(),
     });
 }
 
@@ -58,6 +74,18 @@ impl Instance {
             })
     }
 
+    /// What is to be told of a physical device.
+    #[inline]
+    pub fn told(&self, handle: vk::PhysicalDevice) -> Option<Told> {
+        let seat = |seat: &&Seat| seat.handle.load(Ordering::Acquire) == handle.as_raw();
+        match self.told.iter().find(seat) {
+            Some(seat) if handle != vk::PhysicalDevice::null() => {
+                Some(Told::of(seat.told.load(Ordering::Relaxed)))
+            }
+            _ => Some(self.physical(handle)?.told()),
+        }
+    }
+
     /// The application enumerates: that is the moment to look at the devices, while the loader keeps others from doing the same.
     pub fn enumerated(&self) {
         let empty = self
@@ -75,11 +103,23 @@ impl Instance {
         let found = physical::resolve(&self.next, self.promoted, &handles)
             .into_iter()
             .map(Arc::new)
-            .collect();
-        *self
+            .collect::<Vec<_>>();
+        let mut known = self
             .physical
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = found;
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = found;
+        for one in known.iter() {
+            let handle = one.handle.as_raw();
+            let seat = self
+                .told
+                .iter()
+                .find(|seat| [0, handle].contains(&seat.handle.load(Ordering::Relaxed)));
+            if let Some(seat) = seat {
+                seat.told.store(one.told().word(), Ordering::Relaxed);
+                seat.handle.store(handle, Ordering::Release);
+            }
+        }
     }
 
     fn known(&self, handle: vk::PhysicalDevice) -> Option<Arc<Physical>> {

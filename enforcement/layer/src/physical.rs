@@ -42,6 +42,44 @@ pub struct Physical {
     pub has_memory_budget: bool,
 }
 
+/// What it takes to tell a tenant of its memory: one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub tenant_gpu: bool,
+    pub has_memory_budget: bool,
+    pub targets: Targets,
+}
+
+impl Physical {
+    pub fn told(&self) -> Told {
+        Told {
+            tenant_gpu: self.tenant_gpu,
+            has_memory_budget: self.has_memory_budget,
+            targets: self.targets,
+        }
+    }
+}
+
+impl Told {
+    const TENANT_GPU: u64 = 1 << 32;
+    const HAS_MEMORY_BUDGET: u64 = 1 << 33;
+
+    pub fn word(self) -> u64 {
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        u64::from(self.targets.0)
+            | flag(self.tenant_gpu, Told::TENANT_GPU)
+            | flag(self.has_memory_budget, Told::HAS_MEMORY_BUDGET)
+    }
+
+    pub fn of(word: u64) -> Told {
+        Told {
+            tenant_gpu: word & Told::TENANT_GPU != 0,
+            has_memory_budget: word & Told::HAS_MEMORY_BUDGET != 0,
+            targets: Targets(word as u32),
+        }
+    }
+}
+
 impl Description {
     fn asked(&self) -> Asked {
         let tenant_gpu = self.vendor == NVIDIA && self.kind != vk::PhysicalDeviceType::CPU;

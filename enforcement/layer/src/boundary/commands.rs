@@ -10,7 +10,7 @@ use super::marks::{self, Marking};
 use super::next::{DeviceNext, InstanceNext, MarkNext};
 use super::{chain, guard, key, structures};
 use crate::device::Made;
-use crate::physical::Physical;
+use crate::physical::Told;
 use crate::records::Object;
 use crate::{attachment, device, heaps, instance, memory, pace, standing};
 
@@ -389,14 +389,12 @@ unsafe fn memory_properties2_by(
 fn tell(
     known: &instance::Instance,
     handle: vk::PhysicalDevice,
-    say: impl FnOnce(&attachment::Attachment, &Physical),
+    say: impl FnOnce(&attachment::Attachment, Told),
 ) {
-    if let Some(physical) = known
-        .physical(handle)
-        .filter(|physical| physical.tenant_gpu)
+    if let Some(told) = known.told(handle).filter(|told| told.tenant_gpu)
         && let Some(attachment) = attachment::current()
     {
-        say(attachment, &physical);
+        say(attachment, told);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Whether the layer's library is in the process.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Library, cases, ensure_eq};
+use harness::{Bytes, Failure, Library, cases, ensure_eq};
 
 use crate::clients::{Gpu, cuda, fill, first_gpu};
+use crate::ffi::process::overhear;
 use crate::ffi::vulkan::{Client, Vulkan};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -18,7 +19,7 @@ fn is_mapped(session: &harness::Session) -> Result<bool, harness::Failure> {
 
 cases! {
     /// A program that opens the Vulkan driver by itself never meets the layer. What it takes there the preload finds in NVML's row of the
-    /// process, and CUDA gets that much less of the budget.
+    /// process, CUDA gets that much less of the budget, and one line on stderr says so.
     what_a_driver_opened_directly_takes_cuda_lacks {
         kind: Budget, defects: ["V15"], entry_points: ["vkAllocateMemory", "cuMemAlloc_v2"], budget: "0=6GiB",
         on_real: No("opens the mock's library; the vendor's has another name on each machine"),
@@ -29,9 +30,13 @@ cases! {
         let instance = driver.instance(Client::V1_1)?;
         let gpu = Gpu::on(&instance, first_gpu(&instance)?)?;
         ensure_eq!(gpu.allocate(unseen).err(), None, "3 GiB of 6 by the driver itself");
-        let taken = fill(&cuda()?);
+        let (taken, [_, stderr]) = overhear(|| Ok::<_, Failure>(fill(&cuda()?)))?;
+        let taken = taken?;
         taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
-        fills(taken.bytes + unseen, budget(session, 0)?, CONTEXT_ROOM)
+        fills(taken.bytes + unseen, budget(session, 0)?, CONTEXT_ROOM)?;
+        let said = stderr.lines().filter(|line| line.contains("is charged")).count();
+        ensure_eq!(said, 1, "lines about memory that nobody was asked for: {stderr:?}");
+        Ok(())
     }
 
     /// With HAMI_VULKAN_ENABLE=1 the shipped manifest has the real loader load the layer.
