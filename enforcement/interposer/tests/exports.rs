@@ -138,6 +138,67 @@ fn libc_the_loader_and_a_proxys_driver_alone_are_needed() {
     });
 }
 
+/// What stands between us and glibc 2.28: by Rust's std, by gcc's unwinder, or by where glibc 2.34 put libpthread. Built against an older glibc all of
+/// them are older names of the same functions. A new one here is to be avoided.
+const NEWER_THAN_2_28: [&str; 13] = [
+    "__pthread_key_create",
+    "_dl_find_object",
+    "dladdr",
+    "dlopen",
+    "fstat",
+    "fstat64",
+    "gettid",
+    "pthread_key_create",
+    "pthread_key_delete",
+    "pthread_once",
+    "pthread_setspecific",
+    "stat",
+    "stat64",
+];
+
+#[test]
+fn no_newer_glibc_than_2_35_is_needed_and_little_that_is_newer_than_2_28() {
+    let parsed = |version: &str| -> Option<(u32, u32)> {
+        let (major, rest) = version.strip_prefix("GLIBC_")?.split_once('.')?;
+        let minor = rest.split('.').next()?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    with_each(|built, file, data| {
+        let endian = file.endian();
+        let sections = FileHeader64::<Endianness>::parse(data)
+            .and_then(|header| header.sections(endian, data))
+            .expect("sections");
+        let versions = sections.versions(endian, data).expect("versions");
+        let versions = versions.expect("symbols of glibc have versions");
+        let mut newest = (0, 0);
+        for symbol in file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_undefined())
+        {
+            let index = versions.version_index(endian, symbol.index());
+            let Some(version) = versions.version(index).expect("a version") else {
+                continue;
+            };
+            let version = String::from_utf8_lossy(version.name()).into_owned();
+            let Some(version) = parsed(&version) else {
+                continue;
+            };
+            newest = newest.max(version);
+            let name = symbol.name().expect("a name");
+            assert!(
+                version <= (2, 28) || NEWER_THAN_2_28.contains(&name),
+                "{}: {name} is of glibc {version:?}",
+                built.file
+            );
+        }
+        assert!(
+            newest > (2, 0) && newest <= (2, 35),
+            "{}: {newest:?}",
+            built.file
+        );
+    });
+}
+
 #[test]
 fn what_is_loaded_is_below_one_mebibyte() {
     with_each(|_, file, data| {

@@ -24,7 +24,7 @@ pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
         libc::sigemptyset(quiet.as_mut_ptr());
         libc::sigaddset(quiet.as_mut_ptr(), libc::SIGPIPE);
         libc::sigaddset(quiet.as_mut_ptr(), libc::SIGXFSZ);
-        if libc::pthread_sigmask(libc::SIG_BLOCK, quiet.as_ptr(), before.as_mut_ptr()) != 0 {
+        if mask(libc::SIG_BLOCK, quiet.as_ptr(), before.as_mut_ptr()) != 0 {
             return;
         }
         libc::sigpending(pending.as_mut_ptr());
@@ -40,8 +40,19 @@ pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
         {
             take_back(signal);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
+        mask(libc::SIG_SETMASK, before.as_ptr(), core::ptr::null_mut());
     }
+}
+
+/// The kernel's own call: libc's name for it, where there is no libpthread, is of glibc 2.32.
+///
+/// # Safety
+/// `set` is a set of signals, `before` NULL or a place for one.
+unsafe fn mask(how: i32, set: *const libc::sigset_t, before: *mut libc::sigset_t) -> libc::c_long {
+    // The kernel's set is the first eight bytes of libc's.
+    const KERNELS: usize = 8;
+    // SAFETY: as the caller promises.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, set, before, KERNELS) }
 }
 
 /// Takes a blocked signal that is pending away.

@@ -1,6 +1,6 @@
 //! What processes do to themselves and to others: fork, signals, descriptors, names.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, OsString, c_int};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -271,9 +271,14 @@ pub fn replace_by(program: &str, argument: &str) -> std::io::Error {
 pub struct Manners {
     pub umask: u32,
     pub directory: Option<std::path::PathBuf>,
-    /// Handlers of SIGUSR1, SIGUSR2, SIGTERM, SIGSEGV, SIGPIPE, as addresses.
-    pub handlers: Vec<usize>,
+    /// Each signal's handler, as an address, and its flags; `None` where it can have none.
+    pub handlers: Vec<Option<(usize, c_int)>>,
+    /// Which signals the calling thread has blocked, one bit each.
+    pub blocked: u64,
     pub locale: Vec<u8>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// What the descriptors that programs number by themselves refer to, the simulated driver's left out.
+    pub descriptors: Vec<(u32, std::path::PathBuf)>,
     pub threads: usize,
 }
 
@@ -282,18 +287,32 @@ impl Manners {
         Self {
             umask: umask(),
             directory: std::env::current_dir().ok(),
-            handlers: [
-                libc::SIGUSR1,
-                libc::SIGUSR2,
-                libc::SIGTERM,
-                libc::SIGSEGV,
-                libc::SIGPIPE,
-            ]
-            .map(handler)
-            .to_vec(),
+            handlers: (1..=64).map(handler).collect(),
+            blocked: blocked(),
             locale: locale(),
+            environment: std::env::vars_os().collect(),
+            descriptors: low_descriptors(),
             threads: std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count),
         }
+    }
+}
+
+fn low_descriptors() -> Vec<(u32, std::path::PathBuf)> {
+    let target = |descriptor| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
+    (0..200)
+        .filter_map(|descriptor| Some((descriptor, target(descriptor)?)))
+        .filter(|(_, target)| !target.to_string_lossy().contains("mock-device"))
+        .collect()
+}
+
+fn blocked() -> u64 {
+    // SAFETY: asks without setting; an all-zero set is a value to be overwritten.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
+        (1..=64)
+            .filter(|&signal| libc::sigismember(&set, signal) == 1)
+            .fold(0, |bits, signal| bits | 1 << (signal - 1))
     }
 }
 
@@ -306,12 +325,12 @@ fn umask() -> u32 {
     }
 }
 
-fn handler(signal: c_int) -> usize {
+fn handler(signal: c_int) -> Option<(usize, c_int)> {
     // SAFETY: asks without setting; an all-zero sigaction is a valid value to be overwritten.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut action);
-        action.sa_sigaction
+        let asked = libc::sigaction(signal, std::ptr::null(), &mut action);
+        (asked == 0).then_some((action.sa_sigaction, action.sa_flags))
     }
 }
 

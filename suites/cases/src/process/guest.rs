@@ -21,7 +21,8 @@ fn use_everything() -> Result<(), Failure> {
 }
 
 cases! {
-    /// Nothing that belongs to the host process is changed: umask, directory, signal handlers, locale, threads.
+    /// Nothing that belongs to the host process is changed, by CUDA, NVML or Vulkan: umask, directory, handlers of all signals, those that are
+    /// blocked, locale, environment, low descriptors, threads.
     a_host_process_is_left_as_it_was {
         defects: ["P9", "P10"], entry_points: ["cuInit", "cuMemAlloc_v2", "vkAllocateMemory", "nvmlInit_v2"], budget: "0=4GiB",
         on_real: No("the vendor's driver starts threads"),
