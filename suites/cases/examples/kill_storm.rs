@@ -1,4 +1,4 @@
-//! The long form of the kill storm: `cargo run --release -p cases --example kill_storm -- 2000`.
+//! The long form of the kill storm, every second process by Vulkan: `cargo run --release -p cases --example kill_storm -- 2000`.
 
 use std::process::ExitCode;
 

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Peer, Session, fail, roles};
 
-use crate::clients;
+use crate::clients::{self, Gpu};
 use crate::ffi::cuda::Cuda;
+use crate::ffi::vulkan::Code;
 
 /// How many processes rage at once.
 pub const PROCESSES: usize = 12;
 /// Set to the number of kills for the long form.
 pub const KILLS: &str = "RINGFENCE_STORM_KILLS";
+const NAP: Duration = Duration::from_millis(1);
 /// Most allocations that one process holds.
 const MOST_HELD: usize = 8;
 
@@ -36,12 +38,28 @@ impl Dice {
     }
 }
 
+/// By what a process allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    Cuda,
+    Vulkan,
+}
+
+impl Api {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Vulkan => "vulkan",
+        }
+    }
+}
+
 /// What a process noted down before it was killed, or all of them together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notes {
     pub grants: u64,
     pub refusals: u64,
-    /// Longest cuMemAlloc_v2 that was granted or refused, less what a control thread overslept meanwhile.
+    /// Longest cuMemAlloc_v2 or vkAllocateMemory that was granted or refused, less what a control thread overslept meanwhile.
     pub longest: Duration,
 }
 
@@ -82,6 +100,8 @@ impl Notes {
 /// The raging processes.
 pub struct Storm<'a> {
     session: &'a Session,
+    /// Places take turns among them.
+    apis: &'static [Api],
     dice: Dice,
     peers: Vec<Peer>,
     /// One file per process that ever raged, by its place among the twelve.
@@ -98,9 +118,15 @@ pub struct Outcome {
 }
 
 impl<'a> Storm<'a> {
-    pub fn start(session: &'a Session, seed: u64, processes: usize) -> Result<Self, Failure> {
+    pub fn start(
+        session: &'a Session,
+        seed: u64,
+        processes: usize,
+        apis: &'static [Api],
+    ) -> Result<Self, Failure> {
         let mut storm = Self {
             session,
+            apis,
             dice: Dice::new(seed),
             peers: Vec::new(),
             notes: vec![Vec::new(); processes],
@@ -116,9 +142,14 @@ impl<'a> Storm<'a> {
         let name = format!("storm-{place}-{}", self.notes[place].len());
         let notes = self.session.directory().join(name);
         let seed = self.dice.below(u64::MAX).to_string();
-        let peer = self
-            .session
-            .spawn("stormer", &[&seed, &notes.display().to_string()])?;
+        let peer = self.session.spawn(
+            "stormer",
+            &[
+                &seed,
+                &notes.display().to_string(),
+                self.apis[place % self.apis.len()].name(),
+            ],
+        )?;
         self.notes[place].push(notes);
         Ok(peer)
     }
@@ -166,46 +197,88 @@ roles! {
         let mut dice = Dice::new(parent.number(0)?);
         let Some(path) = parent.args().get(1).cloned() else { fail!("a stormer is told where to note") };
         let file = File::create(path)?;
-        let cuda = Cuda::open()?;
-        // The budget may be used up to the last MiB: there may be no room for a context for a while.
-        while cuda.init() != CUresult::SUCCESS || clients::context(&cuda, 0).is_err() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let by_vulkan = parent.args().get(2).is_some_and(|api| api == Api::Vulkan.name());
         let control = Control::default();
         std::thread::scope(|scope| {
             scope.spawn(|| control.watch());
-            let raged = rage(&cuda, &mut dice, &file, &control);
+            let raged = match by_vulkan {
+                true => by_vulkan_rage(&mut dice, &file, &control),
+                false => by_cuda_rage(&mut dice, &file, &control),
+            };
             control.stop.store(true, Ordering::Relaxed);
             raged
         })
     }
 }
 
-fn rage(cuda: &Cuda, dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+fn by_cuda_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+    let cuda = Cuda::open()?;
+    // The budget may be used up to the last MiB: there may be no room for a context for a while.
+    while cuda.init() != CUresult::SUCCESS || clients::context(&cuda, 0).is_err() {
+        std::thread::sleep(NAP);
+    }
+    let take = |bytes| match cuda.allocate(bytes).granted() {
+        Ok(pointer) => Ok(Some(pointer)),
+        Err(CUresult::ERROR_OUT_OF_MEMORY) => Ok(None),
+        Err(other) => fail!("cuMemAlloc_v2 of {bytes} bytes answered {other:?}"),
+    };
+    let free = |pointer| {
+        harness::ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+        Ok(())
+    };
+    rage(dice, file, control, take, free)
+}
+
+fn by_vulkan_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+    // As above: neither an instance nor a device may be granted at once.
+    let gpu = loop {
+        match Gpu::first() {
+            Ok(gpu) => break gpu,
+            Err(_) => std::thread::sleep(NAP),
+        }
+    };
+    let take = |bytes| match gpu.allocate(Bytes(bytes)) {
+        Ok(memory) => Ok(Some(memory)),
+        Err(Code::OUT_OF_DEVICE_MEMORY) => Ok(None),
+        Err(other) => fail!("vkAllocateMemory of {bytes} bytes answered {other:?}"),
+    };
+    let free = |memory| {
+        gpu.device.free(memory);
+        Ok(())
+    };
+    rage(dice, file, control, take, free)
+}
+
+/// Takes and frees until it is killed; `take` answers none where it was refused for want of memory.
+fn rage<H>(
+    dice: &mut Dice,
+    file: &File,
+    control: &Control,
+    mut take: impl FnMut(u64) -> Result<Option<H>, Failure>,
+    mut free: impl FnMut(H) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut notes = Notes::default();
     let mut held = Vec::new();
     loop {
         let full = held.len() == MOST_HELD;
         if full || (!held.is_empty() && dice.below(2) == 0) {
-            let pointer = held.swap_remove(dice.below(held.len() as u64) as usize);
-            harness::ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+            free(held.swap_remove(dice.below(held.len() as u64) as usize))?;
             continue;
         }
         // Small and large requests alike: 2 MiB to 2 GiB by powers, off by a byte now and then.
         let bytes = (Bytes::mib(2).0 << dice.below(11)) - dice.below(2);
         control.overslept.store(0, Ordering::Relaxed);
         let start = Instant::now();
-        let answer = cuda.allocate(bytes);
+        let taken = take(bytes)?;
         let took = start.elapsed();
         let overslept = Duration::from_micros(control.overslept.load(Ordering::Relaxed));
         notes.longest = notes.longest.max(took.saturating_sub(overslept));
-        match answer.code {
-            CUresult::SUCCESS => {
-                held.push(answer.out);
+        match taken {
+            Some(memory) => {
+                held.push(memory);
                 notes.grants += 1;
             }
-            CUresult::ERROR_OUT_OF_MEMORY => notes.refusals += 1,
-            other => fail!("cuMemAlloc_v2 of {bytes} bytes answered {other:?}"),
+            None => notes.refusals += 1,
         }
         file.write_all_at(&notes.bytes(), 0)?;
     }
@@ -221,7 +294,6 @@ struct Control {
 
 impl Control {
     fn watch(&self) {
-        const NAP: Duration = Duration::from_millis(1);
         while !self.stop.load(Ordering::Relaxed) {
             let start = Instant::now();
             std::thread::sleep(NAP);
