@@ -3,5 +3,6 @@
 pub mod absent;
 pub mod mapped;
 pub mod matrix;
+pub mod pod;
 pub mod proxy;
 pub mod scrubbed;

@@ -68,6 +68,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         activation::matrix::CASES,
         activation::absent::CASES,
         activation::mapped::CASES,
+        activation::pod::CASES,
         activation::proxy::CASES,
         activation::scrubbed::CASES,
         symbols::lookup::CASES,
