@@ -16,6 +16,14 @@ pub fn interposer() {
     needing_libc_alone();
 }
 
+/// What every build of the layer's source is linked with.
+pub fn layer() {
+    bound_to_itself();
+    // The loader unmaps a layer at every vkDestroyInstance; the ledger's slot and the table of chains outlive that (FINDINGS 27).
+    never_unmapped();
+    needing_libc_alone();
+}
+
 /// Names the conditions under which the interposer's source becomes a proxy (`enforcement/proxy`).
 pub fn proxy_cfg() {
     println!("cargo::rustc-check-cfg=cfg(proxy)");

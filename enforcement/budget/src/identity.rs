@@ -3,6 +3,8 @@
 //! APIs disagree: a Vulkan driver in a container may give a UUID of 16 zero bytes, two devices one UUID, or another device's. What is sure is used,
 //! what is not sure is charged to every candidate, never skipped.
 
+use seeds::{Seed, planted};
+
 use crate::{DeviceIndex, DeviceSet};
 
 /// NVIDIA's PCI vendor id.
@@ -97,8 +99,10 @@ pub fn resolve(asked: Asked, candidates: &[Candidate]) -> Resolution {
         (Some(uuid), None) if !contradicts(asked.pci, uuid) => {
             Resolution::One(uuid.index, Rule::Uuid)
         }
-        (_, Some(pci)) => Resolution::One(pci.index, Rule::Pci),
+        (_, Some(pci)) if !planted(Seed::V1) => Resolution::One(pci.index, Rule::Pci),
+        _ if planted(Seed::V1) => Resolution::NotATenantGpu,
         _ => match candidates {
+            [first, ..] if planted(Seed::V2) => Resolution::One(first.index, Rule::OnlyGpu),
             [only] => Resolution::One(only.index, Rule::OnlyGpu),
             _ => Resolution::Every(candidates.iter().map(|candidate| candidate.index).collect()),
         },

@@ -5,6 +5,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use seeds::{Seed, planted};
+
 use crate::{Bytes, DeviceIndex, MAX_DEVICES};
 use crate::{percent, size};
 
@@ -65,13 +67,52 @@ pub enum ContextCharge {
 }
 
 /// How `VK_EXT_memory_budget` is answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BudgetReport {
     /// Within the specification.
     #[default]
     Standard,
     /// The driver's budget stays and usage is inflated, for engines that hang otherwise (DEFECTS V4).
     Inflate,
+    /// So for the engines of these names (VkApplicationInfo::pEngineName), within the specification for all others.
+    InflateFor(Vec<String>),
+}
+
+impl BudgetReport {
+    /// Whether a program of this engine is told the driver's budget.
+    #[must_use]
+    pub fn inflates(&self, engine: Option<&str>) -> bool {
+        match self {
+            BudgetReport::Standard => false,
+            BudgetReport::Inflate => true,
+            BudgetReport::InflateFor(names) => {
+                engine.is_some_and(|engine| names.iter().any(|name| name == engine))
+            }
+        }
+    }
+
+    /// `standard`, `inflate`, or `inflate:` and names.
+    fn read(text: &str) -> Option<BudgetReport> {
+        let (word, names) = text
+            .split_once(':')
+            .map_or((text, None), |(word, names)| (word, Some(names)));
+        let word = word.trim();
+        if word.eq_ignore_ascii_case("standard") && names.is_none() {
+            return Some(BudgetReport::Standard);
+        }
+        if !word.eq_ignore_ascii_case("inflate") {
+            return None;
+        }
+        let Some(names) = names else {
+            return Some(BudgetReport::Inflate);
+        };
+        let names: Vec<_> = names
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .filter(|name| !name.is_empty())
+            .collect();
+        (!names.is_empty()).then_some(BudgetReport::InflateFor(names))
+    }
 }
 
 /// LIBCUDA_LOG_LEVEL, 0 (errors) to 4 (each hook entered).
@@ -210,16 +251,7 @@ impl Settings {
                 &mut remarks,
             )
             .unwrap_or_default(),
-            budget_report: choice(
-                get,
-                "RINGFENCE_VK_BUDGET",
-                &[
-                    ("standard", BudgetReport::Standard),
-                    ("inflate", BudgetReport::Inflate),
-                ],
-                &mut remarks,
-            )
-            .unwrap_or_default(),
+            budget_report: budget_report(get, &mut remarks).unwrap_or_default(),
             log_level: choice(
                 get,
                 "LIBCUDA_LOG_LEVEL",
@@ -359,6 +391,7 @@ fn budget(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Option<Budge
     match size::parse(&text) {
         Ok(Bytes(0)) | Err(size::SizeError::Empty) => None,
         Ok(bytes) => Some(Budget::Limited(bytes)),
+        Err(_) if planted(Seed::R11) => None,
         Err(_) => Some(Budget::Unparsable {
             variable: variable.to_owned(),
             text: String::from_utf8_lossy(&text).into_owned(),
@@ -421,6 +454,25 @@ fn by_device<T: Clone + PartialEq>(
         }
         ours.or(theirs).map(|(_, budget)| budget)
     })
+}
+
+fn budget_report(
+    get: &dyn Fn(&str) -> Option<Vec<u8>>,
+    remarks: &mut Vec<Remark>,
+) -> Option<BudgetReport> {
+    const VARIABLE: &str = "RINGFENCE_VK_BUDGET";
+    let text = String::from_utf8_lossy(&get(VARIABLE)?).into_owned();
+    if text.trim().is_empty() {
+        return None;
+    }
+    let found = BudgetReport::read(&text);
+    if found.is_none() {
+        remarks.push(Remark::Meaningless {
+            variable: VARIABLE.to_owned(),
+            text,
+        });
+    }
+    found
 }
 
 fn ledger(get: &dyn Fn(&str) -> Option<Vec<u8>>) -> PathBuf {

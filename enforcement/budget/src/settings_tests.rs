@@ -265,3 +265,26 @@ proptest! {
         }
     }
 }
+
+#[rstest]
+#[case("inflate", Some(BudgetReport::Inflate))]
+#[case(" Inflate ", Some(BudgetReport::Inflate))]
+#[case("standard", Some(BudgetReport::Standard))]
+#[case("inflate: Kit Engine, b", Some(BudgetReport::InflateFor(vec!["Kit Engine".to_owned(), "b".to_owned()])))]
+#[case("inflate:", None)]
+#[case("inflate:,", None)]
+#[case("standard:x", None)]
+#[case("inflated", None)]
+fn the_report_is_read(#[case] text: &str, #[case] report: Option<BudgetReport>) {
+    let read = read(&[("RINGFENCE_VK_BUDGET", text)]);
+    assert_eq!(read.remarks.is_empty(), report.is_some());
+    assert_eq!(read.budget_report, report.unwrap_or_default());
+}
+
+#[test]
+fn only_a_named_engine_is_told_the_drivers_budget() {
+    let named = BudgetReport::InflateFor(vec!["Kit".to_owned()]);
+    assert!(named.inflates(Some("Kit")));
+    assert!(!named.inflates(Some("kit 2")) && !named.inflates(None));
+    assert!(BudgetReport::Inflate.inflates(None) && !BudgetReport::Standard.inflates(Some("Kit")));
+}

@@ -9,5 +9,6 @@ pub mod image;
 pub mod loader;
 #[cfg(not(proxy))]
 mod lookup;
+pub mod manners;
 pub mod sign;
 pub mod time;

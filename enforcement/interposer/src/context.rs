@@ -10,6 +10,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 use crate::boundary::arena::Errno;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::boundary::manners;
 use crate::contexts::Context;
 use crate::devices::{Device, devices_before_init};
 use crate::memory;
@@ -23,6 +24,7 @@ const CHARGED: u32 = 2;
 
 pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     let _errno = Errno::keep();
+    manners::forget();
     let memory = tenant.memory;
     if flags != 0 || memory.initialised.load(Ordering::Acquire) == CHARGED {
         return Outcome::PassThrough(Reason::TakesNothing);

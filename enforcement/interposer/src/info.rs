@@ -5,6 +5,7 @@ use core::ffi::c_uint;
 use abi::cuda::{CUdevice, CUresult};
 use abi::nvml::{nvmlDevice_t, nvmlMemory_t, nvmlMemory_v2_t, nvmlReturn_t};
 use budget::{Bytes, DeviceIndex, DeviceSet};
+use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::{next, next_nvml};
@@ -14,6 +15,9 @@ use crate::process::Tenant;
 
 pub fn device_total(tenant: Tenant, total: Out<'_, usize>, ordinal: CUdevice) -> Outcome<CUresult> {
     let code = next::cuDeviceTotalMem_v2(total, ordinal);
+    if planted(Seed::C5) && code == CUresult::ERROR_INVALID_DEVICE {
+        return Outcome::Done(CUresult::SUCCESS);
+    }
     if code == CUresult::SUCCESS
         && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))
         && let Some(share) = tenant.share(device.indices)
@@ -67,13 +71,25 @@ fn at_most(driver: c_uint, most: Bytes) -> c_uint {
 
 pub fn memory(tenant: Tenant, free: Out<'_, usize>, total: Out<'_, usize>) -> Outcome<CUresult> {
     let code = next::cuMemGetInfo_v2(free, total);
+    if planted(Seed::C7) && code != CUresult::SUCCESS {
+        free.write(0);
+        total.write(0);
+    }
     if code == CUresult::SUCCESS
         && let Ok(device) = tenant.current_device()
         && let Some(share) = tenant.share(device.indices)
     {
-        let available = share.budget.saturating_sub(share.usage);
+        let available = if planted(Seed::C4) {
+            Bytes(share.budget.0.wrapping_sub(share.usage.0))
+        } else {
+            share.budget.saturating_sub(share.usage)
+        };
         if let Some(driver) = free.read() {
-            free.write(driver.min(available.0 as usize));
+            free.write(if planted(Seed::C4) {
+                available.0 as usize
+            } else {
+                driver.min(available.0 as usize)
+            });
         }
         if let Some(driver) = total.read() {
             total.write(driver.min(share.budget.0 as usize));
@@ -88,6 +104,9 @@ pub fn nvml_memory(
     memory: Out<'_, nvmlMemory_t>,
 ) -> Outcome<nvmlReturn_t> {
     let code = next_nvml::nvmlDeviceGetMemoryInfo(device, memory);
+    if planted(Seed::S8) {
+        return Outcome::Done(nvmlReturn_t::SUCCESS);
+    }
     if code == nvmlReturn_t::SUCCESS
         && let Some(share) = nvml_share(tenant, device)
         && let Some(driver) = memory.read()

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use abi::cuda::{CUdeviceptr, CUdeviceptr_v1, CUresult, CUstream};
 use budget::charge::{self, Blocks, Span};
 use budget::{Bytes, DeviceSet};
+use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -153,6 +154,9 @@ where
     #[inline]
     fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
         let Ok(device) = tenant.current_device() else {
+            if planted(Seed::C8) {
+                return Outcome::Done(CUresult::SUCCESS);
+            }
             return self.uncharged();
         };
         // What no address space holds no budget does: the driver says so itself.
@@ -160,6 +164,11 @@ where
             .bound
             .and_then(charge::blocks)
             .filter(|bound| bound.0 < IMPOSSIBLE as u64);
+        let bound = if planted(Seed::C6) {
+            self.bound.map(|bound| Bytes(u64::from(bound.0 as u32)))
+        } else {
+            bound
+        };
         let Some(bound) = bound else {
             return self.uncharged();
         };
@@ -235,6 +244,9 @@ pub fn free_by(
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let Some(record) = tenant.memory.records.take(address) else {
+        if planted(Seed::C2) && address != 0 {
+            return CUresult::ERROR_INVALID_HANDLE;
+        }
         return call();
     };
     if record.kind != Kind::Pool || tenant.shares() {

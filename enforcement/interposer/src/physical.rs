@@ -18,6 +18,7 @@ use abi::cuda::{
 use budget::Bytes;
 use budget::charge::BLOCK;
 use ledger::{Key, Object};
+use seeds::{Seed, planted};
 
 use crate::boundary::arena::Errno;
 use crate::boundary::cross::{In, Out};
@@ -160,7 +161,8 @@ impl Book {
         let memory = self.memories.get_mut(&id)?;
         change(memory);
         memory.calls -= 1;
-        (memory.handles == 0 && memory.mappings == 0 && memory.calls == 0)
+        let is_mapped = memory.mappings > 0 && !planted(Seed::R5);
+        (memory.handles == 0 && !is_mapped && memory.calls == 0)
             .then(|| self.memories.remove(&id))
             .flatten()
     }
@@ -296,6 +298,11 @@ pub fn create(
     let device = tenant
         .devices()
         .and_then(|devices| devices.get(location.id));
+    let device = if planted(Seed::C9) {
+        tenant.current_device().ok()
+    } else {
+        device
+    };
     let (Some(device), true) = (device, size < IMPOSSIBLE) else {
         return refused_unless_undone(call(size), || handle.read(), &|handle| {
             next::cuMemRelease(handle)

@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 
+use seeds::{Seed, planted};
+
 use crate::boundary::arena::{Errno, Lock};
 use crate::devices::Device;
 use crate::grant::Grant;
@@ -316,6 +318,7 @@ impl Tenant {
         // Of a GPU that may be one of several no row says which; and what is free of charge is in the row all the same.
         let told =
             device.indices.len() == 1 && self.settings().context_charge == ContextCharge::Count;
+        let told = told && !planted(Seed::V15) && !planted(Seed::C10);
         let Some(index) = indices.next().filter(|_| told) else {
             for figures in self.all_figures(device.indices) {
                 figures.next.store(u64::MAX, Ordering::Relaxed);

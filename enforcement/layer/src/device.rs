@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
 use budget::{Bytes, MAX_DEVICES};
+use seeds::{Seed, planted};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment};
@@ -255,14 +256,14 @@ impl Enforced {
 impl Device {
     /// Before next destroys it: whatever the application left in it is freed and given back.
     pub fn leave_nothing(&self, free: impl Fn(Object, Charge)) {
-        if let Some(enforced) = &self.enforced {
+        if let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) {
             memory::drain(self.id, enforced.attachment, free);
         }
     }
 
     /// After next destroyed it: whatever it still held is back.
     pub fn destroyed(&self) {
-        let Some(enforced) = &self.enforced else {
+        let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) else {
             return;
         };
         enforced.attachment.release(

@@ -1,12 +1,11 @@
 //! What a tenant is told of a GPU's memory: heap sizes, and `VK_EXT_memory_budget` (DEFECTS V4).
 
 use ash::vk;
-use budget::settings::BudgetReport;
 use budget::{Bytes, heap};
+use seeds::{Seed, planted};
 
 use crate::attachment::Attachment;
 use crate::physical::Told;
-use crate::settings::settings;
 use crate::trace;
 
 /// All device-local heaps of a device draw on one budget, so none is larger than it.
@@ -26,12 +25,13 @@ pub fn clamp(
 }
 
 /// Rewrites the report for the heaps that `clamp` left: usage is the driver's for this process, the budget what it has and the tenant
-/// may still take. Where no budget is set, the driver's report stands.
+/// may still take; or, `inflated`, the driver's budget and a usage that leaves as much. Where no budget is set, the driver's report stands.
 pub fn report(
     attachment: &Attachment,
     physical: Told,
     memory: &mut vk::PhysicalDeviceMemoryProperties,
     report: &mut vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>,
+    inflated: bool,
 ) {
     let count = memory.memory_heap_count as usize;
     if let Some(available) = attachment
@@ -44,8 +44,9 @@ pub fn report(
                 budget: Bytes(report.heap_budget[number]),
                 usage: Bytes(report.heap_usage[number]),
             };
-            let told = match (settings().budget_report, budget) {
-                (BudgetReport::Inflate, Some(budget)) => heap::inflate(driver, budget),
+            let told = match budget {
+                Some(budget) if inflated => heap::inflate(driver, budget),
+                _ if planted(Seed::V4) => driver,
                 _ => heap::report(Bytes(heap.size), driver.usage, available),
             };
             report.heap_budget[number] = told.budget.0;

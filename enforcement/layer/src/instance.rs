@@ -9,11 +9,14 @@ use ash::vk::Handle;
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
 use crate::physical::{self, Physical, Told};
+use crate::settings::settings;
 use crate::table::{Key, Table};
 
 pub struct Instance {
     pub next: InstanceNext,
     pub promoted: Promoted,
+    /// Its engine is told the driver's heap budget (RINGFENCE_VK_BUDGET).
+    pub inflated: bool,
     physical: RwLock<Vec<Arc<Physical>>>,
     /// Of the first of them, without a lock.
     told: [Seat; SEATS],
@@ -32,10 +35,11 @@ struct Seat {
 
 static INSTANCES: Table<Instance> = Table::new();
 
-pub fn register(key: Key, next: InstanceNext, promoted: Promoted) {
+pub fn register(key: Key, next: InstanceNext, promoted: Promoted, engine: Option<&str>) {
     INSTANCES.insert(key, |_| Instance {
         next,
         promoted,
+        inflated: settings().budget_report.inflates(engine),
         physical: RwLock::new(Vec::new()),
         told: Default::default(),
     });

@@ -2,6 +2,7 @@
 
 use ash::vk;
 use budget::Bytes;
+use seeds::{Seed, planted};
 
 use crate::arena::Id;
 use crate::attachment::{Attachment, Refused};
@@ -66,7 +67,9 @@ pub fn allocate(
         return call().0;
     };
     let odd = !enforced.types.knows(request.memory_type) || request.size == Bytes::ZERO;
-    if !odd && !enforced.types.is_device_local(request.memory_type) {
+    let costs_nothing = !odd && !enforced.types.is_device_local(request.memory_type);
+    let is_stray = planted(Seed::V11) && !found.registered;
+    if (costs_nothing && !planted(Seed::V10)) || is_stray {
         return call().0;
     }
     let targets = if found.registered {
@@ -212,8 +215,16 @@ fn succeeded(result: vk::Result) -> bool {
 
 /// Frees. The record goes first: once next has freed the object, its handle may be another thread's.
 pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
-    let charge = object.and_then(|object| RECORDS.take(found.device.id, object));
+    let late = planted(Seed::V13).then_some(object).flatten();
+    let mut charge = object
+        .filter(|_| late.is_none())
+        .and_then(|object| RECORDS.take(found.device.id, object));
     call();
+    if let Some(object) = late {
+        // Wide enough for another thread to be given the handle meanwhile.
+        std::thread::yield_now();
+        charge = RECORDS.take(found.device.id, object);
+    }
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {
         give_back(enforced.attachment, charge);
         trace::line(format_args!("free released={}", charge.bytes.0));

@@ -10,6 +10,8 @@
 //!
 //! This file is compiled twice: over the processor's atomics, and over loom's (tests/loom.rs), where [`Protocol`] seeds the bugs.
 
+use seeds::{Seed, planted};
+
 use crate::objects::Objects;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::word::{Budget, LEASE_MOST, LEASE_UNIT, Word};
@@ -111,7 +113,26 @@ impl<'a, P: Protocol> Account<'a, P> {
     }
 
     pub fn budget(&self) -> Budget {
-        Budget(self.budget.load(Ordering::Relaxed))
+        let now = Budget(self.budget.load(Ordering::Relaxed));
+        if planted(Seed::P8) {
+            return self.first_seen(now);
+        }
+        now
+    }
+
+    /// What this process read the first time.
+    #[cold]
+    fn first_seen(&self, now: Budget) -> Budget {
+        static SEEN: std::sync::Mutex<Vec<(usize, u64)>> = std::sync::Mutex::new(Vec::new());
+        let place = core::ptr::from_ref(self.budget) as usize;
+        let mut seen = SEEN
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, first)) = seen.iter().find(|(at, _)| *at == place) {
+            return Budget(*first);
+        }
+        seen.push((place, now.0));
+        now
     }
 
     /// The common case: one compare-and-swap on the own word, nothing else.
@@ -137,6 +158,9 @@ impl<'a, P: Protocol> Account<'a, P> {
     /// One attempt at what the lease does not cover.
     pub fn attempt(&self, me: usize, bytes: u64) -> Attempt {
         let seen = self.survey();
+        if planted(Seed::P1) {
+            return self.add_if_it_fit(me, bytes, seen);
+        }
         let mut lease = 0;
         if let Some(limit) = self.budget().limit() {
             if seen.used.saturating_add(bytes) > limit {
@@ -148,6 +172,19 @@ impl<'a, P: Protocol> Account<'a, P> {
             );
         }
         self.contend(me, bytes, lease)
+    }
+
+    /// A look, and then a charge: what others take in between is not seen.
+    #[cold]
+    fn add_if_it_fit(&self, me: usize, bytes: u64, seen: Survey) -> Attempt {
+        std::thread::yield_now();
+        match self.budget().limit() {
+            Some(limit) if seen.used.saturating_add(bytes) > limit => {
+                Attempt::Hopeless { seen, limit }
+            }
+            _ if self.overdraw(me, bytes) => Attempt::Granted,
+            _ => Attempt::Hopeless { seen, limit: 0 },
+        }
     }
 
     /// Announces, fences, sums, and takes or retreats.

@@ -1,5 +1,7 @@
 //! Getting a slot: create or open the file, check it, take a free byte, and make sure that the lock on it lives as long as we do.
 
+use seeds::{Seed, planted};
+
 use crate::account::Account;
 use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
@@ -236,6 +238,9 @@ fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
             region::unlock(reaper.fd, slot);
         }
         std::thread::sleep(std::time::Duration::from_millis(u64::from(walk)));
+    }
+    if planted(Seed::P6) {
+        return Ok(0);
     }
     Err(Reason::NoFreeSlot)
 }

@@ -5,6 +5,8 @@
 //! A dead owner's words are written under the slot's second byte, the reapers', once its first is seen free. Not under the first: a
 //! reaper at work would make the dead look alive to all others, and they would refuse. The driver is asked before, never under it.
 
+use seeds::{Seed, planted};
+
 use crate::driver::Driver;
 use crate::objects::Described;
 use crate::region::descriptors::{Descriptor, is_open};
@@ -64,7 +66,7 @@ impl Reaper<'_> {
     /// Finds the dead among those who hold anything of `device`, and takes back what has drained.
     pub fn sweep(&self, device: DeviceIndex, driver: &dyn Driver) -> Result<Swept, Errno> {
         let mut swept = Swept::default();
-        let Some(ordinal) = device.slot() else {
+        let Some(ordinal) = device.slot().filter(|_| !planted(Seed::P3)) else {
             return Ok(swept);
         };
         let Some(account) = self.layout.account(ordinal) else {

@@ -40,6 +40,8 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         proxies_before: Option<PathBuf>,
     },
+    /// Plant known defects into our own libraries, one after another, and tell which case notices each; exit status 1 if one goes unnoticed
+    Score(ScoreArguments),
     /// Read a tenant's ledger, or change its budgets
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -61,6 +63,9 @@ pub struct TestArguments {
     /// Over every driver generation on machines of 1, 2, 4 and 16 GPUs of the driver's profile: a table, and what was not as expected
     #[arg(long, conflicts_with = "trace")]
     pub matrix: bool,
+    /// A known defect that the libraries of the target `seeded` are to have
+    #[arg(long, value_name = "ID")]
+    pub seed: Option<String>,
     /// Write junit=FILE or json=FILE
     #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
     pub report: Vec<String>,
@@ -82,6 +87,12 @@ pub struct ListArguments {
     /// Print the entry points that libvgpu.so hooks and no case exercises
     #[arg(long)]
     pub coverage: bool,
+}
+
+#[derive(Args)]
+pub struct ScoreArguments {
+    /// Only these seeds, by the id of their row
+    pub seeds: Vec<String>,
 }
 
 #[derive(Args)]

@@ -7,6 +7,7 @@ mod ledger_set;
 mod ledger_show;
 mod list;
 mod probe;
+mod score;
 mod test;
 mod trace_diff;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
+        Command::Score(arguments) => score::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::TraceDiff(arguments) => trace_diff::run(&arguments),

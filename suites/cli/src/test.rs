@@ -9,8 +9,8 @@ use harness::progress::Progress;
 use harness::report::Report;
 use harness::{Driver, Entry, Runner, Target};
 
-use crate::UNEXPECTED;
 use crate::arguments::TestArguments;
+use crate::{UNEXPECTED, score};
 
 const MOCK_JOBS: u32 = 2;
 /// Cases share a card: what one holds, another lacks.
@@ -56,7 +56,10 @@ fn written(outputs: Vec<Output<'_>>, runs: &[Report]) -> Result<ExitCode, Box<dy
 
 /// One run of what was asked for.
 fn over(arguments: &TestArguments, driver: &Driver) -> Result<Report, Box<dyn Error>> {
-    let target = Target::named(&arguments.target)?;
+    let mut target = Target::named(&arguments.target)?;
+    if let Some(seed) = &arguments.seed {
+        score::plant(&mut target, score::seed(seed)?);
+    }
     let mut runner = Runner::new(cases::SUITE, target, driver.clone())?;
     if let Some(directory) = &arguments.trace {
         std::fs::create_dir_all(directory)

@@ -19,6 +19,9 @@ pub enum Library {
     ProxyLibcuda,
     ProxyLibnvml,
     Layer,
+    /// The same with a defect on demand (`enforcement/seeds`); there after `cargo test` or `cargo build --workspace`.
+    SeededInterposer,
+    SeededLayer,
     Plugin,
     RecorderLibcuda,
     RecorderLibnvml,
@@ -26,7 +29,7 @@ pub enum Library {
 }
 
 impl Library {
-    pub const ALL: [Library; 11] = [
+    pub const ALL: [Library; 13] = [
         Self::MockLibcuda,
         Self::MockNvml,
         Self::MockIcd,
@@ -34,6 +37,8 @@ impl Library {
         Self::ProxyLibcuda,
         Self::ProxyLibnvml,
         Self::Layer,
+        Self::SeededInterposer,
+        Self::SeededLayer,
         Self::Plugin,
         Self::RecorderLibcuda,
         Self::RecorderLibnvml,
@@ -49,6 +54,8 @@ impl Library {
             Self::ProxyLibcuda => "libvgpu_cuda.so",
             Self::ProxyLibnvml => "libvgpu_nvml.so",
             Self::Layer => "libvgpu_vk.so",
+            Self::SeededInterposer => "libvgpu_seeded.so",
+            Self::SeededLayer => "libvgpu_vk_seeded.so",
             Self::Plugin => "libplugin.so",
             Self::RecorderLibcuda => "librecorder_libcuda.so",
             Self::RecorderLibnvml => "librecorder_libnvml.so",

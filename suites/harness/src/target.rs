@@ -8,7 +8,7 @@ use mock_device::Bytes;
 
 /// One target, as its TOML file gives it.
 ///
-/// In values, `{vgpu}`, `{vgpu_vk}`, `{vgpu_cuda}` and `{vgpu_nvml}` are our built libraries, `{root}` the case's directory, `{ledger}` its ledger;
+/// In values, `{vgpu}`, `{vgpu_vk}`, `{vgpu_cuda}` and `{vgpu_nvml}` are our built libraries, `{vgpu_seeded}` and `{vgpu_vk_seeded}` those with a defect, `{root}` the case's directory, `{ledger}` its ledger;
 /// in a budget's row `{device}`, `{bytes}` and `{mib}` are what they say.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +160,8 @@ impl Target {
                 ("{vgpu_vk}", Library::Layer),
                 ("{vgpu_cuda}", Library::ProxyLibcuda),
                 ("{vgpu_nvml}", Library::ProxyLibnvml),
+                ("{vgpu_seeded}", Library::SeededInterposer),
+                ("{vgpu_vk_seeded}", Library::SeededLayer),
             ] {
                 if value.contains(word) {
                     let path = artifacts::find(library).map_err(|source| TargetError::Library {
@@ -218,7 +220,7 @@ mod tests {
         for name in known() {
             assert_eq!(Target::named(name).expect("it reads").name, name);
         }
-        assert_eq!(known(), ["none", "ours", "passthrough", "proxy"]);
+        assert_eq!(known(), ["none", "ours", "passthrough", "proxy", "seeded"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use seeds::{Seed, planted};
+
 use crate::process::Memory;
 
 static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
@@ -42,7 +44,8 @@ fn map() -> Option<&'static Memory> {
         return None;
     }
     // SAFETY: our own mapping.
-    let wiped = unsafe { libc::madvise(arena, size, libc::MADV_WIPEONFORK) } == 0;
+    let wiped =
+        planted(Seed::P7) || unsafe { libc::madvise(arena, size, libc::MADV_WIPEONFORK) } == 0;
     let arena = arena.cast::<Memory>();
     match ARENA.compare_exchange(
         core::ptr::null_mut(),

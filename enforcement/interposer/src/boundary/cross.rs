@@ -8,6 +8,7 @@ use abi::cuda::{
     CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
+use seeds::{Seed, planted};
 
 use crate::outcome::Refused;
 
@@ -195,6 +196,9 @@ impl Answer for CUresult {
     const NO_DRIVER: CUresult = CUresult::ERROR_NOT_INITIALIZED;
     const ABSENT: CUresult = CUresult::ERROR_NOT_FOUND;
     fn refused(_: Refused) -> CUresult {
+        if planted(Seed::C3) {
+            return CUresult(u32::MAX);
+        }
         CUresult::ERROR_OUT_OF_MEMORY
     }
 }

@@ -2,7 +2,10 @@
 
 use core::ffi::CStr;
 use core::mem::transmute;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use seeds::{Seed, planted};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
@@ -30,6 +33,9 @@ macro_rules! export {
             let next = unsafe { transmute::<usize, fns::$name>(next) };
             // SAFETY: the caller's own arguments.
             let forward = || unsafe { next($($arg),*) };
+            if seeds::unhooked(stringify!($name)) {
+                return forward();
+            }
             // SAFETY: the caller keeps the function's contract.
             export!(@$when $name $body, forward, $(unsafe { <$ty as Cross>::cross($arg) }),*)
         }
@@ -147,7 +153,17 @@ crate::hooks::table!(entries);
 /// The driver's function behind an export, 0 if there is none. Not inlined, so that each export differs by its entry and none is merged with another (FINDINGS 19).
 #[inline(never)]
 fn enter(entry: Entry) -> usize {
+    if planted(Seed::S6) && comes_too_early(entry) {
+        return 0;
+    }
     library(entry).next(entry)
+}
+
+/// The table is filled by cuInit, and by nothing else.
+fn comes_too_early(entry: Entry) -> bool {
+    static FILLED: AtomicBool = AtomicBool::new(false);
+    FILLED.fetch_or(entry == Entry::cuInit, Ordering::Relaxed);
+    library(entry) == Library::Cuda && !FILLED.load(Ordering::Relaxed)
 }
 
 #[cold]

@@ -6,6 +6,8 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use seeds::{Seed, planted};
+
 use super::drivers::Library;
 use super::entries::{self, Entry};
 use super::{elf, loader};
@@ -32,6 +34,10 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn note_start() {
     STARTED.store(count_objects(), Ordering::Relaxed);
+    if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(127) };
+    }
 }
 
 #[cfg(not(test))]
@@ -69,11 +75,20 @@ unsafe extern "C" fn decide_dlsym(
     // SAFETY: a non-null name is a C string by dlsym's contract.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(entry) = entries::exported(name) else {
+        if planted(Seed::S3) && name.to_bytes().starts_with(b"cu") {
+            return Decision::answer(0);
+        }
+        if planted(Seed::S4) && special {
+            return Decision::answer(loader::symbol(handle, name).unwrap_or(0));
+        }
         if !special && (name == c"dlsym" || name == c"dlvsym") {
             return Decision::answer(own_lookup(loader::symbol(handle, name).unwrap_or(0)));
         }
         return forward;
     };
+    if special && planted(Seed::R8) {
+        return forward;
+    }
     if special {
         return Decision::answer(decide(
             handle as usize == RTLD_NEXT,
@@ -150,7 +165,11 @@ fn own_lookup(found: usize) -> usize {
 /// The real answer to a look-up by handle, exchanged if it is the bound driver's function.
 fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usize {
     if found == 0 {
-        return 0;
+        return if planted(Seed::S2) {
+            entries::export_address(entry)
+        } else {
+            0
+        };
     }
     let hook = entries::export_address(entry);
     if found == hook {

@@ -52,7 +52,8 @@ pub unsafe extern "system" fn create_instance(
                     }
                     return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
                 }
-                instance::register(key, next, structures::promoted(&*info));
+                let engine = structures::engine(&*info);
+                instance::register(key, next, structures::promoted(&*info), engine.as_deref());
             }
             result
         }
@@ -379,7 +380,13 @@ unsafe fn memory_properties2_by(
         tell(known, handle, |attachment, physical| {
             heaps::clamp(attachment, physical, &mut out.memory_properties);
             if let Some(report) = report {
-                heaps::report(attachment, physical, &mut out.memory_properties, report);
+                heaps::report(
+                    attachment,
+                    physical,
+                    &mut out.memory_properties,
+                    report,
+                    known.inflated,
+                );
             }
         });
     }

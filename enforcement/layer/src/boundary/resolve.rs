@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use ash::vk;
+use seeds::{Seed, planted, unhooked};
 
 use super::hooks::{Hook, Purpose, Scope};
 use super::key;
@@ -26,7 +27,7 @@ pub unsafe fn for_instance(handle: vk::Instance, name: *const c_char) -> vk::PFN
         None => instance::find(key)?.next.look_up_own(name)?,
     };
     match hook {
-        Some(hook) if is_wanted(hook.purpose, attachment::enforcing(), attachment::pacing()) => {
+        Some(hook) if is_wanted(hook, attachment::enforcing(), attachment::pacing()) => {
             hook.address()
         }
         _ => Some(next),
@@ -52,7 +53,7 @@ pub unsafe fn for_device(handle: vk::Device, name: *const c_char) -> vk::PFN_vkV
     match Hook::named(name.to_bytes()).filter(|hook| hook.scope == Scope::Device) {
         Some(hook)
             if is_wanted(
-                hook.purpose,
+                hook,
                 found.device.enforced.is_some(),
                 found.device.timed.is_some(),
             ) =>
@@ -63,8 +64,12 @@ pub unsafe fn for_device(handle: vk::Device, name: *const c_char) -> vk::PFN_vkV
     }
 }
 
-fn is_wanted(purpose: Purpose, enforced: bool, timed: bool) -> bool {
-    match purpose {
+fn is_wanted(hook: &Hook, enforced: bool, timed: bool) -> bool {
+    if unhooked(hook.name) {
+        return false;
+    }
+    match hook.purpose {
+        Purpose::Budget | Purpose::Pace if planted(Seed::V6) => false,
         Purpose::Chain => true,
         Purpose::Budget => enforced,
         Purpose::Pace => timed,

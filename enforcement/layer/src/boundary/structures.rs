@@ -130,6 +130,22 @@ pub unsafe fn group(
     }
 }
 
+/// The name of the engine that the application says it is built on.
+///
+/// # Safety
+/// Valid usage: what `info` points to is what it says.
+pub unsafe fn engine(info: &vk::InstanceCreateInfo<'_>) -> Option<String> {
+    // SAFETY: the caller's obligation.
+    let application = unsafe { info.p_application_info.as_ref() }?;
+    let name = application.p_engine_name;
+    // SAFETY: as above: null, or a C string.
+    (!name.is_null()).then(|| {
+        unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned()
+    })
+}
+
 /// What the application of a new instance may ask physical devices by.
 ///
 /// # Safety

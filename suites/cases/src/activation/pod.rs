@@ -40,7 +40,15 @@ fn in_a_pod(session: &Session) -> Result<Tenant, Failure> {
     may("unshare", &["--mount"])?;
     let root = session.directory().display().to_string();
     let mebibytes = (budget(session, 0)?.0 >> 20).to_string();
-    let script = ["--mount", "sh", "-c", AS_THE_PLUGIN_DOES, "sh", &root, &mebibytes];
+    let script = [
+        "--mount",
+        "sh",
+        "-c",
+        AS_THE_PLUGIN_DOES,
+        "sh",
+        &root,
+        &mebibytes,
+    ];
     Tenant::launch(session.launch("tenant").through("unshare", &script))
 }
 

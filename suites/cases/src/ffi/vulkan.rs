@@ -200,7 +200,14 @@ impl Vulkan {
     }
 
     pub fn instance(&self, client: Client) -> Result<Instance, Code> {
-        let application = vk::ApplicationInfo::default().api_version(client.version());
+        self.instance_of(client, c"")
+    }
+
+    /// Of an application that is built on this engine.
+    pub fn instance_of(&self, client: Client, engine: &CStr) -> Result<Instance, Code> {
+        let application = vk::ApplicationInfo::default()
+            .api_version(client.version())
+            .engine_name(engine);
         let mut extensions = Vec::new();
         if client == Client::V1_0WithProperties2 {
             extensions.push(ash::khr::get_physical_device_properties2::NAME.as_ptr());

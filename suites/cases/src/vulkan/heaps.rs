@@ -3,8 +3,8 @@
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, skip};
 
 use crate::clients::{Gpu, device_heap, first_gpu, instance, memory_type};
-use crate::ffi::vulkan::{Client, Place, Query};
-use crate::greed::budget;
+use crate::ffi::vulkan::{Client, Instance, PhysicalDevice, Place, Query, Vulkan};
+use crate::greed::{VULKAN_ROOM, budget};
 
 /// The device-local heap is told as large as the budget.
 fn clamped(session: &Session, client: Client, query: Query) -> Result<(), Failure> {
@@ -16,6 +16,23 @@ fn clamped(session: &Session, client: Client, query: Query) -> Result<(), Failur
         "the heap by {query:?} of a {client:?} client"
     );
     Ok(())
+}
+
+/// What VK_EXT_memory_budget tells of the device-local heap.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    budget: Bytes,
+    usage: Bytes,
+}
+
+fn told_of(instance: &Instance, physical: PhysicalDevice) -> Told {
+    let told = instance.heap_budgets(physical, Query::Second);
+    let index = told.heaps.iter().position(|heap| heap.device_local);
+    let index = index.unwrap_or(0);
+    Told {
+        budget: Bytes(told.budget[index]),
+        usage: Bytes(told.usage[index]),
+    }
 }
 
 cases! {
@@ -114,6 +131,36 @@ cases! {
         ensure!(told.budget[index] <= limit, "heapBudget {} though another process holds 5 of 8 GiB", told.budget[index]);
         ensure!(told.usage[index] < Bytes::gib(2).0, "heapUsage {} though this process holds 1 GiB", told.usage[index]);
         other.peer.finish()
+    }
+
+    /// RINGFENCE_VK_BUDGET=inflate: heapBudget stays the driver's, and heapUsage is as much more as leaves what the tenant may still take.
+    the_quirk_keeps_the_drivers_heap_budget {
+        kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",
+        env: [("RINGFENCE_VK_BUDGET", "inflate")], on_real: No("what the driver would say is the mock profile's"),
+    } (session) {
+        let gpu = Gpu::first()?;
+        gpu.allocate(Bytes::gib(3))?;
+        let told = told_of(&gpu.instance, gpu.physical);
+        ensure!(told.budget > Bytes::gib(30), "heapBudget {} of a card of 45 GiB", told.budget);
+        let left = told.budget.saturating_sub(told.usage);
+        let most = budget(session, 0)?.saturating_sub(Bytes::gib(3));
+        ensure!(left <= most && left > most.saturating_sub(VULKAN_ROOM), "{left} are left of 8 GiB less 3");
+        Ok(())
+    }
+
+    /// RINGFENCE_VK_BUDGET=inflate:NAME,…: so for these engines only, told by what each application says of itself.
+    the_quirk_is_for_the_engines_that_are_named {
+        kind: Budget, defects: ["V4", "V14"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2", "vkCreateInstance"], budget: "0=8GiB",
+        env: [("RINGFENCE_VK_BUDGET", "inflate:Physics Engine,other")], on_real: No("what the driver would say is the mock profile's"),
+    } (session) {
+        let limit = budget(session, 0)?;
+        for (engine, inflated) in [(c"Physics Engine", true), (c"Physics", false), (c"", false), (c"other", true)] {
+            let instance = Vulkan::open()?.instance_of(Client::V1_1, engine)?;
+            let told = told_of(&instance, first_gpu(&instance)?);
+            ensure_eq!(told.budget > limit, inflated, "whether heapBudget, {}, is beyond the budget for {engine:?}", told.budget);
+            ensure!(told.budget.saturating_sub(told.usage) <= limit, "{told:?} leave more than {limit} to {engine:?}");
+        }
+        Ok(())
     }
 
     /// Whatever heapBudget tells as left can be allocated.

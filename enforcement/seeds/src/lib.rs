@@ -1,0 +1,160 @@
+//! Known defects that the enforcer can be built to have, so that the suite can be shown to notice each.
+//!
+//! In what is shipped [`planted`] and [`unhooked`] are constantly false, and the compiler leaves nothing of what stands behind them. `suites/seeded`
+//! compiles the enforcer's source once more with `cfg(seeded)`: there the variable [`VARIABLE`] names the one defect that the process has. A seed is a row
+//! here and, unless it is an entry point that is left unhooked, one condition at the place where a sound enforcer does the right thing.
+#![forbid(unsafe_code)]
+
+/// Names the seed, in a build that can have one.
+pub const VARIABLE: &str = "RINGFENCE_SEED";
+
+macro_rules! seeds {
+    ($($name:ident = $id:literal, $what:literal $(, unhooks: [$($hook:literal),*])?;)*) => {
+        /// A seed, by the row of `fixtures/defects.txt` that it makes true.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Seed { $($name,)* }
+
+        impl Seed {
+            pub const ALL: &'static [Seed] = &[$(Seed::$name,)*];
+
+            /// The row's id; several seeds of one row have letters behind it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Seed::$name => $id,)* }
+            }
+
+            /// What goes wrong.
+            pub const fn what(self) -> &'static str {
+                match self { $(Seed::$name => $what,)* }
+            }
+
+            /// Names of entry points, or their beginnings or ends (`cuArray*`, `*_ptsz`), whose hooks do nothing.
+            pub const fn unhooks(self) -> &'static [&'static str] {
+                match self { $(Seed::$name => &[$($($hook),*)?],)* }
+            }
+        }
+    };
+}
+
+seeds! {
+    V1 = "V1", "a device is known by its UUID or not at all";
+    V2 = "V2", "a device that stays ambiguous is taken for the first";
+    V3 = "V3", "aliases of Vulkan commands are not hooked", unhooks: ["vk*KHR"];
+    V4 = "V4", "heapBudget stays the driver's";
+    V6 = "V6", "of the layer only the chain's own hooks are ever called";
+    V9 = "V9", "what a destroyed VkDevice held stays charged";
+    V10 = "V10", "heaps in system memory are charged";
+    V11 = "V11", "an unregistered device's allocations are not charged";
+    V12 = "V12", "vkQueueSubmit2 and sparse binds are not held", unhooks: ["vkQueueSubmit2*", "vkQueueBindSparse"];
+    V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
+    V15 = "V15", "what the driver says of us is never looked at";
+    C1 = "C1", "a refusal does not ask the driver what it objects to";
+    C2 = "C2", "the free of an unknown pointer is no driver's business";
+    C3 = "C3", "a refusal is -1";
+    C4 = "C4", "free wraps below zero";
+    C5 = "C5", "cuDeviceTotalMem answers for devices that are not there";
+    C6 = "C6", "sizes wrap";
+    C7 = "C7", "outputs are written after errors";
+    C8 = "C8", "a thread without a context is told that it got memory";
+    C9 = "C9", "cuMemCreate is charged to the current device";
+    C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
+    R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];
+    R2 = "R2", "arrays are not hooked", unhooks: ["cuArray*", "cuMipmappedArray*"];
+    R3 = "R3", "graphs are not hooked", unhooks: ["cuGraph*", "cuStreamBeginCapture*"];
+    R4 = "R4", "per-thread streams' entry points are not hooked", unhooks: ["*_ptsz"];
+    R5 = "R5", "physical memory's charge goes with its last handle";
+    R6 = "R6", "limits are not hooked", unhooks: ["cuCtxSetLimit"];
+    R7 = "R7", "unsuffixed exports are not hooked", unhooks: ["cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuArrayCreate", "cuArray3DCreate", "cuCtxCreate"];
+    R8 = "R8", "RTLD_NEXT finds the driver behind the preload";
+    R9 = "R9", "imported memory is charged again";
+    R10 = "R10", "CUDA's ordinals are taken for NVML's";
+    R11 = "R11", "a budget that does not parse is none";
+    R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels"];
+    R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
+    R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];
+    S1 = "S1", "cuGetProcAddress ignores version and flags";
+    S2 = "S2", "what the driver lacks is answered all the same";
+    S3 = "S3", "every name that begins with cu is taken for CUDA's";
+    S4 = "S4", "RTLD_NEXT is resolved from the preload's place";
+    S5 = "S5", "without a driver no program starts";
+    S6 = "S6", "nothing but cuInit may be called first";
+    S8 = "S8", "NVML's memory is answered whatever the driver said";
+    P1 = "P1", "a request is checked, then added";
+    P3 = "P3", "what the dead held is never reclaimed";
+    P6 = "P6", "where no slot is left the first is shared";
+    P7 = "P7", "a fork child takes its parent's slot for its own";
+    P8 = "P8", "budgets are those of the first look";
+    P9 = "P9", "umask is set to 0";
+    P10 = "P10", "a thread is started";
+    T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
+    T2 = "T2", "work is paid for with half of its time";
+    T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
+}
+
+impl Seed {
+    /// By name.
+    pub fn named(name: &str) -> Option<Seed> {
+        Seed::ALL.iter().copied().find(|seed| seed.name() == name)
+    }
+
+    #[cfg(any(seeded, test))]
+    fn leaves_unhooked(self, entry: &str) -> bool {
+        self.unhooks()
+            .iter()
+            .any(|pattern| match pattern.split_once('*') {
+                None => *pattern == entry,
+                Some((begin, end)) => entry.starts_with(begin) && entry.ends_with(end),
+            })
+    }
+}
+
+/// Whether this process has the defect.
+#[cfg(not(seeded))]
+#[inline(always)]
+pub const fn planted(_: Seed) -> bool {
+    false
+}
+
+/// Whether this entry point's hook is to do nothing.
+#[cfg(not(seeded))]
+#[inline(always)]
+pub const fn unhooked(_: &str) -> bool {
+    false
+}
+
+/// Whether this process has the defect.
+#[cfg(seeded)]
+pub fn planted(seed: Seed) -> bool {
+    chosen() == Some(seed)
+}
+
+/// Whether this entry point's hook is to do nothing.
+#[cfg(seeded)]
+pub fn unhooked(entry: &str) -> bool {
+    chosen().is_some_and(|seed| seed.leaves_unhooked(entry))
+}
+
+#[cfg(seeded)]
+fn chosen() -> Option<Seed> {
+    static CHOSEN: std::sync::OnceLock<Option<Seed>> = std::sync::OnceLock::new();
+    *CHOSEN.get_or_init(|| Seed::named(std::env::var_os(VARIABLE)?.to_str()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_beginnings_and_ends() {
+        assert!(Seed::R2.leaves_unhooked("cuArrayCreate_v2"));
+        assert!(Seed::R4.leaves_unhooked("cuGraphLaunch_ptsz"));
+        assert!(Seed::R7.leaves_unhooked("cuMemAlloc"));
+        assert!(!Seed::R7.leaves_unhooked("cuMemAlloc_v2"));
+        assert!(Seed::V3.leaves_unhooked("vkQueueSubmit2KHR"));
+        assert!(!Seed::V3.leaves_unhooked("vkQueueSubmit2"));
+    }
+
+    #[test]
+    fn what_is_shipped_has_none() {
+        assert!(!Seed::ALL.iter().any(|seed| planted(*seed)));
+    }
+}

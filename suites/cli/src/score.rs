@@ -1,0 +1,80 @@
+//! `ringfence score`: whether the suite notices what it is there to notice.
+//!
+//! Each seed is one known defect (`enforcement/seeds`). The cases that name its row are run against our libraries with the defect, until one fails that
+//! passes without it. A row whose seed no case notices is a hole in the suite.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use harness::{Driver, Entry, Runner, Status, Target};
+use seeds::Seed;
+
+use crate::UNEXPECTED;
+use crate::arguments::ScoreArguments;
+
+pub fn run(arguments: &ScoreArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let chosen = match arguments.seeds.as_slice() {
+        [] => Seed::ALL.to_vec(),
+        names => names
+            .iter()
+            .map(|name| seed(name))
+            .collect::<Result<_, _>>()?,
+    };
+    let sound = Runner::new(cases::SUITE, Target::named("seeded")?, Driver::default())?;
+    let mut unnoticed = 0;
+    for seed in &chosen {
+        let case = noticed_by(*seed, &sound)?;
+        unnoticed += usize::from(case.is_none());
+        let mut line = String::new();
+        let by = case.unwrap_or("NO CASE NOTICES IT");
+        writeln!(line, "{:<4} {}: {by}", seed.name(), seed.what())?;
+        crate::say(&line)?;
+    }
+    crate::say(&format!(
+        "{} of {} seeded defects are noticed\n",
+        chosen.len() - unnoticed,
+        chosen.len()
+    ))?;
+    Ok(if unnoticed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(UNEXPECTED)
+    })
+}
+
+/// The seed of that name.
+pub fn seed(name: &str) -> Result<Seed, String> {
+    let known = || Seed::ALL.iter().map(|seed| seed.name()).collect::<Vec<_>>();
+    Seed::named(name)
+        .ok_or_else(|| format!("no defect \"{name}\" can be seeded: {}", known().join(", ")))
+}
+
+/// Has the processes of a target that can have a defect have this one.
+pub fn plant(target: &mut Target, seed: Seed) {
+    target
+        .environment
+        .insert(seeds::VARIABLE.to_owned(), seed.name().to_owned());
+}
+
+/// The first case of the row that fails with the defect and passes without it.
+fn noticed_by(seed: Seed, sound: &Runner) -> Result<Option<&'static str>, Box<dyn Error>> {
+    let mut target = Target::named("seeded")?;
+    plant(&mut target, seed);
+    let broken = Runner::new(cases::SUITE, target, Driver::default())?;
+    let row = seed
+        .name()
+        .trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+    let fails = |runner: &Runner, entry: &Entry| {
+        let status = runner.run_one(entry).status;
+        matches!(status, Some(Status::Fail | Status::Crash | Status::Timeout))
+    };
+    let of_row = |entry: &Entry| entry.case.defects.contains(&row);
+    let entries = broken.entries().into_iter().filter(of_row);
+    for entry in entries {
+        if fails(&broken, &entry) && !fails(sound, &entry) {
+            return Ok(Some(entry.case.name));
+        }
+    }
+    Ok(None)
+}
