@@ -72,8 +72,8 @@ fn at_most(driver: c_uint, most: Bytes) -> c_uint {
 pub fn memory(tenant: Tenant, free: Out<'_, usize>, total: Out<'_, usize>) -> Outcome<CUresult> {
     let code = next::cuMemGetInfo_v2(free, total);
     if planted(Seed::C7) && code != CUresult::SUCCESS {
-        free.write(0);
-        total.write(0);
+        free.write(1);
+        total.write(1);
     }
     if code == CUresult::SUCCESS
         && let Ok(device) = tenant.current_device()

@@ -346,7 +346,11 @@ fn settle(
         return Err(Refused::TableFull);
     };
     // An allocation that straddles one block more than its size needs.
-    let excess = fresh.saturating_sub(bound);
+    let excess = if planted(Seed::C6) {
+        Bytes::ZERO
+    } else {
+        fresh.saturating_sub(bound)
+    };
     match tenant.reserve(device.indices, excess) {
         Ok(more) if tenant.memory.records.insert(record) => {
             grant.commit_as(fresh.min(bound));

@@ -68,8 +68,7 @@ pub fn allocate(
     };
     let odd = !enforced.types.knows(request.memory_type) || request.size == Bytes::ZERO;
     let costs_nothing = !odd && !enforced.types.is_device_local(request.memory_type);
-    let is_stray = planted(Seed::V11) && !found.registered;
-    if (costs_nothing && !planted(Seed::V10)) || is_stray {
+    if costs_nothing && !planted(Seed::V10) {
         return call().0;
     }
     let targets = if found.registered {
@@ -107,6 +106,10 @@ fn charged(
     };
     let (result, object) = call();
     if let (true, Some(object)) = (succeeded(result), object) {
+        if planted(Seed::V13) {
+            // As a map that is keyed by the handle: a record that is still there is overwritten.
+            RECORDS.take(device.id, object);
+        }
         if !RECORDS.insert(
             device.id,
             object,
@@ -222,7 +225,7 @@ pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     call();
     if let Some(object) = late {
         // Wide enough for another thread to be given the handle meanwhile.
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_micros(200));
         charge = RECORDS.take(found.device.id, object);
     }
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {

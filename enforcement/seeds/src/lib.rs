@@ -43,7 +43,7 @@ seeds! {
     V6 = "V6", "of the layer only the chain's own hooks are ever called";
     V9 = "V9", "what a destroyed VkDevice held stays charged";
     V10 = "V10", "heaps in system memory are charged";
-    V11 = "V11", "an unregistered device's allocations are not charged";
+    V11 = "V11", "the layer's own name is no layer's";
     V12 = "V12", "vkQueueSubmit2 and sparse binds are not held", unhooks: ["vkQueueSubmit2*", "vkQueueBindSparse"];
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V15 = "V15", "what the driver says of us is never looked at";

@@ -136,6 +136,13 @@ impl Session {
 
     /// A library of the workspace as it was built.
     pub fn library(&self, library: Library) -> Result<PathBuf, Failure> {
+        let seeded = artifacts::find(Library::SeededInterposer)
+            .is_ok_and(|path| self.preloads().contains(&path.display().to_string()));
+        // The layer that belongs to what is preloaded.
+        let library = match library {
+            Library::Layer if seeded => Library::SeededLayer,
+            other => other,
+        };
         Ok(artifacts::find(library)?)
     }
 

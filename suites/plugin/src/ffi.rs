@@ -1,6 +1,6 @@
-//! The one function of the core, in C's terms.
+//! The functions of the core, in C's terms.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_void};
 
 use abi::cuda::{CUcontext, CUdeviceptr, CUresult, fns};
 
@@ -67,4 +67,16 @@ pub unsafe extern "C" fn core_take(step: u64, most: u64, taken: *mut u64) -> u32
     // SAFETY: the caller's place.
     unsafe { taken.write(bytes) };
     code.0
+}
+
+/// What RTLD_NEXT finds from this library's place in the order of objects.
+///
+/// # Safety
+/// `name` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn core_next(name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's string.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+    // Not the last thing done here: a jump would leave the caller's return address in our place.
+    core::hint::black_box(found)
 }

@@ -5,6 +5,7 @@ use std::ptr;
 
 use ash::vk;
 use ash::vk::Handle;
+use seeds::{Seed, planted};
 
 use super::marks::{self, Marking};
 use super::next::{DeviceNext, InstanceNext, MarkNext};
@@ -192,6 +193,9 @@ pub unsafe extern "system" fn instance_extensions(
     guard(FAILED, || {
         // SAFETY: valid usage.
         unsafe {
+            if planted(Seed::V11) && is_ours(layer) {
+                return vk::Result::ERROR_LAYER_NOT_PRESENT;
+            }
             let next = instance::find(None)
                 .filter(|_| !is_ours(layer))
                 .and_then(|known| {

@@ -138,12 +138,12 @@ pub unsafe fn engine(info: &vk::InstanceCreateInfo<'_>) -> Option<String> {
     // SAFETY: the caller's obligation.
     let application = unsafe { info.p_application_info.as_ref() }?;
     let name = application.p_engine_name;
-    // SAFETY: as above: null, or a C string.
-    (!name.is_null()).then(|| {
-        unsafe { CStr::from_ptr(name) }
-            .to_string_lossy()
-            .into_owned()
-    })
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: as above: a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// What the application of a new instance may ask physical devices by.

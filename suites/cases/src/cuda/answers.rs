@@ -129,6 +129,23 @@ cases! {
         Ok(())
     }
 
+    /// What is beyond 32 bits counts in full, by every plain entry point: 4 GiB and a little are not a little.
+    sizes_beyond_32_bits_count_in_full {
+        kind: Budget, defects: ["C6"], entry_points: ["cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch_v2", "cuMemAllocAsync"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = cuda()?;
+        for bytes in [1 << 32, (1 << 32) + 512, (1 << 33) + (2 << 20)] {
+            let codes = [
+                cuda.allocate(bytes).code,
+                cuda.allocate_managed(bytes).code,
+                cuda.allocate_pitch(1 << 20, bytes >> 20).code,
+                cuda.allocate_async(Stream::Legacy, bytes).code,
+            ];
+            ensure_eq!(codes, [OUT_OF_MEMORY; 4], "{bytes:#x} bytes by four routes under 4 GiB");
+        }
+        Ok(())
+    }
+
     /// Before cuInit every hooked entry point answers CUDA_ERROR_NOT_INITIALIZED, and works once cuInit was called.
     before_initialisation_nothing_works_and_afterwards_all_does {
         defects: ["S6"], budget: "0=4GiB",

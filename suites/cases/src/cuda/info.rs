@@ -4,7 +4,13 @@ use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
 use crate::clients::{cuda, cuda_without_context, fill};
+use crate::ffi::cuda::UNTOUCHED;
 use crate::greed::budget;
+
+/// What a driver leaves where it answers an error: what was there, or 0.
+fn tells_nothing(place: u64) -> bool {
+    place == UNTOUCHED || place == 0
+}
 
 cases! {
     /// cuMemGetInfo and cuDeviceTotalMem tell the budget as the total.
@@ -28,6 +34,32 @@ cases! {
         let cuda = cuda_without_context()?;
         let total = cuda.total_memory(0);
         ensure_eq!((total.code, Bytes(total.out)), (CUresult::SUCCESS, budget(session, 0)?), "cuDeviceTotalMem_v2");
+        Ok(())
+    }
+
+    /// A device that is not there has no total: the driver judges the ordinal, and nothing is told.
+    a_device_that_is_not_there_has_no_total {
+        defects: ["C5", "C7"], entry_points: ["cuDeviceTotalMem_v2", "cuDeviceTotalMem"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = cuda_without_context()?;
+        for ordinal in [99, -1, i32::MIN] {
+            let (total, old) = (cuda.total_memory(ordinal), cuda.total_memory_v1(ordinal));
+            ensure_eq!((total.code, old.code), (CUresult::ERROR_INVALID_DEVICE, CUresult::ERROR_INVALID_DEVICE), "of device {ordinal}");
+            ensure!(tells_nothing(total.out) && old.out == 0, "a total of device {ordinal}: {}, {}", total.out, old.out);
+        }
+        Ok(())
+    }
+
+    /// Without a context cuMemGetInfo answers INVALID_CONTEXT and tells nothing.
+    an_error_tells_nothing {
+        defects: ["C7", "C8"], entry_points: ["cuMemGetInfo_v2", "cuMemGetInfo"], budget: "0=4GiB",
+    } (_session) {
+        let cuda = cuda_without_context()?;
+        let info = cuda.memory_info();
+        ensure_eq!(info.code, CUresult::ERROR_INVALID_CONTEXT, "cuMemGetInfo_v2");
+        ensure!(tells_nothing(info.out.0) && tells_nothing(info.out.1), "free and total: {:?}", info.out);
+        let old = cuda.memory_info_v1();
+        ensure_eq!((old.code, old.out), (CUresult::ERROR_INVALID_CONTEXT, (0, 0)), "cuMemGetInfo");
         Ok(())
     }
 

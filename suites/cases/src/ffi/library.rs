@@ -126,13 +126,22 @@ impl Library {
 
     /// Has a plugin's core take device memory: what it took, and the code that ended it.
     pub fn take(self, step: u64, most: u64) -> Option<(u64, CUresult)> {
-        // SAFETY: the type of the plugin's one export.
+        // SAFETY: the type of that export of the plugin's.
         let take: unsafe extern "C" fn(u64, u64, *mut u64) -> u32 =
             unsafe { self.function("core_take") }?;
         let mut taken = 0;
         // SAFETY: a place of our own.
         let code = unsafe { take(step, most, &raw mut taken) };
         Some((taken, CUresult(code)))
+    }
+
+    /// What a plugin's core finds by RTLD_NEXT from its own place.
+    pub fn next(self, name: &str) -> Option<Address> {
+        // SAFETY: the type of that export of the plugin's.
+        let next: unsafe extern "C" fn(*const c_char) -> *mut c_void =
+            unsafe { self.function("core_next") }?;
+        // SAFETY: the name ends in NUL.
+        with_name(name, |name| unsafe { next(name) })
     }
 
     /// `dlsym` by handle.

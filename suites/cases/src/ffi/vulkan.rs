@@ -12,7 +12,7 @@ use ash::vk;
 use super::library::{Absent, Library, Visibility};
 
 mod device;
-mod validation;
+pub mod validation;
 mod work;
 
 pub use device::{Allocation, Device, Memory};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process::{Ending, in_fork};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
@@ -62,6 +62,27 @@ cases! {
             cuda.allocate(Bytes::gib(5).0).code == OK
         })?;
         fills(fill(&cuda).bytes + Bytes::gib(5), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A parent that only asked NVML has nothing of its own yet, but a place in the ledger: its children take memory by themselves, and what they
+    /// held is back when they are gone.
+    a_child_forked_after_nvml_was_asked_pays_by_itself {
+        kind: Budget, defects: ["P7"], entry_points: ["nvmlDeviceGetMemoryInfo", "cuInit", "cuMemAlloc_v2"], budget: "0=8GiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let (nvml, cuda) = (nvml()?, Cuda::open()?);
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let asked = || told("nvmlDeviceGetMemoryInfo", nvml.memory(device));
+        ensure_eq!(Bytes(asked()?.total), budget(session, 0)?, "total");
+        let takes = || match cuda.init() {
+            OK if context(&cuda, 0).is_ok() => exit_code(cuda.allocate(Bytes::gib(5).0).code),
+            _ => 101,
+        };
+        forked("5 GiB in a child", 0, takes)?;
+        session.eventually("the child's memory is back", || asked().is_ok_and(|memory| memory.used < Bytes::gib(1).0))?;
+        ensure_eq!(cuda.init(), OK, "cuInit in the parent");
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// Forking while eight threads allocate and free hangs nobody, parent or child, and loses no byte.

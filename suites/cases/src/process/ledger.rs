@@ -15,7 +15,7 @@ const FIRST: DeviceIndex = DeviceIndex(0);
 cases! {
     /// The owner changes a budget while processes run: more is granted at once, less refuses at once, nothing is taken away.
     a_budget_can_be_changed_live {
-        kind: Own, defects: ["P8"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2"], budget: "0=4GiB",
+        kind: Own, defects: ["P8", "C4"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2"], budget: "0=4GiB",
     } (session) {
         let cuda = cuda()?;
         ensure_eq!(cuda.allocate(Bytes::gib(6).0).code, OUT_OF_MEMORY, "6 of 4 GiB");

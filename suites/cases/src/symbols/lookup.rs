@@ -1,10 +1,12 @@
 //! dlsym and dlvsym, by handle, RTLD_DEFAULT and RTLD_NEXT.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, roles};
 
 use crate::ffi::cuda::Cuda;
-use crate::ffi::library::{Address, Scope, Visibility, look_up, look_up_version, take_error};
+use crate::ffi::library::{
+    Address, Library, Scope, Visibility, look_up, look_up_version, take_error,
+};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 /// libcuda, its names visible to RTLD_DEFAULT and RTLD_NEXT, ready for use.
@@ -25,7 +27,27 @@ fn keeps_the_budget(session: &Session, cuda: &Cuda, found: Option<Address>) -> R
     fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
 }
 
+roles! {
+    /// A program whose own library was loaded behind the enforcer and before libcuda: what that library finds by RTLD_NEXT.
+    wrapped(session, _parent) {
+        let core = Library::open(&session.library(Built::Plugin)?.display().to_string(), Visibility::Local)?;
+        let cuda = visible_cuda()?;
+        ensure_eq!(core.next("core_next"), None, "the library's own name behind itself");
+        ensure!(core.next("malloc").is_some(), "malloc was not found behind the library");
+        keeps_the_budget(session, &cuda, core.next("cuMemAlloc_v2"))
+    }
+}
+
 cases! {
+    /// A library between the enforcer and the driver finds by RTLD_NEXT what lies behind itself, and of the driver's names the hooks.
+    a_wrapper_finds_the_hook_behind_itself {
+        kind: Budget, defects: ["R8", "S4"], entry_points: ["dlsym", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let wrapper = session.library(Built::Plugin)?.display().to_string();
+        let order = [session.preloads(), &[wrapper, "libcuda.so.1".to_owned()]].concat();
+        session.launch("wrapped").env("LD_PRELOAD", &order.join(":")).start()?.finish()
+    }
+
     /// cuMemAlloc_v2 found by dlsym on the library's handle keeps the budget.
     found_by_handle_it_keeps_the_budget {
         kind: Budget, defects: ["R8"], entry_points: ["dlsym", "cuMemAlloc_v2"], budget: "0=4GiB",

@@ -1,12 +1,41 @@
 //! vkAllocateMemory until refused.
 
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, roles};
 
 use crate::clients::{Gpu, memory_type};
+use crate::ffi::vulkan::validation::SWITCH;
 use crate::ffi::vulkan::{Code, Place};
 use crate::greed::{VULKAN_ROOM, budget, fills};
 
 const REFUSED: Code = Code::OUT_OF_DEVICE_MEMORY;
+
+/// Eight threads that each hold 512 MiB now and then: nobody is refused, and at the end all of the budget is there.
+fn churned(session: &Session) -> Result<(), Failure> {
+    let gpu = Gpu::first()?;
+    let churn = |_: &usize| match gpu.allocate(Bytes::mib(512)) {
+        Ok(memory) => {
+            gpu.device.free(memory);
+            false
+        }
+        Err(_) => true,
+    };
+    let refused: usize = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| (0..200).filter(churn).count()))
+            .collect();
+        let ended = workers.into_iter().map(|worker| worker.join());
+        ended.map(|refused| refused.unwrap_or(usize::MAX)).sum()
+    });
+    ensure_eq!(refused, 0, "refusals though eight times 512 MiB fit");
+    fills(gpu.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+}
+
+roles! {
+    /// Churns where the driver's own handles come through: the validation layer gives each object a handle of its own.
+    churner(session, _parent) {
+        churned(session)
+    }
+}
 
 cases! {
     /// Under 23 GiB, 20 and 22 GiB are granted, 25 and 30 GiB are refused with VK_ERROR_OUT_OF_DEVICE_MEMORY, each freed
@@ -113,25 +142,14 @@ cases! {
         kind: Budget, defects: ["V13"], entry_points: ["vkAllocateMemory", "vkFreeMemory"], budget: "0=6GiB",
         unordered: "eight threads race",
     } (session) {
-        let gpu = Gpu::first()?;
-        let refused: usize = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..8)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let churn = |_: &usize| match gpu.allocate(Bytes::mib(512)) {
-                            Ok(memory) => {
-                                gpu.device.free(memory);
-                                false
-                            }
-                            Err(_) => true,
-                        };
-                        (0..200).filter(churn).count()
-                    })
-                })
-                .collect();
-            workers.into_iter().map(|worker| worker.join().unwrap_or(usize::MAX)).sum()
-        });
-        ensure_eq!(refused, 0, "refusals though eight times 512 MiB fit");
-        fills(gpu.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
+        churned(session)
+    }
+
+    /// The driver gives a freed handle out again at once, to whichever thread comes first: it is the new object's, with the new object's charge.
+    handles_that_come_back_at_once_lose_nothing {
+        kind: Budget, defects: ["V13"], entry_points: ["vkAllocateMemory", "vkFreeMemory"], budget: "0=6GiB",
+        unordered: "eight threads race",
+    } (session) {
+        session.launch("churner").env(SWITCH, "").start()?.finish()
     }
 }

@@ -5,13 +5,13 @@ use harness::{Case, Failure};
 
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Set by the runner; the layer must then be findable (VK_LAYER_PATH).
-const SWITCH: &str = "RINGFENCE_VALIDATION";
+/// Set by the runner where Vulkan programs are to run under the layer, which must then be findable (VK_LAYER_PATH). Empty is unset.
+pub const SWITCH: &str = "RINGFENCE_VALIDATION";
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub fn wanted() -> bool {
-    std::env::var_os(SWITCH).is_some()
+    std::env::var_os(SWITCH).is_some_and(|value| !value.is_empty())
 }
 
 /// Fails a case during which the layer said anything but what the case provokes on purpose.
