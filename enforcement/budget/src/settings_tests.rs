@@ -276,7 +276,7 @@ proptest! {
 #[case("standard:x", None)]
 #[case("inflated", None)]
 fn the_report_is_read(#[case] text: &str, #[case] report: Option<BudgetReport>) {
-    let read = read(&[("RINGFENCE_VK_BUDGET", text)]);
+    let read = settings(&[("RINGFENCE_VK_BUDGET", text)]);
     assert_eq!(read.remarks.is_empty(), report.is_some());
     assert_eq!(read.budget_report, report.unwrap_or_default());
 }
