@@ -19,7 +19,8 @@ mkdir /usr/local/vgpu
 mount --bind "$root/vgpu" /usr/local/vgpu
 if [ -n "$LD_PRELOAD" ]; then
     library=$LD_PRELOAD; unset LD_PRELOAD
-    cp "$library" /usr/local/vgpu/libvgpu.so
+    # The directory is the pod's: what another of its processes has mapped is replaced, never written to.
+    cp "$library" "/usr/local/vgpu/$$" && mv -f "/usr/local/vgpu/$$" /usr/local/vgpu/libvgpu.so
     echo /usr/local/vgpu/libvgpu.so > /etc/ld.so.preload
 fi
 exec env -i \
