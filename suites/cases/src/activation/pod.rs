@@ -57,7 +57,7 @@ cases! {
     /// Under the variables, the mounts and the /etc/ld.so.preload that HAMi's device plug-in gives a container, two of its processes share the budget.
     a_pod_made_for_hami_core_is_held {
         kind: Budget, defects: ["R11", "P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",
-        unaccounted: "the pod's ledger lies beside HAMi-core's file", on_real: No("the vendor's libraries are found by what is under /etc"),
+        unordered: "the pod's variables are a budget of its own", unaccounted: "the pod's ledger lies beside HAMi-core's file", on_real: No("the vendor's libraries are found by what is under /etc"),
     } (session) {
         let (mut one, mut other) = (in_a_pod(session)?, in_a_pod(session)?);
         other.ask("ready-cuda")?;
