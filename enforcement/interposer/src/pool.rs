@@ -13,10 +13,12 @@ use abi::cuda::{
 };
 use budget::Bytes;
 use budget::charge::{POOL_STEP, SUBALLOCATION};
+use throttle::Nanos;
 
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
+use crate::boundary::time;
 use crate::capture::{Capture, Relaxed, named};
 use crate::devices::{Device, current_context};
 use crate::grant::Grant;
@@ -32,6 +34,10 @@ const READ_EVERY: u64 = 16 << 20;
 /// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
 const LARGE: u64 = 2 << 20;
 
+/// How long a request waits for others that make its pool grow, and how often it looks.
+const PATIENCE: Nanos = Nanos(2_000_000_000);
+const LOOK: Nanos = Nanos(50_000);
+
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
 /// CU_MEM_ALLOCATION_TYPE_MANAGED.
@@ -46,6 +52,10 @@ pub struct Pool {
     unread: AtomicU64,
     /// Requests that may make it grow and are not settled.
     growing: AtomicU32,
+    /// Requests that ask the ledger for room to grow.
+    asking: AtomicU32,
+    /// How many have been settled.
+    settled: AtomicU32,
     /// It may hold less than it is charged for.
     slack: AtomicU32,
     /// The stream of the last free in stream order, until it was waited for.
@@ -461,6 +471,34 @@ fn owner_of(place: u32) -> u64 {
     u64::from(place) + 1
 }
 
+/// Each request that may make a pool grow reserves a whole step, and what it did not take is back when it is settled: many at once
+/// may not fit where one after the other do. Waits for those under way; false where there were none, or for too long.
+#[cold]
+fn others_settle(pool: &Pool, before: u32, end: Nanos) -> bool {
+    let busy = || pool.asking.load(Ordering::Acquire) | pool.growing.load(Ordering::Acquire) != 0;
+    if !busy() && pool.settled.load(Ordering::Acquire) == before {
+        return false;
+    }
+    while busy() {
+        let now = time::now();
+        if now >= end {
+            return false;
+        }
+        time::sleep_until(now.plus(LOOK));
+    }
+    true
+}
+
+/// A request is settled once its charge is right.
+struct Settled<'a>(&'a Pool);
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        self.0.settled.fetch_add(1, Ordering::AcqRel);
+        self.0.growing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A reservation for a pool's growth, and its size.
 struct Growth {
     grant: Grant,
@@ -537,9 +575,21 @@ impl Tenant {
         }
         // The request may fit nowhere in what is reserved: the pool then grows by all of it.
         let bound = size.round_up(POOL_STEP).ok_or(Refused::TableFull)?;
-        let grant = self.reserve_or_trim(known.device.indices, bound)?;
-        known.pool.growing.fetch_add(1, Ordering::AcqRel);
-        Ok(Growth { grant, bound })
+        let (pool, end) = (known.pool, time::now().plus(PATIENCE));
+        loop {
+            let before = pool.settled.load(Ordering::Acquire);
+            pool.asking.fetch_add(1, Ordering::AcqRel);
+            let grant = self.reserve_or_trim(known.device.indices, bound);
+            // Never neither: whoever looks sees a request that asks, or one that grows.
+            pool.growing
+                .fetch_add(u32::from(grant.is_ok()), Ordering::AcqRel);
+            pool.asking.fetch_sub(1, Ordering::AcqRel);
+            match grant {
+                Ok(grant) => return Ok(Growth { grant, bound }),
+                Err(refused) if !others_settle(pool, before, end) => return Err(refused),
+                Err(_) => {}
+            }
+        }
     }
 
     /// The driver has answered: what the pool really grew by is charged.
@@ -548,7 +598,8 @@ impl Tenant {
         self.memory.activity.fetch_add(1, Ordering::Relaxed);
         let pool = known.pool;
         let _held = pool.lock.hold();
-        let alone = pool.growing.fetch_sub(1, Ordering::AcqRel) == 1;
+        let alone = pool.growing.load(Ordering::Acquire) == 1;
+        let _settled = Settled(pool);
         let charged = Bytes(pool.charged.load(Ordering::SeqCst));
         let reserved = self.reserved(known).filter(|_| alone);
         let taken = reserved.map_or(growth.bound, |reserved| {

@@ -1,12 +1,14 @@
 //! Drivers that lie, fail, stall or lose their device: the answer under a fault is the fault's, budgets still hold, and
 //! nothing crashes. Each plan is a file of `fixtures/faults`, which `ringfence exec --fault` takes as well.
 
+use std::sync::Barrier;
+
 use abi::cuda::CUresult;
 use abi::nvml::nvmlReturn_t;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill, instance, nvml, told};
-use crate::ffi::cuda::{Cuda, UNTOUCHED};
+use crate::ffi::cuda::{Cuda, Stream, UNTOUCHED};
 use crate::ffi::nvml::Nvml;
 use crate::ffi::vulkan::{Client, Code, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
@@ -302,6 +304,32 @@ cases! {
             Err(code) => ensure_eq!(code, Code::INCOMPATIBLE_DRIVER, "vkCreateInstance"),
         }
         fills(fill(&cuda()?).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Of 32 threads that ask a pool for a few bytes each at the same time none is refused: each may make the pool grow by a step, more steps than fit,
+    /// and one is all that the driver takes.
+    threads_that_make_a_pool_grow_at_once_are_served {
+        kind: Budget, defects: ["R1", "P1"], entry_points: ["cuMemAllocAsync", "cuMemFreeAsync"], budget: "0=1GiB",
+        faults: plan!("cuda-stream-ordered-delayed"), unordered: "32 threads race",
+    } (session) {
+        const THREADS: usize = 32;
+        let (cuda, all) = (cuda()?, Barrier::new(THREADS));
+        let ask = || {
+            let made = context(&cuda, 0);
+            all.wait();
+            made.map(|_| cuda.allocate_async(Stream::Legacy, 512))
+        };
+        let asked: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
+        for answer in asked {
+            let Ok(answer) = answer else { harness::fail!("a thread panicked") };
+            let answer = answer?;
+            ensure_eq!(answer.code, CUresult::SUCCESS, "512 bytes of a pool");
+            ensure_eq!(cuda.free_async(Stream::Legacy, answer.out), CUresult::SUCCESS, "cuMemFreeAsync");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// The third cuMemAlloc_v2 that the driver refuses by itself is its own answer; the fourth has the budget.
