@@ -342,7 +342,8 @@ pub fn of(asked: &str) -> Result<MachineProfile, ProfileError> {
 }
 
 /// An embedded profile by name; `name*N` is the same machine with its devices N times over, each copy with its own UUID
-/// and PCI address; `…+G` the same with a driver of generation G ([`generation`]).
+/// and PCI address; `…+G` the same with a driver of generation G ([`generation`]); `name-group` the same with all devices that the
+/// profile itself has in one Vulkan device group.
 ///
 /// # Errors
 /// An unknown name or generation, or more than [`MAX_DEVICES`] devices; the error names `asked`.
@@ -385,7 +386,17 @@ fn times(
     }
 }
 
+/// What a machine's name ends in whose Vulkan driver joins all its devices in one group.
+const GROUPED: &str = "-group";
+
 fn compiled_in(asked: &str, name: &str) -> Result<MachineProfile, ProfileError> {
+    if let Some(alone) = name.strip_suffix(GROUPED) {
+        let mut machine = compiled_in(asked, alone)?;
+        let members = 0..machine.devices.len() as u32;
+        machine.driver.vulkan_groups = vec![members.collect()];
+        name.clone_into(&mut machine.name);
+        return Ok(machine);
+    }
     let cut = MIG.iter().find(|(known, _, _)| *known == name);
     let base = cut.map_or(name, |(_, base, _)| base);
     let text = EMBEDDED

@@ -74,7 +74,8 @@ impl Memory {
 ///
 /// # Errors
 /// VK_ERROR_OUT_OF_DEVICE_MEMORY; VK_ERROR_INVALID_EXTERNAL_HANDLE for an import of what is no memory;
-/// VK_ERROR_UNKNOWN for a memory type that does not exist.
+/// VK_ERROR_UNKNOWN for a memory type that does not exist; VK_ERROR_INVALID_OPAQUE_CAPTURE_ADDRESS for an address that another object
+/// has, or that none ever had.
 pub fn allocate(
     device: vk::Device,
     info: In<vk::MemoryAllocateInfo<'_>>,
@@ -116,13 +117,14 @@ pub fn allocate(
         size: info.allocation_size,
         taken,
     };
+    let address = address(device.as_raw(), chain, taken)?;
     let had = request.had()?;
     memory.put(STATE.memories.insert(Memory {
         device: device.as_raw(),
         heap: kind.heap,
         device_local: heap.device_local(),
         host_visible: visible,
-        address: NEXT_ADDRESS.fetch_add(taken.0.max(ADDRESSES), Ordering::Relaxed),
+        address,
         size: info.allocation_size,
         taken: had.taken,
         contents: had.contents,
@@ -132,6 +134,26 @@ pub fn allocate(
         holders,
     }));
     Ok(())
+}
+
+/// Where it will lie: where a capture tool saw it before, if that is what is asked for and nothing lies there.
+fn address(device: u64, chain: Chain, taken: Bytes) -> Result<u64, vk::Result> {
+    let wanted = chain
+        .find::<vk::MemoryOpaqueCaptureAddressAllocateInfo<'_>>()
+        .map_or(0, |info| info.opaque_capture_address);
+    if wanted == 0 {
+        return Ok(NEXT_ADDRESS.fetch_add(taken.0.max(ADDRESSES), Ordering::Relaxed));
+    }
+    let overlaps = |memory: &Memory| {
+        memory.device == device
+            && memory.address < wanted.saturating_add(taken.0)
+            && wanted < memory.address + memory.taken.0.max(memory.size)
+    };
+    let was_given = wanted + taken.0.max(ADDRESSES) <= NEXT_ADDRESS.load(Ordering::Relaxed);
+    if !was_given || STATE.memories.any(overlaps) {
+        return Err(vk::Result::ERROR_INVALID_OPAQUE_CAPTURE_ADDRESS);
+    }
+    Ok(wanted)
 }
 
 /// What memory is handed out in (oracle: vulkan-needs-580.txt): pages to what the host sees, blocks of the profile to the
@@ -496,9 +518,9 @@ pub fn commitment(memory: vk::DeviceMemory, committed: Out<u64>) -> Outcome {
     Ok(())
 }
 
-/// The address that a capture tool would give back: any value that is the same for the same object.
+/// The address that a capture tool gives back to have the object where it was.
 pub fn capture_address(info: In<vk::DeviceMemoryOpaqueCaptureAddressInfo<'_>>) -> u64 {
     info.get()
-        .filter(|info| STATE.memories.find(info.memory).is_ok())
-        .map_or(0, |info| info.memory.as_raw() << 16)
+        .and_then(|info| STATE.memories.find(info.memory).ok())
+        .map_or(0, |memory| memory.address)
 }

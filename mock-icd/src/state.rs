@@ -147,6 +147,15 @@ impl<T> Store<T> {
         removed
     }
 
+    /// Whether there is such an object.
+    pub fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.read()
+            .live
+            .iter()
+            .flatten()
+            .any(|object| wanted(object))
+    }
+
     fn index(&self, handle: u64) -> Option<usize> {
         let index = usize::try_from(handle >> 8).ok()?.checked_sub(1)?;
         (handle & 0xff == self.tag).then_some(index)

@@ -80,6 +80,25 @@ pub fn find(key: Option<Key>) -> Option<Found> {
     }
 }
 
+/// The device of a queue. The loader's word in it is written above the first layer, and a layer that gives out queues of its own may
+/// have kept it to them: then the queue is known by having been given out here.
+#[inline]
+pub fn of_queue(key: Option<Key>, queue: vk::Queue) -> Option<Found> {
+    match find(key) {
+        Some(found) if !found.registered => Some(giver(queue).unwrap_or(found)),
+        found => found,
+    }
+}
+
+#[cold]
+fn giver(queue: vk::Queue) -> Option<Found> {
+    let gave = |device: &&Device| device.timed.as_ref().is_some_and(|timed| timed.gave(queue));
+    DEVICES.living().find(gave).map(|device| Found {
+        device,
+        registered: true,
+    })
+}
+
 /// A device by its number, destroyed or not.
 pub fn of_id(id: Id) -> Option<&'static Device> {
     DEVICES.of_id(id)

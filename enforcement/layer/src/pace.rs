@@ -70,6 +70,11 @@ impl Timed {
         }
     }
 
+    /// Whether it gave this queue out.
+    pub fn gave(&self, queue: vk::Queue) -> bool {
+        queue != vk::Queue::null() && self.family_of(queue).is_some()
+    }
+
     fn family_of(&self, queue: vk::Queue) -> Option<u32> {
         self.queues
             .iter()

@@ -61,11 +61,15 @@ impl<T> Table<T> {
 
     /// Some living entry, for a handle that was never registered.
     pub fn any(&self) -> Option<&T> {
+        self.living().next()
+    }
+
+    pub fn living(&self) -> impl Iterator<Item = &T> {
         self.segments
             .iter()
             .map_while(OnceLock::get)
             .flat_map(|slots| slots.iter())
-            .find_map(|slot| self.entries.get(Id(slot.entry.load(Ordering::Acquire))))
+            .filter_map(|slot| self.entries.get(Id(slot.entry.load(Ordering::Acquire))))
     }
 
     fn slot(&self, key: Key) -> Option<&Slot> {

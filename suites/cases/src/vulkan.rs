@@ -1,5 +1,6 @@
 //! The promise by Vulkan, through the real Khronos loader.
 
+pub mod asked;
 pub mod budget;
 pub mod devices;
 pub mod heaps;
@@ -7,3 +8,4 @@ pub mod identity;
 pub mod lifetime;
 pub mod loader;
 pub mod submits;
+pub mod wrapped;

@@ -26,10 +26,11 @@ pub enum Library {
     RecorderLibcuda,
     RecorderLibnvml,
     RecorderLayer,
+    Wrapper,
 }
 
 impl Library {
-    pub const ALL: [Library; 13] = [
+    pub const ALL: [Library; 14] = [
         Self::MockLibcuda,
         Self::MockNvml,
         Self::MockIcd,
@@ -43,6 +44,7 @@ impl Library {
         Self::RecorderLibcuda,
         Self::RecorderLibnvml,
         Self::RecorderLayer,
+        Self::Wrapper,
     ];
 
     pub fn file_name(self) -> &'static str {
@@ -60,6 +62,7 @@ impl Library {
             Self::RecorderLibcuda => "librecorder_libcuda.so",
             Self::RecorderLibnvml => "librecorder_libnvml.so",
             Self::RecorderLayer => "librecorder_layer.so",
+            Self::Wrapper => "libwrapper.so",
         }
     }
 }

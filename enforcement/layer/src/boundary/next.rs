@@ -1,4 +1,7 @@
 //! Next's functions, looked up once per instance and device, and what we ask of it for ourselves.
+//!
+//! All of them when the chain is made: at its end, a loader before 1.3.240 answers later look-ups with what lies at its top, where handles
+//! may be others than ours.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -59,6 +62,7 @@ next! {
         properties: vk::PFN_vkGetPhysicalDeviceProperties = c"vkGetPhysicalDeviceProperties",
         properties2: vk::PFN_vkGetPhysicalDeviceProperties2 = c"vkGetPhysicalDeviceProperties2",
         properties2_khr: vk::PFN_vkGetPhysicalDeviceProperties2 = c"vkGetPhysicalDeviceProperties2KHR",
+        queue_families: vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties = c"vkGetPhysicalDeviceQueueFamilyProperties",
         memory: vk::PFN_vkGetPhysicalDeviceMemoryProperties = c"vkGetPhysicalDeviceMemoryProperties",
         memory2: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 = c"vkGetPhysicalDeviceMemoryProperties2",
         memory2_khr: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 = c"vkGetPhysicalDeviceMemoryProperties2KHR",
@@ -125,15 +129,11 @@ impl InstanceNext {
         &self,
         device: vk::PhysicalDevice,
     ) -> Option<(Vec<vk::QueueFamilyProperties>, f32)> {
-        let get = self.look_up_own(c"vkGetPhysicalDeviceQueueFamilyProperties")?;
+        let get = self.queue_families?;
         let mut properties = vk::PhysicalDeviceProperties::default();
         let mut count = 0;
-        // SAFETY: the command is what its name says, the physical device this instance's, and the array as long as said.
+        // SAFETY: the physical device is this instance's, and the array as long as said.
         unsafe {
-            let get = std::mem::transmute::<
-                Function,
-                vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties,
-            >(get);
             (self.properties?)(device, &mut properties);
             get(device, &mut count, ptr::null_mut());
             let mut families = vec![vk::QueueFamilyProperties::default(); count as usize];

@@ -139,7 +139,7 @@ unsafe fn by<F: Copy>(
 ) -> vk::Result {
     guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {
         // SAFETY: the caller's obligation.
-        let found = device::find(unsafe { key(queue) })
+        let found = device::of_queue(unsafe { key(queue) }, queue)
             .and_then(|found| Some((found, of(&found.device.next)?)));
         let Some((found, next)) = found else {
             return vk::Result::ERROR_OUT_OF_HOST_MEMORY;

@@ -12,10 +12,12 @@ use ash::vk;
 use super::library::{Absent, Library, Visibility};
 
 mod device;
+mod memory;
 pub mod validation;
 mod work;
 
 pub use device::{Allocation, Device, Memory};
+pub use memory::{Buffer, Image, Pages, Wish};
 pub use validation::validated;
 pub use work::{Route, Worker};
 
@@ -122,7 +124,7 @@ pub enum Place {
 }
 
 /// A physical device of one instance.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhysicalDevice(vk::PhysicalDevice);
 
 /// The Vulkan loader, or a driver without one.

@@ -8,7 +8,7 @@ use crate::clients::{first_gpu, instance};
 use crate::ffi::vulkan::{Client, Code, Route, Worker};
 use crate::tenant::Tenant;
 
-const SIMULATED: RealDriver = RealDriver::No("the shader's time is the simulated device's");
+pub const SIMULATED: RealDriver = RealDriver::No("the shader's time is the simulated device's");
 
 /// Percent of a device's time, what a second may have beyond it, and what tells a tenant that works from one that is stalled.
 const BUDGET: f64 = 30.0;
@@ -23,17 +23,7 @@ cases! {
         on_real: SIMULATED,
     } (session) {
         let unit = unbudgeted(session)?.ask("time-vulkan")?;
-        ensure!(unit > 10_000, "a submission takes {unit} ns");
-        let mut held = Tenant::start(session)?;
-        for route in Route::ALL {
-            let share = held.ask(&format!("work-vulkan {route:?} 1000 16 {unit}"))? as f64 / 100.0;
-            if share < 0.0 && route != Route::Submit {
-                continue;
-            }
-            ensure!(share <= BUDGET + MARGIN, "{route:?}: {share} % of the time, of {BUDGET}");
-            ensure!(share >= LEAST, "{route:?}: {share} % of the time, of {BUDGET}");
-        }
-        Ok(())
+        held(unit, &mut Tenant::start(session)?)
     }
 
     /// CUDA and Vulkan share one compute budget.
@@ -78,7 +68,28 @@ cases! {
     }
 }
 
-fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
+/// A tenant, by each command in turn, with submissions that take so many nanoseconds each.
+pub fn held(unit: i64, tenant: &mut Tenant) -> Result<(), Failure> {
+    ensure!(unit > 10_000, "a submission takes {unit} ns");
+    for route in Route::ALL {
+        let answer = tenant.ask(&format!("work-vulkan {route:?} 1000 16 {unit}"))?;
+        let share = answer as f64 / 100.0;
+        if share < 0.0 && route != Route::Submit {
+            continue;
+        }
+        ensure!(
+            share <= BUDGET + MARGIN,
+            "{route:?}: {share} % of the time, of {BUDGET}"
+        );
+        ensure!(
+            share >= LEAST,
+            "{route:?}: {share} % of the time, of {BUDGET}"
+        );
+    }
+    Ok(())
+}
+
+pub fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
     Tenant::launch(session.launch("tenant").without("CUDA_DEVICE_SM_LIMIT"))
 }
 

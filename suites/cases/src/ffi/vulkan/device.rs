@@ -1,10 +1,11 @@
 //! A logical device and the memory allocated on it.
 
-use super::{Arc, Code, Inner, Instance, Mutex, PhysicalDevice, PoisonError, vk};
+use super::super::library::Address;
+use super::{Arc, CStr, Code, Inner, Instance, Mutex, PhysicalDevice, PoisonError, c_void, vk};
 
 /// A logical device with one queue. Dropping it frees what is left and destroys it. Used from any thread.
 pub struct Device {
-    raw: ash::Device,
+    pub(super) raw: ash::Device,
     live: Mutex<Vec<vk::DeviceMemory>>,
     /// Destroyed after the device.
     _instance: Arc<Inner>,
@@ -12,7 +13,7 @@ pub struct Device {
 
 /// A memory object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory(vk::DeviceMemory);
+pub struct Memory(pub(super) vk::DeviceMemory);
 
 /// vkAllocateMemory's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,25 +34,33 @@ impl Instance {
         let create = vk::DeviceCreateInfo::default().queue_create_infos(&queues);
         // SAFETY: the physical device is this instance's; every driver has queue family 0.
         let raw = unsafe { self.inner.raw.create_device(physical.0, &create, None) }?;
-        Ok(Device {
-            raw,
-            live: Mutex::default(),
-            _instance: Arc::clone(&self.inner),
-        })
+        Ok(Device::new(raw, Arc::clone(&self.inner)))
     }
 }
 
 impl Device {
+    pub(super) fn new(raw: ash::Device, instance: Arc<Inner>) -> Self {
+        Self {
+            raw,
+            live: Mutex::default(),
+            _instance: instance,
+        }
+    }
+
     /// vkAllocateMemory, with a look at the out-parameter.
     pub fn ask(&self, memory_type: u32, bytes: u64) -> Allocation {
-        use vk::Handle;
         let info = vk::MemoryAllocateInfo::default()
             .memory_type_index(memory_type)
             .allocation_size(bytes);
+        self.ask_with(&info)
+    }
+
+    pub(super) fn ask_with(&self, info: &vk::MemoryAllocateInfo<'_>) -> Allocation {
+        use vk::Handle;
         let mut out = vk::DeviceMemory::from_raw(UNTOUCHED);
         let allocate = self.raw.fp_v1_0().allocate_memory;
-        // SAFETY: the device lives; both pointers are to locals.
-        let code = unsafe { allocate(self.raw.handle(), &info, std::ptr::null(), &mut out) };
+        // SAFETY: the device lives; what is pointed to outlives the call.
+        let code = unsafe { allocate(self.raw.handle(), info, std::ptr::null(), &mut out) };
         let granted = code == vk::Result::SUCCESS;
         if granted {
             self.live().push(out);
@@ -61,6 +70,14 @@ impl Device {
             memory: granted.then_some(Memory(out)),
             untouched: out.as_raw() == UNTOUCHED,
         }
+    }
+
+    /// Whom an application calls under that name, by vkGetDeviceProcAddr.
+    pub fn address_of(&self, instance: &Instance, name: &CStr) -> Option<Address> {
+        let get = instance.inner.raw.fp_v1_0().get_device_proc_addr;
+        // SAFETY: the device lives, and the name ends in NUL.
+        unsafe { get(self.raw.handle(), name.as_ptr()) }
+            .and_then(|found| Address::from_raw(found as *mut c_void))
     }
 
     pub fn allocate(&self, memory_type: u32, bytes: u64) -> Result<Memory, Code> {
