@@ -107,7 +107,7 @@ pub fn alloc_pitch_v1(
 }
 
 /// Managed memory is charged in full when it is created, to the current device, wherever its pages are: a tenant that may
-/// have all of them there must be able to (FINDINGS 10).
+/// have all of them there must be able to (FINDINGS 10). With the first goes what the device keeps from its first page on.
 pub fn alloc_managed(
     tenant: Tenant,
     place: Out<'_, CUdeviceptr>,
@@ -118,6 +118,14 @@ pub fn alloc_managed(
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let bytes = Some(Bytes(size as u64));
+    let device = tenant.current_device();
+    let room = match device.map(|device| tenant.room_for_managed(device)) {
+        Ok(Err(refused)) => {
+            return verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
+        }
+        Ok(Ok(room)) => room,
+        Err(_) => None,
+    };
     let request = Request {
         place,
         kind: Kind::Managed,
@@ -127,7 +135,11 @@ pub fn alloc_managed(
         impossible: || next::cuMemAllocManaged(place, IMPOSSIBLE, flags),
         undo: next::cuMemFree_v2,
     };
-    request.decide(tenant)
+    let outcome = request.decide(tenant);
+    if let (Outcome::Done(CUresult::SUCCESS), Some(room), Ok(device)) = (&outcome, room, device) {
+        tenant.expects_managed(device, room);
+    }
+    outcome
 }
 
 /// One request for memory that has an address, by any of the entry points.

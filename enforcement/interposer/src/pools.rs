@@ -10,6 +10,7 @@ use budget::{Bytes, charge};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
+use crate::grant::Grant;
 use crate::outcome::Refused;
 use crate::pool::Pool;
 use crate::process::{ORDINALS, Tenant};
@@ -29,7 +30,7 @@ pub struct Pools {
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
     doomed: AtomicU32,
-    /// By ordinal: 1 where what managed memory takes beside itself is charged.
+    /// By ordinal: [`TAKEN`] or [`EXPECTED`] where what managed memory takes beside itself is charged.
     managed: [AtomicU32; ORDINALS],
 }
 
@@ -46,6 +47,11 @@ struct Seat {
 const DOOMED: u64 = 1;
 /// About to be taken: its ordinal is not there yet.
 const CLAIMED: u64 = 2;
+
+/// What a device keeps for managed memory is charged, and the driver has taken it.
+const TAKEN: u32 = 1;
+/// It is charged, and the driver takes it with the first page.
+const EXPECTED: u32 = 2;
 
 /// A pool and its place.
 #[derive(Clone, Copy)]
@@ -148,22 +154,48 @@ impl Tenant {
         seat.is_some_and(|seat| seat.managed.load(Ordering::Acquire) != 0)
     }
 
-    /// Charges what a device keeps for managed memory, once.
+    /// Charges what a device keeps for managed memory, once: a pool's first growth takes it.
     pub fn keep_for_managed(self, device: &Device) -> Result<(), Refused> {
-        let word = &self.memory.pools.managed[device.ordinal as usize];
-        if word.load(Ordering::Acquire) != 0 {
-            return Ok(());
-        }
-        let grant = self.reserve_or_trim(device.indices, charge::MANAGED)?;
-        if word.swap(1, Ordering::AcqRel) == 0 {
-            grant.commit_as(charge::MANAGED);
+        if let Some(grant) = self.room_for_managed(device)? {
+            self.has_room_for_managed(device, grant, TAKEN);
         }
         Ok(())
     }
 
+    /// Room for what a device keeps for managed memory; `None` where that is charged already.
+    pub fn room_for_managed(self, device: &Device) -> Result<Option<Grant>, Refused> {
+        let word = &self.memory.pools.managed[device.ordinal as usize];
+        match word.load(Ordering::Acquire) {
+            0 => self
+                .reserve_or_trim(device.indices, charge::MANAGED)
+                .map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The first managed memory is there whose pages no device has yet: its first page takes the rest.
+    pub fn expects_managed(self, device: &Device, grant: Grant) {
+        self.has_room_for_managed(device, grant, EXPECTED);
+    }
+
+    fn has_room_for_managed(self, device: &Device, grant: Grant, state: u32) {
+        let word = &self.memory.pools.managed[device.ordinal as usize];
+        let first = word.compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            grant.commit_as(charge::MANAGED);
+            if state == EXPECTED {
+                self.manage(device.indices, charge::MANAGED);
+            }
+        }
+    }
+
     /// A device's last context is gone: it keeps nothing.
     pub fn forget_managed(self, device: &Device) {
-        if self.memory.pools.managed[device.ordinal as usize].swap(0, Ordering::AcqRel) != 0 {
+        let state = self.memory.pools.managed[device.ordinal as usize].swap(0, Ordering::AcqRel);
+        if state == EXPECTED {
+            self.unmanage(device.indices, charge::MANAGED);
+        }
+        if state != 0 {
             self.release(device.indices, charge::MANAGED);
         }
     }

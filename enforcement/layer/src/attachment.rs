@@ -11,6 +11,7 @@ use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
+use crate::boundary::os;
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held, Targets};
@@ -53,6 +54,7 @@ pub fn current() -> Option<&'static Attachment> {
     if let Some(attachment) = mine() {
         return Some(attachment);
     }
+    let _errno = os::Errno::keep();
     let _attaching = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(attachment) = mine() {
         return Some(attachment);

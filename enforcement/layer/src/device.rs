@@ -12,6 +12,7 @@ use crate::attachment::{self, Attachment};
 use crate::boundary::marks::Marking;
 use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
+use crate::boundary::os;
 use crate::instance::Instance;
 use crate::memory;
 use crate::pace::Timed;
@@ -116,6 +117,7 @@ pub fn create(
     hopeless: impl FnOnce() -> bool,
     make: impl FnOnce() -> Result<Made, vk::Result>,
 ) -> vk::Result {
+    let _errno = os::Errno::keep();
     let group: Vec<_> = if attachment::enforcing() {
         group
             .iter()

@@ -8,6 +8,7 @@ use ash::vk::Handle;
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
+use crate::boundary::os;
 use crate::physical::{self, Physical, Told};
 use crate::settings::settings;
 use crate::table::{Key, Table};
@@ -103,6 +104,7 @@ impl Instance {
     }
 
     fn learn(&self, others: &[vk::PhysicalDevice]) {
+        let _errno = os::Errno::keep();
         let handles = [&self.next.physical_devices(), others].concat();
         let found = physical::resolve(&self.next, self.promoted, &handles)
             .into_iter()

@@ -293,10 +293,14 @@ pub fn drain(device: Id, attachment: &Attachment, free: impl Fn(Object, Charge))
 fn give_back(attachment: &Attachment, charge: Charge) {
     match charge.shared {
         None => attachment.release(charge.targets, charge.bytes),
-        Some(id) => EXPORTS
-            .left(id)
-            .into_iter()
-            .for_each(|freed| pay_back(attachment, freed)),
+        Some(id) => {
+            EXPORTS
+                .left(id)
+                .into_iter()
+                .for_each(|freed| pay_back(attachment, freed));
+            // Its descriptors may be closed by now, and nobody else can tell.
+            forget_closed(attachment);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use budget::{Bytes, DeviceIndex};
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::nvml::{self, Own};
+use crate::boundary::os;
 use crate::targets::{Held, Targets};
 use crate::{candidates, memory, trace};
 
@@ -107,6 +108,7 @@ pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Unsaid, bound: Bytes) ->
 
 /// Before next makes an instance. `None` where no budget is set.
 pub fn begin() -> Result<Option<Making>, Refused> {
+    let _errno = os::Errno::keep();
     if !attachment::enforcing() {
         return Ok(None);
     }
@@ -147,6 +149,7 @@ pub fn begin() -> Result<Option<Making>, Refused> {
 impl Making {
     /// Next made it. Refused if it took more than there is; it is then the caller's to destroy.
     pub fn end(mut self) -> Result<(), Refused> {
+        let _errno = os::Errno::keep();
         let shares = std::mem::take(&mut self.shares);
         let shares: Vec<_> = shares.into_iter().map(Share::measured).collect();
         if shares.iter().any(|(share, now)| share.used(*now))
@@ -254,6 +257,7 @@ impl Standing {
 
 /// An instance is gone: with the last one all that they took.
 pub fn ended() {
+    let _errno = os::Errno::keep();
     if !attachment::enforcing() {
         return;
     }

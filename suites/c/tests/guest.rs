@@ -13,6 +13,8 @@ use harness::{Driver, Libraries, Library, Target, artifacts, symbols};
 
 #[path = "../../missing.rs"]
 mod missing;
+#[path = "guest/vulkan.rs"]
+mod vulkan;
 
 /// What the stranger ends with; nobody else does.
 const STATUS: i32 = 37;
@@ -97,6 +99,10 @@ struct Host<'a> {
 const TELLS: &str = "9>\"$0\"";
 
 fn run(host: &Host<'_>) -> Run {
+    run_with(host, Libraries::Both)
+}
+
+fn run_with(host: &Host<'_>, libraries: Libraries) -> Run {
     let environment = Environment::create(&Request {
         name: "guest",
         target: &Target::named(host.target).expect("a target"),
@@ -105,7 +111,7 @@ fn run(host: &Host<'_>) -> Run {
         real_devices: &[],
         budget: "0=4GiB",
         faults: "",
-        libraries: Libraries::Both,
+        libraries,
         absent: &[],
         env: host.env,
         traced: false,
@@ -116,7 +122,7 @@ fn run(host: &Host<'_>) -> Run {
     let mut command = Command::new("/bin/sh");
     environment
         .plan
-        .apply(&mut command, Libraries::Both)
+        .apply(&mut command, libraries)
         .unwrap_or_else(|error| panic!("{error}"));
     let script = format!("exec \"$@\" {}", host.redirections);
     let output = command

@@ -1,7 +1,6 @@
 """A host program in Python, which watches its guests. It tells what it saw that should not be by descriptor 9, then `kept`, and ends with 37."""
 import atexit
 import ctypes
-import locale
 import multiprocessing
 import os
 import signal
@@ -10,16 +9,10 @@ import sys
 import threading
 import time
 
+from host import check, compare, have_habits, manners, tell
+import host
+
 MIB = 1 << 20
-
-
-def tell(line):
-    print(line, file=open(os.environ["GUEST_TELLS"], "a"))
-
-
-def check(what, code):
-    if code:
-        tell(f"{what} answered {code}")
 
 
 cuda = ctypes.CDLL("libcuda.so.1", use_errno=True)
@@ -51,29 +44,6 @@ def use():
     return free.value
 
 
-def umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def manners():
-    numbers = [number for number in range(1, 65) if number not in (32, 33)]
-    low = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in range(200) if os.path.lexists(f"/proc/self/fd/{fd}")}
-    low = {fd: target for fd, target in low.items() if "mock-device" not in target}
-    return {
-        "umask": umask(),
-        "directory": os.getcwd(),
-        "locale": locale.setlocale(locale.LC_ALL),
-        "handlers": [str(signal.getsignal(number)) for number in numbers],
-        "blocked": sorted(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])),
-        "environment": dict(os.environ),
-        "raw environment": open("/proc/self/environ", "rb").read(),
-        "threads": len(os.listdir("/proc/self/task")),
-        "low descriptors": low,
-    }
-
-
 def keeps_errno():
     pointer, free, total = ctypes.c_uint64(), size(), size()
     calls = {
@@ -86,11 +56,7 @@ def keeps_errno():
         "nvmlInit_v2": lambda: nvml.nvmlInit_v2(),
         "nvmlShutdown": lambda: nvml.nvmlShutdown(),
     }
-    for name, call in calls.items():
-        ctypes.set_errno(4242)
-        call()
-        if ctypes.get_errno() != 4242:
-            tell(f"{name} left errno {ctypes.get_errno()}")
+    host.keeps_errno(calls)
 
 
 def in_child(_=None):
@@ -114,20 +80,11 @@ def children():
 
 
 def main():
-    os.umask(0o027)
-    os.chdir("/usr")
-    locale.setlocale(locale.LC_ALL, "C.UTF-8")
-    signal.signal(signal.SIGUSR1, lambda *_: None)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGRTMIN + 3])
-    os.environ["MY_OWN"] = "value"
+    have_habits()
     before = manners()
     begin()
     first = use()
-    after = manners()
-    for name in before:
-        if before[name] != after[name]:
-            tell(f"{name}: {before[name]} before, {after[name]} after")
+    compare(before, manners())
     keeps_errno()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     children()

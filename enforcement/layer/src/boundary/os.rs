@@ -24,9 +24,9 @@ pub fn sleep_until(until: Nanos) {
         tv_sec: (until.0 / 1_000_000_000) as libc::time_t,
         tv_nsec: (until.0 % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: reads one timespec; nothing is written where the time is absolute. errno is this thread's own.
+    let _errno = Errno::keep();
+    // SAFETY: reads one timespec; nothing is written where the time is absolute.
     unsafe {
-        let errno = *libc::__errno_location();
         libc::syscall(
             libc::SYS_clock_nanosleep,
             libc::CLOCK_MONOTONIC,
@@ -34,18 +34,34 @@ pub fn sleep_until(until: Nanos) {
             &raw const until,
             std::ptr::null_mut::<libc::timespec>(),
         );
-        *libc::__errno_location() = errno;
+    }
+}
+
+/// The thread's errno, put back when this is dropped: what is asked of the system on the way is none of the program's.
+#[must_use = "dropping it puts errno back"]
+pub struct Errno(i32);
+
+impl Errno {
+    pub fn keep() -> Errno {
+        // SAFETY: errno is this thread's own.
+        Errno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = self.0 };
     }
 }
 
 /// What an open descriptor refers to; `None` where it is not open. Keeps errno.
 pub fn descriptor(fd: i32) -> Option<Descriptor> {
-    // SAFETY: errno is this thread's own, and `status` has room for what fstat writes.
+    let _errno = Errno::keep();
+    // SAFETY: `status` has room for what fstat writes.
     unsafe {
-        let errno = *libc::__errno_location();
         let mut status = std::mem::zeroed::<libc::stat>();
         let result = libc::fstat(fd, &mut status);
-        *libc::__errno_location() = errno;
         (result == 0).then_some(Descriptor {
             fd,
             device: status.st_dev,

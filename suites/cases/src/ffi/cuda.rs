@@ -44,7 +44,7 @@ table! {
     cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy
     cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetKernel cuLibraryEnumerateKernels
     cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
-    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuStreamSynchronize
+    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemsetD8_v2 cuStreamSynchronize
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
     cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel

@@ -19,6 +19,10 @@ impl Cuda {
         Answer { code, out }
     }
 
+    pub fn set_bytes(&self, pointer: CUdeviceptr, byte: u8, bytes: u64) -> CUresult {
+        call!(self.cuMemsetD8_v2(pointer, byte, bytes as usize))
+    }
+
     /// The unsuffixed call of 32-bit days.
     pub fn allocate_v1(&self, bytes: u32) -> Answer<u32> {
         let mut out = 0;
