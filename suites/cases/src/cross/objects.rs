@@ -8,7 +8,7 @@ use harness::Libraries::LayerOnly;
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure_eq, fail, roles};
 
 use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Cuda, IpcHandle, Open, Purpose, UNTOUCHED};
+use crate::ffi::cuda::{Cuda, IpcHandle, Open, Pool, PoolPointer, Purpose, Stream, UNTOUCHED};
 use crate::ffi::process;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -71,6 +71,20 @@ impl Holder {
         let descriptor = process::receive_descriptor(&socket)?;
         ensure_eq!(self.0.line()?, "0", "\"send\" in another process");
         Ok(descriptor)
+    }
+
+    /// Has it take from a pool that it shares; the pool, and what names the allocation.
+    fn lends(&mut self, session: &Session) -> Result<(OwnedFd, PoolPointer), Failure> {
+        let path = session.directory().join(format!("{}.pool", self.0.pid()));
+        let listener = UnixListener::bind(&path)?;
+        self.0.say(&format!("lend {}", path.display()))?;
+        let (socket, _) = listener.accept()?;
+        let descriptor = process::receive_descriptor(&socket)?;
+        let text = self.0.line()?;
+        match PoolPointer::parse(&text) {
+            Some(data) => Ok((descriptor, data)),
+            None => fail!("a process exported \"{text}\""),
+        }
     }
 
     fn opens(&mut self, handle: &IpcHandle, code: CUresult) -> Result<(), Failure> {
@@ -200,6 +214,42 @@ cases! {
         is_given_back(session, &cuda, &mut other)
     }
 
+    /// An allocation of a pool that another process shares is neither charged nor refused where it is imported; freed there, as often as one
+    /// likes, it stays its maker's, and it is given back when its maker frees it.
+    an_imported_pool_pointer_is_its_makers {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemFree_v2", "cuMemFreeAsync"],
+    } (session) {
+        let cuda = cuda()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        other.allocates(Bytes::mib(2), OK)?;
+        let (descriptor, data) = maker.lends(session)?;
+        let before = available(&cuda)?;
+        let pool = cuda.import_pool(&descriptor);
+        ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
+        for ordered in [false, true] {
+            let imported = cuda.import_pool_pointer(pool.out, data);
+            ensure_eq!(imported.code, OK, "cuMemPoolImportPointer");
+            ensure_eq!(available(&cuda)?, before, "free when it is imported");
+            is_charged(&cuda, &mut other, "a pool holds and this process imported")?;
+            let freed = match ordered {
+                true => cuda.free_async(Stream::Legacy, imported.out),
+                false => cuda.free(imported.out),
+            };
+            ensure_eq!((freed, cuda.synchronize()), (OK, OK), "a free where it was imported");
+            ensure_eq!(available(&cuda)?, before, "free when it was freed where it was imported");
+            is_charged(&cuda, &mut other, "a pool of another process holds")?;
+        }
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy of an imported pool");
+        drop(descriptor);
+        maker.does("free-pool", OK)?;
+        let plain = cuda.allocate(SHARED.0);
+        ensure_eq!(plain.code, OK, "4 GiB when its maker freed it");
+        ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        maker.0.finish()?;
+        is_given_back(session, &cuda, &mut other)
+    }
+
     /// A descriptor that is closed holds nothing any longer, whoever closed it, and whether its maker lives.
     closed_descriptors_are_charged_no_longer {
         kind: Budget, defects: ["R9", "R5"], budget: "0=8GiB", entry_points: ["cuMemExportToShareableHandle", "cuMemRelease"],
@@ -253,6 +303,7 @@ cases! {
 struct Hands {
     cuda: Option<Cuda>,
     pointer: CUdeviceptr,
+    pool: Option<Pool>,
 }
 
 impl Hands {
@@ -294,6 +345,28 @@ impl Hands {
                     Err(code) => fail!("cuMemExportToShareableHandle answered {code:?}"),
                 }
                 OK
+            }
+            "lend" => {
+                let socket = UnixStream::connect(object)?;
+                let pool = cuda.create_shared_pool(0);
+                let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+                ensure_eq!(
+                    (pool.code, taken.code, cuda.synchronize()),
+                    (OK, OK, OK),
+                    "4 GiB of a shared pool"
+                );
+                (self.pointer, self.pool) = (taken.out, Some(pool.out));
+                match cuda.export_pool(pool.out) {
+                    Ok(descriptor) => process::send_descriptor(&socket, &descriptor)?,
+                    Err(code) => fail!("cuMemPoolExportToShareableHandle answered {code:?}"),
+                }
+                let exported = cuda.export_pool_pointer(taken.out);
+                ensure_eq!(exported.code, OK, "cuMemPoolExportPointer");
+                return Ok(exported.out.text());
+            }
+            "free-pool" => {
+                ensure_eq!(cuda.free(self.pointer), OK, "cuMemFree_v2 in a holder");
+                self.pool.take().map_or(OK, |pool| cuda.destroy_pool(pool))
             }
             _ => fail!("a holder cannot \"{command}\""),
         };

@@ -29,7 +29,8 @@ table! {
     cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
     cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
-    cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy cuDeviceSetMemPool cuMemSetMemPool
+    cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy cuMemPoolExportToShareableHandle
+    cuMemPoolImportFromShareableHandle cuMemPoolExportPointer cuMemPoolImportPointer cuDeviceSetMemPool cuMemSetMemPool
     cuGraphCreate cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphAddMemFreeNode cuGraphAddChildGraphNode cuGraphClone
     cuGraphDestroy cuGraphExecDestroy cuDeviceGraphMemTrim cuGraphExecUpdate cuGraphExecUpdate_v2
     cuStreamCreate cuStreamBeginCapture cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz
@@ -80,7 +81,7 @@ mod routes;
 mod stream;
 
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
-pub use ipc::{IpcHandle, Open};
+pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};
 pub use physical::Purpose;
 pub use stream::OwnStream;

@@ -6,6 +6,7 @@ use abi::cuda::{
     CUdevice, CUdeviceptr, CUmemLocation, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, fns,
 };
 
+use super::ipc::POSIX_DESCRIPTOR;
 use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool, Stream, UNTOUCHED};
 
 /// CU_MEM_ALLOCATION_TYPE_MANAGED.
@@ -87,17 +88,22 @@ impl Cuda {
     }
 
     pub fn create_pool(&self, device: CUdevice) -> Answer<Pool> {
-        self.create_pool_of(1, device)
+        self.create_pool_of(1, device, 0)
     }
 
     pub fn create_managed_pool(&self, device: CUdevice) -> Answer<Pool> {
-        self.create_pool_of(MANAGED, device)
+        self.create_pool_of(MANAGED, device, 0)
     }
 
-    fn create_pool_of(&self, kind: i32, device: CUdevice) -> Answer<Pool> {
+    /// One that other processes may have as a descriptor.
+    pub fn create_shared_pool(&self, device: CUdevice) -> Answer<Pool> {
+        self.create_pool_of(1, device, POSIX_DESCRIPTOR)
+    }
+
+    fn create_pool_of(&self, kind: i32, device: CUdevice, handles: i32) -> Answer<Pool> {
         let props = CUmemPoolProps {
             allocType: kind as _,
-            handleTypes: 0,
+            handleTypes: handles as _,
             location: on(device),
             win32SecurityAttributes: null_mut(),
             maxSize: 0,
