@@ -1,6 +1,7 @@
-//! A device that processes share in equal time slices, and processes that launch work on it through the controller.
+//! A device that processes share, and processes that launch work on it through the controller.
 //!
-//! Each process has one stream. While *n* processes have work, each one's first piece makes progress at 1/*n* of the speed. Launching
+//! Each process has one stream. While *n* processes have work, each one's first piece makes progress at 1/*n* of the speed, or they take
+//! turns as on a card: in slices, with a pause at every change. Between two kernels the device rests, and the stream is not empty then. Launching
 //! takes the processor's time, waking up is late, marks cost a little and the device idles between a mark and an idle stream's launch.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,25 @@ const WAKE: u64 = 8_000;
 const ASK: u64 = 3_000;
 /// From the end of the call to the work's start on an idle device: up to this long.
 const START: u64 = 1_000;
+/// Between two kernels of a stream (an H200: 2 µs).
+const REST: u64 = 2_000;
 /// Launches that a stream takes before the next one waits.
 const QUEUE: usize = 1024;
+
+/// How processes share the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each at its part of the speed.
+    Even,
+    /// One after another, for so long, with a pause at every change.
+    Slices { length: u64, change: u64 },
+}
+
+/// What an H200 was seen to do.
+pub const SLICES: Sharing = Sharing::Slices {
+    length: 2_000_000,
+    change: 200_000,
+};
 
 /// The clock of a machine that has been up for a while.
 pub const BOOT: u64 = 3_600_000_000_000;
@@ -70,6 +88,11 @@ pub struct World<R: Rules> {
     processes: Vec<Process<R>>,
     dice: Dice,
     pub history: History,
+    pub sharing: Sharing,
+    /// In slices: whose turn it is, since when (it may lie ahead) and until when.
+    turn: Option<usize>,
+    since: u64,
+    until: u64,
     /// Late wake-ups: up to this many nanoseconds.
     pub late: u64,
 }
@@ -83,6 +106,10 @@ impl<R: Rules> World<R> {
             processes: Vec::new(),
             dice: Dice::new(seed),
             history: History::default(),
+            sharing: Sharing::Even,
+            turn: None,
+            since: 0,
+            until: 0,
             late: 80_000,
         }
     }
@@ -120,6 +147,7 @@ impl<R: Rules> World<R> {
         let program = self.processes[at].program.clone();
         let fresh = self.add(program, Some(Box::default()));
         self.processes.swap_remove(at);
+        self.turn = self.turn.filter(|turn| *turn != at);
         debug_assert!(fresh == self.processes.len());
     }
 
@@ -140,6 +168,10 @@ impl<R: Rules> World<R> {
         self.processes[at].launches
     }
 
+    pub fn all_launches(&self) -> u64 {
+        self.processes.iter().map(|process| process.launches).sum()
+    }
+
     /// What the controllers believe to have been busy.
     pub fn counted(&self) -> Nanos {
         Shared::new(&self.words).busy()
@@ -148,13 +180,8 @@ impl<R: Rules> World<R> {
     pub fn run(&mut self, length: Nanos) {
         let end = self.now + length.0;
         loop {
-            let active = self.active();
-            let done = self
-                .processes
-                .iter()
-                .filter_map(|process| process.queue.front())
-                .map(|work| (work.left * active).div_ceil(PARTS))
-                .min();
+            self.take_turns();
+            let done = self.soonest_end();
             let awake = self
                 .processes
                 .iter()
@@ -165,7 +192,8 @@ impl<R: Rules> World<R> {
             let next = awake
                 .min()
                 .unwrap_or(u64::MAX)
-                .min(done.map_or(u64::MAX, |span| self.now + span));
+                .min(done.map_or(u64::MAX, |span| self.now + span))
+                .min(self.next_turn());
             if next > end {
                 self.advance(end - self.now);
                 return;
@@ -177,6 +205,54 @@ impl<R: Rules> World<R> {
                     self.act(at);
                 }
             }
+        }
+    }
+
+    /// How long until some piece of work is done.
+    fn soonest_end(&self) -> Option<u64> {
+        let span = |at: usize| {
+            let work = self.processes[at].queue.front()?;
+            Some(match self.sharing {
+                Sharing::Even => (work.left * self.active()).div_ceil(PARTS),
+                Sharing::Slices { .. } => {
+                    self.since.saturating_sub(self.now) + work.left.div_ceil(PARTS)
+                }
+            })
+        };
+        match self.sharing {
+            Sharing::Even => (0..self.processes.len()).filter_map(span).min(),
+            Sharing::Slices { .. } => self.turn.and_then(span),
+        }
+    }
+
+    /// In slices: whose turn it is now.
+    fn take_turns(&mut self) {
+        let Sharing::Slices { length, change } = self.sharing else {
+            return;
+        };
+        let waits = |at: usize| !self.processes[at].queue.is_empty();
+        let is_over = self.turn.is_none_or(|turn| !waits(turn)) || self.until <= self.now;
+        if !is_over {
+            return;
+        }
+        let (last, count) = (self.turn.unwrap_or(0), self.processes.len());
+        let next = (1..=count).map(|ahead| (last + ahead) % count);
+        let Some(next) = next.into_iter().find(|at| waits(*at)) else {
+            return;
+        };
+        if self.turn != Some(next) {
+            self.turn = Some(next);
+            self.since = self.now + change;
+            self.processes[next].begin(self.since);
+        }
+        self.until = self.since.max(self.now) + length;
+    }
+
+    /// In slices: when the turn is over, if anybody waits for it.
+    fn next_turn(&self) -> u64 {
+        match self.sharing {
+            Sharing::Slices { .. } if self.active() > 1 => self.until,
+            _ => u64::MAX,
         }
     }
 
@@ -200,8 +276,15 @@ impl<R: Rules> World<R> {
         if active == 0 {
             return;
         }
-        let progress = span * PARTS / active;
-        for process in &mut self.processes {
+        let begun = self.now - span;
+        let (progress, active) = match self.sharing {
+            Sharing::Even => (span * PARTS / active, active),
+            Sharing::Slices { .. } => ((self.now - self.since.clamp(begun, self.now)) * PARTS, 1),
+        };
+        for (at, process) in self.processes.iter_mut().enumerate() {
+            if self.sharing != Sharing::Even && self.turn != Some(at) {
+                continue;
+            }
             let Some(work) = process.queue.front_mut() else {
                 continue;
             };
@@ -215,9 +298,12 @@ impl<R: Rules> World<R> {
     }
 
     fn act(&mut self, at: usize) {
+        // Its stream is read now: what is put there is reached at once if it is empty.
+        let is_read =
+            self.sharing == Sharing::Even || self.turn == Some(at) && self.since <= self.now;
         let process = &mut self.processes[at];
         if let Some(work) = process.coming.take() {
-            process.push(self.now, work);
+            process.push(self.now, work, is_read);
             return;
         }
         let Some(held) = process.held else {
@@ -229,7 +315,7 @@ impl<R: Rules> World<R> {
         }
         let (key, cost) = held;
         let (Some(share), Some(own)) = (self.share, process.throttle.as_deref()) else {
-            process.launch(self.now, cost, false, false);
+            process.launch(self.now, cost, (false, false), is_read);
             return;
         };
         let (throttle, costs) = own;
@@ -237,16 +323,16 @@ impl<R: Rules> World<R> {
         let now = Nanos(self.now);
         let belief = costs.of(key);
         if throttle.pass(belief) {
-            process.launch(self.now, cost, false, false);
+            process.launch(self.now, cost, (false, false), is_read);
             return;
         }
         match throttle.submit(&shared, share, now, key, belief) {
-            Order::Go => process.launch(self.now, cost, false, false),
+            Order::Go => process.launch(self.now, cost, (false, false), is_read),
             Order::Mark { opens, closes } => {
                 if closes {
                     throttle.launched(&shared, share, now, Launched::Marked);
                 }
-                process.launch(self.now, cost, opens, closes);
+                process.launch(self.now, cost, (opens, closes), is_read);
             }
             Order::End => {
                 throttle.launched(&shared, share, now, Launched::Marked);
@@ -305,10 +391,10 @@ impl<R: Rules> World<R> {
 }
 
 impl<R: Rules> Process<R> {
-    fn launch(&mut self, now: u64, cost: u64, opens: bool, closes: bool) {
+    fn launch(&mut self, now: u64, cost: u64, (opens, closes): (bool, bool), is_read: bool) {
         self.held = None;
         self.launches += 1;
-        let idle = self.queue.is_empty();
+        let idle = self.queue.is_empty() && is_read;
         if closes {
             self.closed = None;
             self.ended = false;
@@ -319,7 +405,7 @@ impl<R: Rules> Process<R> {
             self.opened = idle.then_some(now);
         }
         self.coming = Some(Work {
-            left: cost * PARTS,
+            left: (cost + REST) * PARTS,
             opens,
             closes,
             begun: false,
@@ -327,11 +413,13 @@ impl<R: Rules> Process<R> {
         self.doing = Doing::Something(now + LAUNCH);
     }
 
-    fn push(&mut self, now: u64, work: Work) {
+    fn push(&mut self, now: u64, work: Work, is_read: bool) {
         let idle = self.queue.is_empty();
         self.queue.push_back(work);
         if idle {
-            self.begin(now);
+            if is_read {
+                self.begin(now);
+            }
             if let Some(work) = self.queue.front_mut() {
                 work.left += START / 2 * PARTS;
             }
