@@ -87,7 +87,7 @@ impl Entry {
             .least
             .load(Ordering::Relaxed)
             .min(self.before.load(Ordering::Relaxed));
-        least..=least.saturating_add(least / 16)
+        least..=least.saturating_add(least / 20)
     }
 }
 

@@ -16,6 +16,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IN_FLIGHT_BOUND: bool = true;
     /// Time in a lease without work is not paid for.
     const IDLE_IS_FREE: bool = true;
+    /// The time in which the device turns from one process to another is paid for.
+    const TURNS_ARE_PAID: bool = true;
 }
 
 /// The rules as they are.

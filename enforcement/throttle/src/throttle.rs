@@ -29,6 +29,11 @@ const UNMEASURED: Nanos = Nanos::millis(1);
 const COURTESY: Nanos = Nanos::micros(150);
 /// Leases after which other processes are forgotten.
 const LATELY: Nanos = Nanos(32);
+/// What the device takes to turn to a process is the least of so many measurements, and no more than this.
+const TURNS_SEEN: Nanos = Nanos(16);
+const LONGEST_TURN: Nanos = Nanos::micros(500);
+/// A lease between those of others is so many times what turning takes, so that not much is lost by it.
+const WORTH: u64 = 25;
 /// Work after which half of a comparison is forgotten.
 const REMEMBERED: Nanos = Nanos::millis(200);
 /// A time that one waits for may come earlier: what was paid comes back.
@@ -103,9 +108,10 @@ struct State {
     /// The longest time without work.
     gap_from: Word,
     gap_to: Word,
-    /// When the last launch was made, and when the device was found not to be done with it.
+    /// When the last launch was made, when the device was found not to be done with it, and when to look again.
     closed: Word,
     looked: Word,
+    again: Word,
     /// It is one launch.
     alone: Word,
     key: Word,
@@ -113,6 +119,13 @@ struct State {
     leases: Word,
     /// Above zero: others had leases lately.
     crowded: Word,
+    /// Others had leases since this process's last: the device has to turn to it.
+    turns: Word,
+    /// Turns that were seen, how long one took at least in this round and in the round before, and what the lease pays for it in advance.
+    turned: Word,
+    least: Word,
+    before: Word,
+    toll: Word,
     /// Leases without idle time, lately: what was believed and what was measured.
     believed: Word,
     measured: Word,
@@ -249,7 +262,15 @@ impl<R: Rules> Throttle<R> {
             self.compare(used, span.less(idle));
         }
         if let Some(last) = measured.last {
-            costs.learn(key, last);
+            // Beside other leases it may have been slowed: that it takes longer now is not believed.
+            let disturbed = shared.leases() != state.leases.get().0;
+            costs.learn(
+                key,
+                match costs.of(key) {
+                    Belief::Takes(believed) if disturbed && !scattered => last.min(believed),
+                    _ => last,
+                },
+            );
         }
         // One lease that took longer than it should says that beliefs are stale: the next ones risk less.
         let size = state.size.get();
@@ -260,7 +281,55 @@ impl<R: Rules> Throttle<R> {
             } else {
                 size.scaled(2, 1)
             });
-        self.settle(shared, share, now, span, busy, scattered);
+        let turning = self.turning(now, span);
+        self.settle(
+            shared,
+            share,
+            now,
+            span.plus(turning),
+            busy.plus(turning),
+            scattered,
+        );
+    }
+
+    /// How long the lease was in flight before the device turned to it. No mark tells: the first one is reached when it has. But the lease's
+    /// start is known, and its end where it was looked for.
+    fn turning(&self, now: Nanos, span: Nanos) -> Nanos {
+        let state = &self.state;
+        if state.turns.get() == Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        if !self.is_seen(now) {
+            return state.toll.get();
+        }
+        let soonest = state.start.get().plus(span);
+        // Between the last look and when this one was meant to be: waking up is late.
+        let least = state.looked.get().less(soonest);
+        let most = state.again.get().min(now).less(soonest).max(least);
+        let middle = least.plus(most.less(least).scaled(1, 2));
+        let seen = state.turned.get();
+        if seen.0 % TURNS_SEEN.0 == 0 {
+            let before = if seen == Nanos::ZERO {
+                middle
+            } else {
+                state.least.get()
+            };
+            state.before.set(before);
+            state.least.set(middle);
+        } else {
+            state.least.set(middle.min(state.least.get()));
+        }
+        state.turned.set(seen.plus(Nanos(1)));
+        if self.toll() < least {
+            middle
+        } else {
+            self.toll().min(most)
+        }
+    }
+
+    /// The device was found busy with the lease just before.
+    fn is_seen(&self, now: Nanos) -> bool {
+        now.less(self.state.looked.get()) < Nanos::millis(3)
     }
 
     /// The device is not done with the lease. When to look again.
@@ -287,7 +356,8 @@ impl<R: Rules> Throttle<R> {
         state.looked.set(now);
         // The longer it takes, the less a late look matters.
         let pause = Nanos(now.less(start).0 / 64).clamp(Nanos::micros(30), Nanos::millis(1));
-        expected.max(now.plus(pause))
+        state.again.set(expected.max(now.plus(pause)));
+        state.again.get()
     }
 
     /// A launch while the lease is open, and what is handed out does not cover it.
@@ -328,10 +398,14 @@ impl<R: Rules> Throttle<R> {
             Belief::Takes(cost) => cost.max(self.next_size(share)),
             Belief::Unknown => UNKNOWN,
         };
-        if let Err(next) = shared.take::<R>(now, share, work) {
+        let turns = others > 0 && R::TURNS_ARE_PAID;
+        let toll = if turns { self.toll() } else { Nanos::ZERO };
+        if let Err(next) = shared.take::<R>(now, share, work.plus(toll)) {
             return Order::Wait(next.min(now.plus(NAP)));
         }
         state.work.set(work);
+        state.toll.set(toll);
+        state.turns.set(Nanos(u64::from(turns)));
         state.crowded.set(if others > 0 {
             LATELY
         } else {
@@ -417,7 +491,7 @@ impl<R: Rules> Throttle<R> {
     ) {
         let state = &self.state;
         // Where the device was looked at just before, the lease ended now; else it began when it was begun, and is over by now.
-        let start = if now.less(state.looked.get()) < Nanos::millis(3) {
+        let start = if self.is_seen(now) && state.turns.get() == Nanos::ZERO {
             now
         } else {
             state.start.get().plus(span).min(now)
@@ -436,7 +510,8 @@ impl<R: Rules> Throttle<R> {
             busy,
             exact,
         };
-        shared.settle::<R>(now, share, state.work.get(), &taken);
+        let paid = state.work.get().plus(state.toll.get());
+        shared.settle::<R>(now, share, paid, &taken);
         state.gap_from.set(Nanos::ZERO);
         state.gap_to.set(Nanos::ZERO);
         state.looked.set(Nanos::ZERO);
@@ -468,8 +543,15 @@ impl<R: Rules> Throttle<R> {
     fn next_size(&self, share: Share) -> Nanos {
         let state = &self.state;
         let others = Share::ALL.hundredths() - share.hundredths();
+        let crowded = state.crowded.get() != Nanos::ZERO;
+        let worth_turning = if crowded {
+            self.toll().scaled(WORTH, 1)
+        } else {
+            Nanos::ZERO
+        };
         let most = REFILL
             .scaled(share.hundredths(), others)
+            .max(worth_turning)
             .clamp(Nanos::millis(1), MOST);
         let size = state.size.get().clamp(LEAST, most);
         state.size.set(size);
@@ -481,6 +563,15 @@ impl<R: Rules> Throttle<R> {
             .wrapping_add(0x1405_7b7e_f767_814f);
         state.seed.set(Nanos(seed));
         size.scaled(512 + (seed >> 55), 1024)
+    }
+
+    /// What the device takes to turn to this process, lately.
+    fn toll(&self) -> Nanos {
+        self.state
+            .least
+            .get()
+            .min(self.state.before.get())
+            .min(LONGEST_TURN)
     }
 
     fn priced(&self, cost: Belief) -> Belief {

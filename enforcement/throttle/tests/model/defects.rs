@@ -4,6 +4,7 @@ use throttle::Rules;
 
 use crate::scenes;
 use crate::table::Cell;
+use crate::world::SLICES;
 
 macro_rules! defect {
     ($name:ident without $rule:ident) => {
@@ -21,6 +22,7 @@ defect!(NeverSettled without SETTLED);
 defect!(EveryProcessCounts without UNION);
 defect!(LaunchesOnly without IN_FLIGHT_BOUND);
 defect!(IdleIsPaid without IDLE_IS_FREE);
+defect!(TurnsAreFree without TURNS_ARE_PAID);
 
 fn broken_cells<R: Rules>(cells: impl Iterator<Item = Cell>) -> usize {
     cells
@@ -61,4 +63,10 @@ fn counting_launches_in_place_of_work_in_flight_is_caught() {
 #[test]
 fn paying_for_idle_time_is_caught() {
     scenes::bursts::<IdleIsPaid>().unwrap_err();
+}
+
+#[test]
+fn turning_from_process_to_process_for_nothing_is_caught() {
+    let sliced = |length| cells(length, 4).filter(|cell| cell.sharing == SLICES);
+    assert!(broken_cells::<TurnsAreFree>(sliced(100_000)) > 5);
 }

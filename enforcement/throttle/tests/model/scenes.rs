@@ -7,7 +7,7 @@ use throttle::{
 };
 
 use crate::program::{Function, Program};
-use crate::world::World;
+use crate::world::{SLICES, World};
 
 const TEN: Nanos = Nanos::seconds(10);
 
@@ -120,6 +120,31 @@ pub fn mixed<R: Rules>() -> Result<(), String> {
         }
         world.run(Nanos::seconds(60));
         holds(&world, "mixed", Nanos::ZERO, percent)?;
+    }
+    Ok(())
+}
+
+/// Processes of different kinds that take turns on the device, and whose budget changes.
+pub fn turns<R: Rules>() -> Result<(), String> {
+    let mut world = World::<R>::new(50, 41);
+    world.sharing = SLICES;
+    for (costs, depth) in [
+        (&[20_000][..], 64),
+        (&[70_000, 900_000], 300),
+        (&[12_000_000, 150_000, 30_000], 30),
+        (&[400_000], 7),
+    ] {
+        let functions = costs.iter().map(|cost| Function {
+            spread: 10,
+            ..Function::steady(*cost)
+        });
+        world.tenant(Program::new(functions.collect(), depth));
+    }
+    for percent in [50, 15, 80] {
+        world.share = Share::percent(percent);
+        let start = world.age().plus(Nanos::seconds(1));
+        world.run(Nanos::seconds(30));
+        holds(&world, "in turns", start, percent)?;
     }
     Ok(())
 }
@@ -255,7 +280,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed outliers changing crowds foreigners kills changed_live);
+    scenes!(idle_then_greedy bursts mixed turns outliers changing crowds foreigners kills changed_live);
 }
 
 #[test]
