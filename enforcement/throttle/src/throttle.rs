@@ -262,15 +262,15 @@ impl<R: Rules> Throttle<R> {
             self.compare(used, span.less(idle));
         }
         if let Some(last) = measured.last {
-            // Beside other leases it may have been slowed: that it takes longer now is not believed.
+            // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
             let disturbed = shared.leases() != state.leases.get().0;
-            costs.learn(
-                key,
-                match costs.of(key) {
-                    Belief::Takes(believed) if disturbed && !scattered => last.min(believed),
-                    _ => last,
-                },
-            );
+            let last = match costs.of(key) {
+                Belief::Takes(believed) if disturbed && !scattered => {
+                    last.min(believed.scaled(9, 8))
+                }
+                _ => last,
+            };
+            costs.learn(key, last);
         }
         // One lease that took longer than it should says that beliefs are stale: the next ones risk less.
         let size = state.size.get();
@@ -308,7 +308,7 @@ impl<R: Rules> Throttle<R> {
         let most = state.again.get().min(now).less(soonest).max(least);
         let middle = least.plus(most.less(least).scaled(1, 2));
         let seen = state.turned.get();
-        if seen.0 % TURNS_SEEN.0 == 0 {
+        if seen.0.is_multiple_of(TURNS_SEEN.0) {
             let before = if seen == Nanos::ZERO {
                 middle
             } else {

@@ -7,7 +7,7 @@ use throttle::{
 };
 
 use crate::program::{Function, Program};
-use crate::world::{SLICES, World};
+use crate::world::{SLICES, Sharing, World};
 
 const TEN: Nanos = Nanos::seconds(10);
 
@@ -167,14 +167,27 @@ pub fn outliers<R: Rules>() -> Result<(), String> {
     Ok(())
 }
 
-/// A function that was short becomes a hundred times as long, and short again.
+/// A function that was short becomes a hundred times as long, and short again; ten times where four processes have it.
 pub fn changing<R: Rules>() -> Result<(), String> {
-    for percent in [10, 40, 80] {
+    for (percent, processes, sharing) in [
+        (10, 1, Sharing::Even),
+        (40, 1, Sharing::Even),
+        (80, 1, Sharing::Even),
+        (20, 4, Sharing::Even),
+        (20, 4, SLICES),
+        (80, 4, SLICES),
+    ] {
         let mut world = World::<R>::new(percent, 13);
-        let at = world.tenant(Program::new(vec![Function::steady(20_000)], 500));
-        for cost in [2_000_000, 20_000, 2_000_000] {
+        world.sharing = sharing;
+        for _ in 0..processes {
+            world.tenant(Program::new(vec![Function::steady(20_000)], 500));
+        }
+        let long = if processes == 1 { 2_000_000 } else { 200_000 };
+        for cost in [long, 20_000, long] {
             world.run(TEN);
-            world.program(at).functions[0].cost = cost;
+            for at in 0..processes {
+                world.program(at).functions[0].cost = cost;
+            }
         }
         world.run(TEN);
         holds(&world, "changing", Nanos::ZERO, percent)?;
