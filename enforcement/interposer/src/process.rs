@@ -80,20 +80,37 @@ static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// Whether a compute budget is set: decided once, and true of every child.
 static PACED: AtomicU32 = AtomicU32::new(0);
-const NO: u32 = 1;
+/// No budget of anything is.
+const NEVER: u32 = 1;
 const YES: u32 = 2;
+/// None was when the process began; the owner may set one.
+const NOT_YET: u32 = 3;
 
 /// Whether launches are looked at.
 #[inline]
 pub fn is_paced() -> bool {
     match PACED.load(Ordering::Relaxed) {
-        NO => false,
         YES => true,
-        _ => {
-            let _ = standing();
-            PACED.load(Ordering::Relaxed) == YES
-        }
+        NOT_YET => is_timed(),
+        NEVER => false,
+        _ => may_be_paced() && is_paced(),
     }
+}
+
+/// Whether launches are looked at, now or if the owner wants it.
+pub fn may_be_paced() -> bool {
+    if PACED.load(Ordering::Relaxed) == 0 {
+        let _ = standing();
+    }
+    matches!(PACED.load(Ordering::Relaxed), YES | NOT_YET)
+}
+
+/// The owner's word in the ledger: a load of a cache line that nobody else writes.
+#[inline]
+fn is_timed() -> bool {
+    arena::existing()
+        .and_then(|memory| memory.ledger.get())
+        .is_some_and(Ledger::is_timed)
 }
 
 /// What hooks do in this process.
@@ -121,7 +138,7 @@ pub fn standing() -> Standing {
 
 /// Another of our libraries keeps account in this process.
 pub fn hand_over() {
-    PACED.store(NO, Ordering::Relaxed);
+    PACED.store(NEVER, Ordering::Relaxed);
     FORWARD.store(true, Ordering::Relaxed);
 }
 
@@ -142,8 +159,10 @@ fn begin() -> Standing {
     PACED.store(
         if settings.any_compute_budget() {
             YES
+        } else if settings.any_budget() {
+            NOT_YET
         } else {
-            NO
+            NEVER
         },
         Ordering::Relaxed,
     );
@@ -221,7 +240,7 @@ impl Tenant {
 
     /// Whoever is first to be told of compute budgets sets them.
     fn join_shares(self, ledger: &Ledger) {
-        if !is_paced() {
+        if !self.settings().any_compute_budget() {
             return;
         }
         for device in DeviceIndex::all() {

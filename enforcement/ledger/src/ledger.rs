@@ -255,6 +255,12 @@ impl Ledger {
             .map_or(0, |pace| share_of(pace.share.load(Ordering::Relaxed)))
     }
 
+    /// Whether the owner has set a budget of any device's time while processes ran.
+    #[inline]
+    pub fn is_timed(&self) -> bool {
+        self.is_mine() && self.seat.layout().timed().load(Ordering::Relaxed) != 0
+    }
+
     /// The words by which that is kept. The ledger never looks at them; they begin as zeros.
     #[inline]
     pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {

@@ -61,6 +61,8 @@ struct Header {
     reaps: AtomicU64,
     /// What processes were told of each device's size; 0 where nobody has looked.
     totals: [AtomicU64; MAX_DEVICES],
+    /// Not 0: the owner has set a budget of some device's time. Processes that were told of none look at it.
+    timed: AtomicU64,
 }
 
 /// What must be equal for two processes to understand each other.
@@ -158,6 +160,11 @@ impl Layout {
     /// A device's size as processes have seen it.
     pub fn total(&self, device: usize) -> Option<&AtomicU64> {
         self.header.totals.get(device)
+    }
+
+    /// Not 0 once the owner has set a budget of time.
+    pub fn timed(&self) -> &AtomicU64 {
+        &self.header.timed
     }
 
     /// How many dead owners were found since the file was created.

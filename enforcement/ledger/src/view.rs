@@ -93,11 +93,14 @@ impl View {
             .map_or(0, |pace| share_of(pace.share.load(Ordering::Acquire)))
     }
 
-    /// Changes that at once, for every process that was told of any such budget when it began. 0 gives all of it.
+    /// Changes that at once: for CUDA's launches in every process, for Vulkan's submissions where any such budget was known when the process
+    /// began. 0 gives all of it.
     pub fn set_share(&self, device: DeviceIndex, hundredths: u16) {
         if let Some(pace) = self.pace(device) {
             pace.share
                 .store(u64::from(hundredths.min(9_999)) + 1, Ordering::Release);
+            // For good: who has begun to look at its launches goes on.
+            self.map.layout().timed().store(1, Ordering::Release);
         }
     }
 

@@ -151,7 +151,7 @@ fn apply(view: &View, device: DeviceIndex, change: Change) -> String {
             let unheard = !DeviceIndex::all().any(|device| view.is_paced(device));
             view.set_share(device, hundredths);
             let unheard = if unheard && hundredths != 0 {
-                "; only processes that begin from now on are held to it, because no compute budget was set before"
+                "; Vulkan processes that have begun are not held to it, because no compute budget was set before"
             } else {
                 ""
             };

@@ -101,9 +101,13 @@ fn a_size_is_read_as_in_the_settings_and_none_takes_a_budget_away() {
 #[test]
 fn compute_budgets_change_too_and_who_does_not_hear_of_them_is_said() {
     let tenant = Tenant::new();
+    assert!(!tenant.ledger.is_timed());
     let said = tenant.sets(&["--compute", "0=25%"]);
+    assert!(tenant.ledger.is_timed());
     assert!(
-        said.starts_with("device 0: compute budget 25%, was none; only processes that begin"),
+        said.starts_with(
+            "device 0: compute budget 25%, was none; Vulkan processes that have begun are not"
+        ),
         "{said}"
     );
     let said = tenant.sets(&["--compute", "0=12.5,1=100", "--memory", "1=8g"]);

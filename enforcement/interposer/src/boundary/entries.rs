@@ -222,7 +222,7 @@ enum Needed {
 /// nothing and its cost be all that there is of it.
 pub fn answer(entry: Entry, address: usize) -> usize {
     match NEEDED.get(entry as usize) {
-        Some(Needed::paced) if !process::is_paced() => address,
+        Some(Needed::paced) if !process::may_be_paced() => address,
         _ => export_address(entry),
     }
 }

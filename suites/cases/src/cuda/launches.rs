@@ -2,7 +2,8 @@
 //!
 //! What a process had done is counted, and a launch's time on the idle device is measured without a budget in the same case; so neither
 //! figure depends on how fast the machine is. A busy machine does less than it may: the lower
-//! bounds only tell a tenant that works from one that is stalled.
+//! bounds only tell a tenant that works from one that is stalled. One process by itself has launches of a tenth of a second: while it has
+//! a launch every quarter of a second it is beyond its budget, whatever else the machine does; short ones it would launch too late to be.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simulated
 const BUDGET: f64 = 30.0;
 /// Beyond the budget in one second: idle time that was saved up, and a lease at either end.
 const MARGIN: f64 = 5.0;
+/// Nanoseconds of a long launch.
+const LONG: u64 = 100_000_000;
 /// What a busy machine lets a program do that asks for more: it wakes up when it may.
 const LEAST: f64 = 1.0;
 
@@ -78,10 +81,14 @@ cases! {
         env: [("RINGFENCE_COMPUTE_0", "30%"), ("CUDA_DEVICE_SM_LIMIT", "30")],
         unordered: "how much is done depends on the time", on_real: SIMULATED,
     } (session) {
-        let unit = unbudgeted(session)?.ask("time Kernel")?;
-        let share = Tenant::start(session)?.ask(&format!("work Kernel 2000 1 {unit}"))? as f64 / 100.0;
-        ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
-        ensure!(share > 0.0, "nothing was done");
+        let mut free = unbudgeted(session)?;
+        let (unit, long) = (free.ask("time Kernel")?, Long::of(&mut free)?);
+        let mut held = Tenant::start(session)?;
+        for (what, work) in [("short", format!("Kernel 1000 1 {unit}")), ("long", long.work("Kernel", 3000, 1))] {
+            let share = held.ask(&format!("work {work}"))? as f64 / 100.0;
+            ensure!(share <= BUDGET + MARGIN, "{what}: {share} % of the time, of {BUDGET}");
+            ensure!(share > 0.0, "{what}: nothing was done");
+        }
         Ok(())
     }
 
@@ -90,8 +97,8 @@ cases! {
         kind: Budget, defects: ["T1", "T3"], entry_points: ["cuLaunchKernel"], machine: "rtx6000-ada*2", needs_gpus: 2,
         env: [("CUDA_DEVICE_SM_LIMIT_0", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
     } (session) {
-        let unit = unbudgeted(session)?.ask("time Kernel")?;
-        let share = Tenant::start(session)?.ask(&format!("work Detached 1000 16 {unit}"))? as f64 / 100.0;
+        let long = Long::of(&mut unbudgeted(session)?)?;
+        let share = Tenant::start(session)?.ask(&format!("work {}", long.work("Detached", 3000, 4)))? as f64 / 100.0;
         ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
         ensure!(share > 0.0, "nothing was done");
         Ok(())
@@ -119,7 +126,8 @@ cases! {
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
         seconds: 60,
     } (session) {
-        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let mut free = unbudgeted(session)?;
+        let (unit, long) = (free.ask("time Kernel")?, Long::of(&mut free)?);
         let mut survivor = Tenant::start(session)?;
         survivor.ask("ready-cuda")?;
         for _ in 0..5 {
@@ -129,7 +137,7 @@ cases! {
             std::thread::sleep(Duration::from_millis(50));
             killed.peer.kill()?;
         }
-        let share = survivor.ask(&format!("work Kernel 2000 64 {unit}"))? as f64 / 100.0;
+        let share = survivor.ask(&format!("work {}", long.work("Kernel", 3000, 4)))? as f64 / 100.0;
         ensure!(share <= BUDGET + MARGIN, "{share} % of the time, of {BUDGET}");
         ensure!(share >= LEAST, "{share} % of the time, of {BUDGET}");
         Ok(())
@@ -165,8 +173,38 @@ pub fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
     Tenant::launch(
         launch
             .without("CUDA_DEVICE_SM_LIMIT")
+            .without("CUDA_DEVICE_SM_LIMIT_0")
             .without("RINGFENCE_COMPUTE_0"),
     )
+}
+
+/// A launch of about [`LONG`].
+pub struct Long {
+    blocks: u64,
+    unit: i64,
+}
+
+impl Long {
+    /// As a process without a compute budget measures it.
+    pub fn of(free: &mut Tenant) -> Result<Long, Failure> {
+        let mut blocks = 1 << 18;
+        for _ in 0..6 {
+            let unit = free.ask(&format!("time Kernel {blocks}"))?.max(1);
+            if (LONG / 2..LONG * 2).contains(&unit.unsigned_abs()) {
+                return Ok(Long { blocks, unit });
+            }
+            blocks = (u128::from(blocks) * u128::from(LONG) / unit as u128) as u64;
+        }
+        fail!("no number of blocks takes {LONG} ns")
+    }
+
+    /// For [`work`].
+    pub fn work(&self, route: &str, milliseconds: u64, depth: u64) -> String {
+        format!(
+            "{route} {milliseconds} {depth} {} {}",
+            self.unit, self.blocks
+        )
+    }
 }
 
 /// Nodes of the graph that a number of captured launches became.
@@ -177,14 +215,16 @@ pub fn captured(cuda: &Cuda) -> Result<i64, Failure> {
     Ok(work.nodes as i64)
 }
 
-/// `ROUTE`: nanoseconds that one launch takes; negative where the driver lacks the function.
-pub fn time(cuda: &Cuda, route: &str) -> Result<i64, Failure> {
-    let Some(route) = Route::named(route) else {
-        fail!("no route is called {route}")
+/// `ROUTE [BLOCKS]`: nanoseconds that one launch takes; negative where the driver lacks the function.
+pub fn time(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
+    let (name, blocks) = object.split_once(' ').unwrap_or((object, "1"));
+    let (Some(route), Ok(blocks)) = (Route::named(name), blocks.parse()) else {
+        fail!("\"time {object}\" is not ROUTE [BLOCKS]")
     };
-    let work = cuda
+    let mut work = cuda
         .workload()
         .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    work.blocks = blocks;
     let time = cuda.time(&work, route);
     if time.code == MISSING {
         return Ok(-1);
@@ -193,21 +233,23 @@ pub fn time(cuda: &Cuda, route: &str) -> Result<i64, Failure> {
     Ok(time.out as i64)
 }
 
-/// `ROUTE MILLISECONDS DEPTH UNIT`: launches for so long, waiting after every DEPTH launches. Hundredths of a percent of the time for
-/// which that was work, at UNIT nanoseconds a launch.
+/// `ROUTE MILLISECONDS DEPTH UNIT [BLOCKS]`: launches for so long, waiting after every DEPTH launches. Hundredths of a percent of the time
+/// for which that was work, at UNIT nanoseconds a launch.
 pub fn work(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
     let (name, numbers) = object.split_once(' ').unwrap_or((object, ""));
     let numbers: Vec<u64> = numbers
         .split(' ')
         .filter_map(|number| number.parse().ok())
         .collect();
-    let (Some(route), [milliseconds, depth, unit]) = (Route::named(name), numbers.as_slice())
+    let (Some(route), [milliseconds, depth, unit, blocks @ ..]) =
+        (Route::named(name), numbers.as_slice())
     else {
-        fail!("\"work {object}\" is not ROUTE MILLISECONDS DEPTH UNIT")
+        fail!("\"work {object}\" is not ROUTE MILLISECONDS DEPTH UNIT [BLOCKS]")
     };
-    let work = cuda
+    let mut work = cuda
         .workload()
         .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    work.blocks = blocks.first().map_or(1, |blocks| *blocks as u32);
     let begun = Instant::now();
     let mut done = 0;
     while begun.elapsed() < Duration::from_millis(*milliseconds) {

@@ -5,7 +5,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
 use crate::clients::{Gpu, cuda, device_heap, nvml, told};
-use crate::cuda::launches::unbudgeted;
+use crate::cuda::launches::{Long, unbudgeted};
 use crate::ffi::cuda::{Cuda, Stream};
 use crate::ffi::nvml::Nvml;
 use crate::ffi::process::overhear;
@@ -16,7 +16,7 @@ use crate::tenant::Tenant;
 const OK: CUresult = CUresult::SUCCESS;
 const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 const FIRST: DeviceIndex = DeviceIndex(0);
-/// Beyond the compute budget in half a second: idle time that was saved up, and a lease at either end.
+/// Beyond the compute budget in two seconds: idle time that was saved up, and a launch of a tenth of a second at either end.
 const MARGIN: f64 = 12.0;
 
 /// The owner's change, as `ringfence ledger set` makes it.
@@ -196,7 +196,7 @@ cases! {
         kind: Budget, defects: ["P8", "T1"], entry_points: ["cuLaunchKernel"], env: [("CUDA_DEVICE_SM_LIMIT", "10")],
         unordered: "how much is done depends on the time", on_real: No("measures the simulated device's time"),
     } (session) {
-        let unit = unbudgeted(session)?.ask("time Kernel")?;
+        let long = Long::of(&mut unbudgeted(session)?)?;
         let mut first = Tenant::start(session)?;
         first.ask("ready-cuda")?;
         for (what, launch) in [
@@ -204,11 +204,36 @@ cases! {
             ("told to disable it", session.launch("tenant").env("GPU_CORE_UTILIZATION_POLICY", "disable")),
         ] {
             let mut late = Tenant::launch(launch)?;
-            let share = late.ask(&format!("work Kernel 500 16 {unit}"))? as f64 / 100.0;
+            let share = late.ask(&format!("work {}", long.work("Kernel", 2000, 1)))? as f64 / 100.0;
             ensure!(share <= 10.0 + MARGIN, "{what}: {share} % of the time, of 10");
             late.peer.finish()?;
         }
         first.peer.finish()
+    }
+
+    /// The owner's first compute budget holds in a process that began when there was none, and runs; so does the next, and none.
+    the_owners_first_compute_budget_holds_in_a_process_that_runs {
+        kind: Own, defects: ["P8", "T1"], entry_points: ["cuLaunchKernel"], budget: "0=4GiB",
+        unordered: "how much is done depends on the time", on_real: No("measures the simulated device's time"),
+    } (session) {
+        let mut tenant = Tenant::start(session)?;
+        let long = Long::of(&mut tenant)?;
+        let mut share = |milliseconds| -> Result<f64, Failure> {
+            Ok(tenant.ask(&format!("work {}", long.work("Kernel", milliseconds, 1)))? as f64 / 100.0)
+        };
+        let before = share(500)?;
+        ensure!(before > 10.0 + MARGIN, "{before} % of the time without a compute budget");
+        let ledger = session.ledger()?;
+        ledger.set_share(FIRST, 1_000);
+        let held = share(2000)?;
+        ensure!(held <= 10.0 + MARGIN, "{held} % of the time, of 10");
+        ledger.set_share(FIRST, 4_000);
+        let raised = share(2000)?;
+        ensure!(raised <= 40.0 + MARGIN, "{raised} % of the time, of 40");
+        ledger.set_share(FIRST, 0);
+        let after = share(500)?;
+        ensure!(after > 10.0 + MARGIN, "{after} % of the time after it was taken away");
+        Ok(())
     }
 
     /// A ledger that allows more than the owner's tenant file was meddled with: whoever begins next holds it to the file, and says so once.

@@ -67,6 +67,8 @@ pub struct Workload {
     /// Nodes that the captured launches became.
     pub nodes: usize,
     events: [CUevent; 2],
+    /// Of one launch by [`Route::Kernel`] or [`Route::Detached`].
+    pub blocks: u32,
 }
 
 fn kernel() -> CString {
@@ -109,6 +111,7 @@ impl Cuda {
             graph: CUgraphExec::NULL,
             nodes: 0,
             events,
+            blocks: 1,
         };
         good(call!(self.cuStreamBeginCapture_v2(stream, 1)))?;
         for _ in 0..GRAPHED {
@@ -131,6 +134,7 @@ impl Cuda {
 
     pub fn launch(&self, work: &Workload, route: Route) -> CUresult {
         let (function, stream, none) = (work.function, work.stream, null_mut());
+        let blocks = work.blocks;
         let mut config = CUlaunchConfig {
             gridDimX: 1,
             gridDimY: 1,
@@ -157,7 +161,7 @@ impl Cuda {
         };
         match route {
             Route::Kernel => {
-                call!(self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none))
+                call!(self.cuLaunchKernel(function, blocks, 1, 1, 1, 1, 1, 0, stream, none, none))
             }
             Route::KernelPtsz => {
                 call!(self.cuLaunchKernel_ptsz(
@@ -214,8 +218,9 @@ impl Cuda {
             Route::Detached => {
                 let mut current = CUcontext::NULL;
                 call!(self.cuCtxPopCurrent_v2(&mut current));
-                let code =
-                    call!(self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
+                let code = call!(
+                    self.cuLaunchKernel(function, blocks, 1, 1, 1, 1, 1, 0, stream, none, none)
+                );
                 call!(self.cuCtxPushCurrent_v2(current));
                 code
             }
@@ -228,7 +233,7 @@ impl Cuda {
     pub fn time(&self, work: &Workload, route: Route) -> Answer<u64> {
         let mut least = f32::INFINITY;
         let mut code = CUresult::SUCCESS;
-        for _ in 0..5 {
+        for _ in 0..if work.blocks == 1 { 5 } else { 3 } {
             let stream = match route {
                 Route::Kernel
                 | Route::KernelEx
