@@ -11,4 +11,5 @@ pub mod loader;
 mod lookup;
 pub mod manners;
 pub mod sign;
+pub mod thread;
 pub mod time;

@@ -165,22 +165,23 @@ impl Tenant {
             });
         };
         let _errno = Errno::keep();
+        let least = || {
+            let mut alone = true;
+            let shares = devices.iter().filter_map(|device| {
+                let usage = ledger.usage(device);
+                alone &= usage == ledger.own_usage(device);
+                let budget = ledger.budget(device)?;
+                Some(Share { budget, usage })
+            });
+            let least = shares.min_by_key(|share| share.budget.saturating_sub(share.usage));
+            (least, alone)
+        };
+        let (told, alone) = least();
         // What the dead held is no use of the tenant's once their driver has let go of it.
-        if devices
-            .iter()
-            .any(|device| ledger.usage(device) != ledger.own_usage(device))
-        {
-            ledger.reap(&Rows);
+        if !alone && ledger.reap_at_times(&Rows) {
+            return least().0;
         }
-        devices
-            .iter()
-            .filter_map(|device| {
-                Some(Share {
-                    budget: ledger.budget(device)?,
-                    usage: ledger.usage(device),
-                })
-            })
-            .min_by_key(|share| share.budget.saturating_sub(share.usage))
+        told
     }
 }
 

@@ -44,5 +44,6 @@ mod scope;
 mod sharing;
 mod stream;
 mod texels;
+mod threads;
 mod throttle;
 mod truth;

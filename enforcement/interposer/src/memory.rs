@@ -255,22 +255,36 @@ pub fn free_by(
     when: When,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
+    if tenant.shares() {
+        return free_sought(tenant, address, when, call);
+    }
+    let Some(pooled) = tenant.memory.records.take_pooled(address) else {
+        return free_sought(tenant, address, when, call);
+    };
+    let code = call();
+    if code == CUresult::SUCCESS {
+        tenant.leave_pool(pooled.pool, pooled.size, when);
+    } else {
+        put_back(tenant, pooled.record());
+    }
+    code
+}
+
+/// Its record may be anywhere, or nowhere.
+#[inline(never)]
+fn free_sought(
+    tenant: Tenant,
+    address: CUdeviceptr,
+    when: When,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
     let Some(record) = tenant.memory.records.take(address) else {
         if planted(Seed::C2) && address != 0 {
             return CUresult::ERROR_INVALID_HANDLE;
         }
         return call();
     };
-    if record.kind != Kind::Pool || tenant.shares() {
-        return free_recorded(tenant, record, when, call);
-    }
-    let code = call();
-    if code == CUresult::SUCCESS {
-        tenant.leave_pool(record.ordinal, record.size, when);
-    } else {
-        put_back(tenant, record);
-    }
-    code
+    free_recorded(tenant, record, when, call)
 }
 
 /// What is more than its pool's.

@@ -26,7 +26,8 @@ use crate::memory::{IMPOSSIBLE, When, devices_of, free_by, refused_unless_undone
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::pools::Known;
 use crate::process::Tenant;
-use crate::records::{Kind, Record};
+use crate::records::{Pooled, owner_of};
+use crate::threads::Tally;
 
 /// A pool that grows by fragmentation within what its mirror calls free is noticed after so many bytes at the latest.
 const READ_EVERY: u64 = 16 << 20;
@@ -46,21 +47,22 @@ const MANAGED: CUmemAllocationType = 2;
 /// One pool. All zeros is an unused one.
 #[repr(C, align(64))]
 pub struct Pool {
-    used: AtomicU64,
     charged: AtomicU64,
     /// Allocated since the driver was last asked.
     unread: AtomicU64,
+    /// The stream of the last free in stream order, until it was waited for.
+    freed_in: AtomicU64,
+    /// It may hold less than it is charged for.
+    slack: AtomicU32,
+    lock: Lock,
     /// Requests that may make it grow and are not settled.
     growing: AtomicU32,
     /// Requests that ask the ledger for room to grow.
     asking: AtomicU32,
     /// How many have been settled.
     settled: AtomicU32,
-    /// It may hold less than it is charged for.
-    slack: AtomicU32,
-    /// The stream of the last free in stream order, until it was waited for.
-    freed_in: AtomicU64,
-    lock: Lock,
+    /// What is in use of it.
+    used: Tally,
 }
 
 pub fn alloc(
@@ -70,8 +72,8 @@ pub fn alloc(
     stream: CUstream,
 ) -> Outcome<CUresult> {
     let calls = Calls {
-        alloc: |size| next::cuMemAllocAsync(place, size, stream),
-        free: |address| next::cuMemFreeAsync(address, stream),
+        alloc: move |size| next::cuMemAllocAsync(place, size, stream),
+        free: move |address| next::cuMemFreeAsync(address, stream),
         place,
         size,
         stream,
@@ -86,8 +88,8 @@ pub fn alloc_ptsz(
     stream: CUstream,
 ) -> Outcome<CUresult> {
     let calls = Calls {
-        alloc: |size| next::cuMemAllocAsync_ptsz(place, size, stream),
-        free: |address| next::cuMemFreeAsync_ptsz(address, stream),
+        alloc: move |size| next::cuMemAllocAsync_ptsz(place, size, stream),
+        free: move |address| next::cuMemFreeAsync_ptsz(address, stream),
         place,
         size,
         stream: named(stream),
@@ -106,8 +108,8 @@ pub fn alloc_from(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let calls = Calls {
-        alloc: |size| next::cuMemAllocFromPoolAsync(place, size, pool, stream),
-        free: |address| next::cuMemFreeAsync(address, stream),
+        alloc: move |size| next::cuMemAllocFromPoolAsync(place, size, pool, stream),
+        free: move |address| next::cuMemFreeAsync(address, stream),
         place,
         size,
         stream,
@@ -126,8 +128,8 @@ pub fn alloc_from_ptsz(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let calls = Calls {
-        alloc: |size| next::cuMemAllocFromPoolAsync_ptsz(place, size, pool, stream),
-        free: |address| next::cuMemFreeAsync_ptsz(address, stream),
+        alloc: move |size| next::cuMemAllocFromPoolAsync_ptsz(place, size, pool, stream),
+        free: move |address| next::cuMemFreeAsync_ptsz(address, stream),
         place,
         size,
         stream: named(stream),
@@ -344,6 +346,7 @@ pub fn synchronize_event(tenant: Tenant, event: CUevent) -> Outcome<CUresult> {
 }
 
 /// One request, as it came.
+#[derive(Clone, Copy)]
 struct Calls<'a, Alloc, Free> {
     alloc: Alloc,
     free: Free,
@@ -353,46 +356,135 @@ struct Calls<'a, Alloc, Free> {
     stream: CUstream,
 }
 
+/// Why a request is not plainly granted.
+enum Otherwise {
+    /// The driver refuses it, or it asks for nothing.
+    Nothing,
+    Captured(Capture),
+    /// Nobody can be charged for it.
+    Uncharged,
+    /// It is beyond what the pool is known to reserve. It is in `used` already.
+    Beyond {
+        known: Known,
+        rounded: u64,
+    },
+    /// The driver has answered, and the pool is to be read.
+    Unread {
+        known: Known,
+        rounded: u64,
+        code: CUresult,
+        recorded: Option<bool>,
+    },
+}
+
+/// The rest of a request. Its parts come one by one: what is handed on by its address would be written to memory on the way of every call.
+#[cold]
+#[inline(never)]
+fn otherwise<Alloc, Free>(
+    alloc: Alloc,
+    free: Free,
+    place: Out<'_, CUdeviceptr>,
+    size: usize,
+    stream: CUstream,
+    tenant: Tenant,
+    what: Otherwise,
+) -> Outcome<CUresult>
+where
+    Alloc: Fn(usize) -> CUresult,
+    Free: Fn(CUdeviceptr) -> CUresult,
+{
+    let calls = Calls {
+        alloc,
+        free,
+        place,
+        size,
+        stream,
+    };
+    match what {
+        Otherwise::Nothing => Outcome::PassThrough(Reason::TakesNothing),
+        Otherwise::Captured(capture) => calls.captured(tenant, capture),
+        Otherwise::Uncharged => {
+            let code = (calls.alloc)(size);
+            refused_unless_undone(code, || place.read(), &calls.free)
+        }
+        Otherwise::Beyond { known, rounded } => calls.grown(tenant, known, rounded),
+        Otherwise::Unread {
+            known,
+            rounded,
+            code,
+            recorded,
+        } => {
+            let settled = tenant.read_pool(known);
+            calls.finished(tenant, known, code, recorded, settled, rounded)
+        }
+    }
+}
+
 impl<Alloc, Free> Calls<'_, Alloc, Free>
 where
     Alloc: Fn(usize) -> CUresult,
     Free: Fn(CUdeviceptr) -> CUresult,
 {
-    #[inline]
-    fn decide(&self, tenant: Tenant, pool: impl FnOnce() -> Option<Known>) -> Outcome<CUresult> {
+    #[inline(always)]
+    fn decide(self, tenant: Tenant, pool: impl FnOnce() -> Option<Known>) -> Outcome<CUresult> {
+        match self.plainly(tenant, pool) {
+            Ok(code) => Outcome::Done(code),
+            Err(what) => otherwise(
+                self.alloc,
+                self.free,
+                self.place,
+                self.size,
+                self.stream,
+                tenant,
+                what,
+            ),
+        }
+    }
+
+    /// The common case: the pool has room for it that is charged already.
+    #[inline(always)]
+    fn plainly(
+        &self,
+        tenant: Tenant,
+        pool: impl FnOnce() -> Option<Known>,
+    ) -> Result<CUresult, Otherwise> {
         if self.place.is_null() || self.size == 0 {
-            return Outcome::PassThrough(Reason::TakesNothing);
+            return Err(Otherwise::Nothing);
         }
         if let Some(capture) = tenant.capture_of(self.stream) {
-            return self.captured(tenant, capture);
+            return Err(Otherwise::Captured(capture));
         }
-        let rounded = self
-            .size
-            .checked_next_multiple_of(SUBALLOCATION.0 as usize)
-            .filter(|rounded| *rounded < IMPOSSIBLE);
-        let (Some(rounded), Some(known)) = (rounded, pool()) else {
-            let code = (self.alloc)(self.size);
-            return refused_unless_undone(code, || self.place.read(), &self.free);
-        };
-        let (rounded, pool) = (rounded as u64, known.pool);
+        if self.size > IMPOSSIBLE - SUBALLOCATION.0 as usize {
+            return Err(Otherwise::Uncharged);
+        }
+        let rounded = (self.size as u64).next_multiple_of(SUBALLOCATION.0);
+        let known = pool().ok_or(Otherwise::Uncharged)?;
+        let pool = known.pool;
         // In use first, then the look at what is charged: whoever lowers the charge looks in the other order, and one of the two sees the other.
-        let used = pool.used.fetch_add(rounded, Ordering::SeqCst) + rounded;
+        let used = pool.used.take(rounded);
         let unread = pool.unread.load(Ordering::Relaxed);
-        if rounded >= LARGE || used > pool.charged.load(Ordering::SeqCst) || unread >= READ_EVERY {
-            return self.grown(tenant, known, rounded);
+        if rounded >= LARGE
+            || unread >= READ_EVERY
+            || used > pool.charged.load(Ordering::SeqCst) && !pool.covers_used()
+        {
+            return Err(Otherwise::Beyond { known, rounded });
         }
         let code = (self.alloc)(self.size);
-        let recorded = tenant.record(known, self.place, code, rounded);
+        let recorded = tenant.record(known.place, self.place, code, rounded);
         if recorded == Some(true) {
             // Not one atomic step: a lost count only puts the next reading off.
             let unread = pool.unread.load(Ordering::Relaxed) + rounded;
             pool.unread.store(unread, Ordering::Relaxed);
             if unread < READ_EVERY {
-                return Outcome::Done(code);
+                return Ok(code);
             }
         }
-        let settled = tenant.read_pool(known);
-        self.finished(tenant, known, code, recorded, settled, rounded)
+        Err(Otherwise::Unread {
+            known,
+            rounded,
+            code,
+            recorded,
+        })
     }
 
     /// A request of a stream that captures is a node, and takes nothing before its graph is launched. One that came after the
@@ -412,18 +504,21 @@ where
         verdict((self.alloc)(IMPOSSIBLE), refused)
     }
 
-    /// A request beyond what the pool is known to reserve. It is in `used` already.
+    /// A request beyond what the pool is known to reserve.
     #[cold]
     fn grown(&self, tenant: Tenant, known: Known, rounded: u64) -> Outcome<CUresult> {
         let growth = match tenant.grow(known, Bytes(rounded)) {
             Ok(growth) => growth,
             Err(refused) => {
-                known.pool.used.fetch_sub(rounded, Ordering::SeqCst);
+                known
+                    .pool
+                    .used
+                    .give(tenant.memory.threads.number(), rounded);
                 return self.verdict(refused);
             }
         };
         let code = (self.alloc)(self.size);
-        let recorded = tenant.record(known, self.place, code, rounded);
+        let recorded = tenant.record(known.place, self.place, code, rounded);
         let settled = tenant.settle(known, growth);
         self.finished(tenant, known, code, recorded, settled, rounded)
     }
@@ -466,11 +561,6 @@ fn context_of(stream: CUstream) -> Option<u64> {
         .then_some(context.0 as u64)
 }
 
-/// Records of a pool die with it; no context has so small a handle.
-fn owner_of(place: u32) -> u64 {
-    u64::from(place) + 1
-}
-
 /// Each request that may make a pool grow reserves a whole step, and what it did not take is back when it is settled: many at once
 /// may not fit where one after the other do. Waits for those under way; false where there were none, or for too long.
 #[cold]
@@ -505,12 +595,20 @@ struct Growth {
     bound: Bytes,
 }
 
+impl Pool {
+    /// Whether what is charged is enough for what is in use, with all that was given back.
+    #[cold]
+    fn covers_used(&self) -> bool {
+        self.used.held() <= self.charged.load(Ordering::SeqCst)
+    }
+}
+
 impl Tenant {
     /// Puts an allocation of a pool on record: `None` if there is none, false if there is no room.
     #[inline]
     fn record(
         self,
-        known: Known,
+        pool: u32,
         place: Out<'_, CUdeviceptr>,
         code: CUresult,
         rounded: u64,
@@ -518,13 +616,13 @@ impl Tenant {
         let address = place
             .read()
             .filter(|address| code == CUresult::SUCCESS && *address != 0)?;
-        Some(self.memory.records.insert(Record {
+        let pooled = Pooled {
             address,
             size: Bytes(rounded),
-            kind: Kind::Pool,
-            ordinal: known.place,
-            owner: owner_of(known.place),
-        }))
+            pool,
+        };
+        let thread = self.memory.threads.number();
+        Some(self.memory.records.insert_pooled(thread, pooled))
     }
 
     /// A pool that the program has a handle of is known by it from now on. Pinned memory of the host takes none of a device's;
@@ -554,8 +652,12 @@ impl Tenant {
     #[inline(always)]
     fn pool_of(self, stream: CUstream) -> Option<Known> {
         let devices = self.devices()?;
-        let device = devices.only().or_else(|| self.device_of(stream))?;
-        self.current_pool(device)
+        match devices.only() {
+            Some(only) => self.current_pool(0, only),
+            None => self
+                .device_of(stream)
+                .and_then(|device| self.current_pool(device.ordinal, device)),
+        }
     }
 
     #[cold]
@@ -636,7 +738,7 @@ impl Tenant {
     #[cold]
     fn bury_pool(self, known: Known) {
         let _held = known.pool.lock.hold();
-        if known.pool.used.load(Ordering::SeqCst) == 0 && self.is_doomed(known) {
+        if known.pool.used.held() == 0 && self.is_doomed(known) {
             let _ = self.adjust(known, Bytes::ZERO);
             self.unseat_pool(known);
         }
@@ -648,7 +750,7 @@ impl Tenant {
         self.pools()
             .filter(|known| {
                 Some(known.device.ordinal) == ordinal
-                    && known.pool.used.load(Ordering::SeqCst) == 0
+                    && known.pool.used.held() == 0
                     && self.is_doomed(*known)
             })
             .collect()
@@ -670,9 +772,7 @@ impl Tenant {
             self.memory.activity.fetch_add(1, Ordering::Relaxed);
             pool.charged.store(reserved.0, Ordering::SeqCst);
             // A request that went ahead under the old charge is in `used` by now.
-            let kept = Bytes(pool.used.load(Ordering::SeqCst))
-                .min(charged)
-                .max(reserved);
+            let kept = Bytes(pool.used.held()).min(charged).max(reserved);
             pool.charged.store(kept.0, Ordering::SeqCst);
             self.release(device.indices, charged.saturating_sub(kept));
         }
@@ -683,7 +783,7 @@ impl Tenant {
     #[inline]
     pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
         if let Some(pool) = self.mirror(place) {
-            pool.used.fetch_sub(size.0, Ordering::SeqCst);
+            pool.used.give(self.memory.threads.number(), size.0);
             self.mark_pool(pool);
             if let When::InStreamOrder(stream) = when {
                 self.freed_in(stream, &pool.freed_in);
@@ -793,7 +893,7 @@ impl Tenant {
             self.memory
                 .records
                 .take_owned(owner_of(known.place), |_| {});
-            pool.used.store(0, Ordering::SeqCst);
+            pool.used.clear();
             let _ = self.adjust(known, Bytes::ZERO);
         }
     }

@@ -22,10 +22,10 @@ const ROOM: usize = ORDINALS + OWN;
 /// All zeros is no pool but the default ones, unused.
 #[repr(C)]
 pub struct Pools {
-    pools: [Pool; ROOM],
-    seats: [Seat; ROOM],
     /// By ordinal: the place of the pool that plain requests come from; 0 is the default one.
     current: [AtomicU32; ORDINALS],
+    pools: [Pool; ROOM],
+    seats: [Seat; ROOM],
     /// Places of the program's own pools lie below.
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
@@ -79,16 +79,12 @@ impl Tenant {
         })
     }
 
-    /// The pool that a device's plain requests come from.
+    /// The pool that a device's plain requests come from. Its ordinal beside it: where there is but one, it need not be looked up.
     #[inline(always)]
-    pub fn current_pool(self, device: &'static Device) -> Option<Known> {
+    pub fn current_pool(self, ordinal: u32, device: &'static Device) -> Option<Known> {
         let pools = &self.memory.pools;
-        let place = match pools
-            .current
-            .get(device.ordinal as usize)?
-            .load(Ordering::Acquire)
-        {
-            0 => device.ordinal,
+        let place = match pools.current.get(ordinal as usize)?.load(Ordering::Acquire) {
+            0 => ordinal,
             own => own,
         };
         let pool = pools.pools.get(place as usize)?;

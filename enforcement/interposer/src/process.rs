@@ -21,6 +21,7 @@ use crate::records::Records;
 use crate::report::{self, Once};
 use crate::sharing::{Shared, Sharing};
 use crate::texels::Arrays;
+use crate::threads::Threads;
 use crate::throttle::Lane;
 use crate::truth::Truth;
 
@@ -37,6 +38,13 @@ pub struct Memory {
     phase: AtomicU32,
     /// This process has initialised CUDA, and 2 once that is charged.
     pub initialised: AtomicU32,
+    /// Functions and kernels that were obtained.
+    pub obtained: AtomicU32,
+    // What every allocation looks at lies together.
+    pub devices: Forever<Devices>,
+    pub shared: Shared,
+    pub graphs: Graphs,
+    pub threads: Threads,
     /// Held while a context is made or destroyed, so that what it takes can be measured.
     pub changing: Reentrant,
     /// Counts what else is charged meanwhile.
@@ -47,23 +55,18 @@ pub struct Memory {
     pub limiting: Lock,
     pub truth: Truth,
     pub nvml: Scopes,
-    /// Functions and kernels that were obtained.
-    pub obtained: AtomicU32,
     /// The most local memory of a kernel that any context may launch.
     pub kernels_local: AtomicU64,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,
-    pub devices: Forever<Devices>,
     pub contexts: Contexts,
     pub arrays: Forever<Arrays>,
     pub modules: Forever<Modules>,
     pub physical: Forever<Physical>,
-    pub graphs: Graphs,
     pub executables: Forever<Executables>,
     pub pools: Pools,
     pub frees: Frees,
-    pub shared: Shared,
     pub sharing: Forever<Sharing>,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
@@ -128,8 +131,18 @@ pub struct Tenant {
 }
 
 /// What hooks do now. Any thread may be the first to ask.
-#[inline]
+#[inline(always)]
 pub fn standing() -> Standing {
+    match arena::enforcing() {
+        Some(memory) if memory.phase.load(Ordering::Acquire) == ENFORCED => {
+            Standing::Enforce(Tenant { memory })
+        }
+        _ => standing_otherwise(),
+    }
+}
+
+#[inline(never)]
+fn standing_otherwise() -> Standing {
     if FORWARD.load(Ordering::Relaxed) {
         return Standing::Forward;
     }
@@ -139,10 +152,10 @@ pub fn standing() -> Standing {
 /// Another of our libraries keeps account in this process.
 pub fn hand_over() {
     PACED.store(NEVER, Ordering::Relaxed);
-    FORWARD.store(true, Ordering::Relaxed);
+    FORWARD.store(true, Ordering::SeqCst);
+    arena::set_enforcing(None);
 }
 
-#[inline]
 fn begun() -> Option<Standing> {
     let memory = arena::existing()?;
     match memory.phase.load(Ordering::Acquire) {
@@ -180,6 +193,12 @@ fn begin() -> Standing {
     report::begin(&settings);
     memory.settings.set(settings);
     memory.phase.store(ENFORCED, Ordering::Release);
+    arena::set_enforcing(Some(memory));
+    // It may have been handed over meanwhile.
+    if FORWARD.load(Ordering::SeqCst) {
+        arena::set_enforcing(None);
+        return Standing::Forward;
+    }
     Standing::Enforce(Tenant { memory })
 }
 

@@ -1,12 +1,20 @@
 //! What each live allocation was charged: a fixed table without locks, keyed by address.
 //!
 //! Buckets of seven keys and a count of those that had to go further: a look-up of an unknown address ends at the first bucket that nothing overflowed.
+//!
+//! The first keys of each bucket have an owner each, a thread that alone enters there, and only what came from pools. Such a key
+//! changes hands without a locked instruction: by its owner when it is free, else by whoever frees the address, which is one thread
+//! unless a program frees it twice at once. Then a pool's mirror may be wrong by it, which the next reading of the pool makes good.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use budget::Bytes;
 
+use crate::threads::Number;
+
 const WAYS: usize = 7;
+/// So many of them have an owner.
+const OWNED: usize = 2;
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
@@ -33,17 +41,45 @@ pub struct Record {
     pub owner: u64,
 }
 
-/// A table with room for seven times as many allocations. All zeros is an empty one.
+/// One allocation of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooled {
+    pub address: u64,
+    pub size: Bytes,
+    /// The pool's place.
+    pub pool: u32,
+}
+
+impl Pooled {
+    pub fn record(self) -> Record {
+        Record {
+            address: self.address,
+            size: self.size,
+            kind: Kind::Pool,
+            ordinal: self.pool,
+            owner: owner_of(self.pool),
+        }
+    }
+}
+
+/// Records of a pool die with it; no context has so small a handle.
+pub fn owner_of(pool: u32) -> u64 {
+    u64::from(pool) + 1
+}
+
+/// A table with room for five times as many allocations, and for those of two threads that come from pools seven times. All zeros is
+/// an empty one.
 #[repr(C)]
 pub struct Records<const BUCKETS: usize> {
     buckets: [Bucket; BUCKETS],
-    values: [[Value; WAYS]; BUCKETS],
 }
 
+/// Keys and values on one page.
 #[repr(C, align(64))]
 struct Bucket {
     keys: [AtomicU64; WAYS],
     overflowed: AtomicU64,
+    values: [Value; WAYS],
 }
 
 #[repr(C)]
@@ -53,10 +89,19 @@ struct Value {
     owner: AtomicU64,
 }
 
+impl Value {
+    #[inline(always)]
+    fn store(&self, record: Record) {
+        let meta = u64::from(record.ordinal) << 2 | record.kind as u64;
+        self.size.store(record.size.0, Ordering::Relaxed);
+        self.meta.store(meta, Ordering::Relaxed);
+        self.owner.store(record.owner, Ordering::Relaxed);
+    }
+}
+
 impl<const BUCKETS: usize> Records<BUCKETS> {
     /// False if the table is full, or the address cannot be one of a device.
     #[must_use]
-    #[inline]
     pub fn insert(&self, record: Record) -> bool {
         if record.address <= BUSY {
             return false;
@@ -64,18 +109,14 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         let start = Self::bucket_of(record.address);
         for distance in 0..BUCKETS {
             let at = (start + distance) % BUCKETS;
-            for (key, value) in self.buckets[at].keys.iter().zip(&self.values[at]) {
+            let bucket = &self.buckets[at];
+            for (key, value) in bucket.keys.iter().zip(&bucket.values).skip(OWNED) {
                 if key.load(Ordering::Relaxed) == FREE
                     && key
                         .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()
                 {
-                    value.size.store(record.size.0, Ordering::Relaxed);
-                    value.meta.store(
-                        u64::from(record.ordinal) << 2 | record.kind as u64,
-                        Ordering::Relaxed,
-                    );
-                    value.owner.store(record.owner, Ordering::Relaxed);
+                    value.store(record);
                     key.store(record.address, Ordering::Release);
                     return true;
                 }
@@ -86,8 +127,52 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         false
     }
 
-    /// Takes the record of exactly this address out. Always inlined: of most records little is looked at.
+    /// As `insert`, of what came from a pool, by the thread of that number.
+    #[must_use]
     #[inline(always)]
+    pub fn insert_pooled(&self, thread: Number, pooled: Pooled) -> bool {
+        if let Some(way) = thread.of(OWNED)
+            && pooled.address > BUSY
+        {
+            let bucket = &self.buckets[Self::bucket_of(pooled.address)];
+            let key = &bucket.keys[way];
+            if key.load(Ordering::Acquire) == FREE {
+                bucket.values[way].store(pooled.record());
+                key.store(pooled.address, Ordering::Release);
+                return true;
+            }
+        }
+        self.insert_among_others(pooled.address, pooled.size, pooled.pool)
+    }
+
+    #[inline(never)]
+    fn insert_among_others(&self, address: u64, size: Bytes, pool: u32) -> bool {
+        let pooled = Pooled {
+            address,
+            size,
+            pool,
+        };
+        self.insert(pooled.record())
+    }
+
+    /// Takes the record of exactly this address out if it is where its owner enters it first.
+    #[inline(always)]
+    pub fn take_pooled(&self, address: u64) -> Option<Pooled> {
+        let bucket = &self.buckets[Self::bucket_of(address)];
+        let way = (0..OWNED).find(|way| bucket.keys[*way].load(Ordering::Acquire) == address)?;
+        let value = &bucket.values[way];
+        let pooled = Pooled {
+            address,
+            size: Bytes(value.size.load(Ordering::Relaxed)),
+            pool: (value.meta.load(Ordering::Relaxed) >> 2) as u32,
+        };
+        (address > BUSY).then(|| {
+            bucket.keys[way].store(FREE, Ordering::Release);
+            pooled
+        })
+    }
+
+    /// Takes the record of exactly this address out.
     pub fn take(&self, address: u64) -> Option<Record> {
         if address <= BUSY {
             return None;
@@ -136,7 +221,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             for way in 0..WAYS {
                 let address = self.buckets[at].keys[way].load(Ordering::Acquire);
                 if address > BUSY
-                    && self.values[at][way].owner.load(Ordering::Relaxed) == owner
+                    && self.buckets[at].values[way].owner.load(Ordering::Relaxed) == owner
                     && let Some(record) = self.take_at(at, way, address)
                 {
                     let start = Self::bucket_of(address);
@@ -157,8 +242,12 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
     fn take_live(&self, at: usize, way: usize, address: u64) -> Option<Record> {
         let record = self.read_at(at, way, address);
         let key = &self.buckets[at].keys[way];
-        key.compare_exchange(address, FREE, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()?;
+        if way < OWNED {
+            key.store(FREE, Ordering::Release);
+        } else {
+            key.compare_exchange(address, FREE, Ordering::AcqRel, Ordering::Relaxed)
+                .ok()?;
+        }
         Some(record)
     }
 
@@ -174,7 +263,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
 
     #[inline]
     fn read_at(&self, at: usize, way: usize, address: u64) -> Record {
-        let value = &self.values[at][way];
+        let value = &self.buckets[at].values[way];
         let meta = value.meta.load(Ordering::Relaxed);
         Record {
             address,
@@ -207,6 +296,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::FIRST;
 
     fn table() -> Box<Records<512>> {
         Box::new(Records {
@@ -214,16 +304,14 @@ mod tests {
                 Bucket {
                     keys: [const { AtomicU64::new(0) }; WAYS],
                     overflowed: AtomicU64::new(0),
+                    values: [const {
+                        Value {
+                            size: AtomicU64::new(0),
+                            meta: AtomicU64::new(0),
+                            owner: AtomicU64::new(0),
+                        }
+                    }; WAYS],
                 }
-            }; 512],
-            values: [const {
-                [const {
-                    Value {
-                        size: AtomicU64::new(0),
-                        meta: AtomicU64::new(0),
-                        owner: AtomicU64::new(0),
-                    }
-                }; WAYS]
             }; 512],
         })
     }
@@ -231,9 +319,10 @@ mod tests {
     #[test]
     fn a_full_table_refuses_and_is_whole_again_after() {
         let table = table();
-        let room = (1..=512 * WAYS as u64).all(|count| table.insert(record(count * 512)));
+        let most = 512 * (WAYS - OWNED) as u64;
+        let room = (1..=most).all(|count| table.insert(record(count * 512)));
         assert!(room && !table.insert(record(1 << 40)));
-        for count in 1..=512 * WAYS as u64 {
+        for count in 1..=most {
             assert_eq!(table.take(count * 512), Some(record(count * 512)));
         }
         assert!(
@@ -286,6 +375,77 @@ mod tests {
                 .iter()
                 .all(|bucket| bucket.overflowed.load(Ordering::Relaxed) == 0)
         );
+    }
+
+    fn pooled(address: u64) -> Pooled {
+        Pooled {
+            address,
+            size: Bytes(address / 2),
+            pool: 3,
+        }
+    }
+
+    #[test]
+    fn what_one_thread_enters_alone_is_found_and_the_next_of_its_bucket_lies_among_others() {
+        let table = table();
+        let first = pooled(512);
+        let same =
+            |address: &u64| Records::<512>::bucket_of(*address) == Records::<512>::bucket_of(512);
+        let second = (2..).map(|count| count * 512).find(same).map(pooled);
+        let second = second.expect("the hash comes back");
+        assert!(table.insert_pooled(FIRST, first) && table.insert_pooled(FIRST, second));
+        assert_eq!(table.find(first.address), Some(first.record()));
+        assert_eq!(table.take_pooled(second.address), None);
+        assert_eq!(table.take(second.address), Some(second.record()));
+        assert_eq!(table.take_pooled(first.address), Some(first));
+        assert_eq!(table.take_pooled(first.address), None);
+        assert_eq!(table.take(first.address), None);
+        assert_eq!((table.take_pooled(0), table.take_pooled(1)), (None, None));
+        assert!(table.insert_pooled(FIRST, first));
+        assert_eq!(table.take(first.address), Some(first.record()));
+    }
+
+    #[test]
+    fn an_owner_of_pools_takes_along_what_one_thread_entered() {
+        let table = table();
+        assert!(table.insert_pooled(FIRST, pooled(512)));
+        let mut taken = Vec::new();
+        table.take_owned(owner_of(3), |record| taken.push(record));
+        assert_eq!(taken, [pooled(512).record()]);
+        assert_eq!(table.take(512), None);
+    }
+
+    /// One enters, another takes out, and the addresses come back.
+    #[test]
+    fn what_one_thread_enters_another_takes_out_whole() {
+        let table = table();
+        let (entered, taken) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        for count in 1..=64_u64 {
+            taken.0.send(count * 512).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let table = &table;
+            scope.spawn(move || {
+                for size in 1..20_000 {
+                    let address = taken.1.recv().unwrap();
+                    let pooled = Pooled {
+                        size: Bytes(size),
+                        ..pooled(address)
+                    };
+                    assert!(table.insert_pooled(FIRST, pooled));
+                    entered.0.send(pooled).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for pooled in entered.1 {
+                    let found = table.take_pooled(pooled.address).map(Pooled::record);
+                    let found = found.or_else(|| table.take(pooled.address));
+                    assert_eq!(found, Some(pooled.record()));
+                    // The other thread ends first.
+                    let _ = taken.0.send(pooled.address);
+                }
+            });
+        });
     }
 
     #[test]

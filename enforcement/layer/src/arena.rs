@@ -13,9 +13,10 @@ pub struct Id(pub u32);
 const FIRST_CHUNK: u32 = 64;
 const CHUNKS: usize = 24;
 
-/// Chunks of doubling size.
+/// One by itself, which is what most programs have, and then chunks of doubling size.
 pub struct Arena<T> {
     used: AtomicU32,
+    first: OnceLock<T>,
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
 }
 
@@ -23,6 +24,7 @@ impl<T> Arena<T> {
     pub const fn new() -> Arena<T> {
         Arena {
             used: AtomicU32::new(0),
+            first: OnceLock::new(),
             chunks: [const { OnceLock::new() }; CHUNKS],
         }
     }
@@ -30,7 +32,11 @@ impl<T> Arena<T> {
     /// Adds what `make` gives for its number. `None` once hundreds of millions were added.
     pub fn push(&self, make: impl FnOnce(Id) -> T) -> Option<Id> {
         let position = self.used.fetch_add(1, Ordering::Relaxed);
-        let (chunk, offset) = place(position);
+        let Some(beyond) = position.checked_sub(1) else {
+            let _first = self.first.set(make(Id(1)));
+            return Some(Id(1));
+        };
+        let (chunk, offset) = place(beyond);
         let Some(chunk_cell) = self.chunks.get(chunk) else {
             self.used.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -42,8 +48,17 @@ impl<T> Arena<T> {
         Some(id)
     }
 
+    #[inline]
     pub fn get(&self, id: Id) -> Option<&T> {
-        let (chunk, offset) = place(id.0.checked_sub(1)?);
+        match id {
+            Id(1) => self.first.get(),
+            _ => self.get_beyond(id),
+        }
+    }
+
+    #[inline(never)]
+    fn get_beyond(&self, id: Id) -> Option<&T> {
+        let (chunk, offset) = place(id.0.checked_sub(2)?);
         self.chunks.get(chunk)?.get()?.get(offset)?.get()
     }
 }

@@ -49,11 +49,14 @@ pub fn begun() -> bool {
 }
 
 /// This process's attachment; made at the first GPU that a budget could be for, so that other programs take no slot.
+#[inline]
 pub fn current() -> Option<&'static Attachment> {
+    mine().or_else(make)
+}
+
+#[cold]
+fn make() -> Option<&'static Attachment> {
     static ATTACHING: Mutex<()> = Mutex::new(());
-    if let Some(attachment) = mine() {
-        return Some(attachment);
-    }
     let _errno = os::Errno::keep();
     let _attaching = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(attachment) = mine() {
@@ -69,6 +72,7 @@ pub fn current() -> Option<&'static Attachment> {
 }
 
 /// This process's attachment, if it has one.
+#[inline]
 pub fn mine() -> Option<&'static Attachment> {
     let attachment = ATTACHMENTS.get(Id(CURRENT.load(Ordering::Acquire)))?;
     attachment
@@ -208,6 +212,7 @@ impl Attachment {
     }
 
     /// The strictest budget among the targets, `None` where none has one.
+    #[inline]
     pub fn budget(&self, targets: Targets) -> Option<Bytes> {
         targets::smallest_budget(self.ledger.as_ref()?, targets)
     }

@@ -9,17 +9,27 @@ use crate::physical::Told;
 use crate::trace;
 
 /// All device-local heaps of a device draw on one budget, so none is larger than it.
+#[inline]
 pub fn clamp(
     attachment: &Attachment,
     physical: Told,
     memory: &mut vk::PhysicalDeviceMemoryProperties,
 ) {
-    let Some(budget) = attachment.budget(physical.targets) else {
+    let Some(budget) = attachment.budget(physical.targets()) else {
         return;
     };
+    if trace::on() {
+        say_clamp(memory, budget);
+    }
+    for (_, heap) in local_heaps(memory) {
+        heap.size = heap::clamp(Bytes(heap.size), Some(budget)).0;
+    }
+}
+
+#[cold]
+fn say_clamp(memory: &mut vk::PhysicalDeviceMemoryProperties, budget: Bytes) {
     for (number, heap) in local_heaps(memory) {
         let (before, after) = (heap.size, heap::clamp(Bytes(heap.size), Some(budget)).0);
-        heap.size = after;
         trace::line(format_args!("heap {number} clamp {before} -> {after}"));
     }
 }
@@ -35,10 +45,10 @@ pub fn report(
 ) {
     let count = memory.memory_heap_count as usize;
     if let Some(available) = attachment
-        .available(physical.targets)
-        .filter(|_| physical.has_memory_budget)
+        .available(physical.targets())
+        .filter(|_| physical.has_memory_budget())
     {
-        let budget = attachment.budget(physical.targets);
+        let budget = attachment.budget(physical.targets());
         for (number, heap) in local_heaps(memory) {
             let driver = heap::HeapReport {
                 budget: Bytes(report.heap_budget[number]),
@@ -63,6 +73,7 @@ pub fn report(
     }
 }
 
+#[inline]
 fn local_heaps(
     memory: &mut vk::PhysicalDeviceMemoryProperties,
 ) -> impl Iterator<Item = (usize, &mut vk::MemoryHeap)> {

@@ -34,6 +34,19 @@ struct Seat {
     told: AtomicU64,
 }
 
+impl Seat {
+    #[inline]
+    fn is_of(&self, handle: vk::PhysicalDevice) -> bool {
+        self.handle.load(Ordering::Acquire) == handle.as_raw()
+            && handle != vk::PhysicalDevice::null()
+    }
+
+    #[inline]
+    fn told(&self) -> Told {
+        Told(self.told.load(Ordering::Relaxed))
+    }
+}
+
 static INSTANCES: Table<Instance> = Table::new();
 
 pub fn register(key: Key, next: InstanceNext, promoted: Promoted, engine: Option<&str>) {
@@ -47,10 +60,12 @@ pub fn register(key: Key, next: InstanceNext, promoted: Promoted, engine: Option
 }
 
 /// The instance of a handle with this key. With no such instance any living one's chain has to do (DEFECTS V11).
+#[inline]
 pub fn find(key: Option<Key>) -> Option<&'static Instance> {
     registered(key).or_else(|| INSTANCES.any())
 }
 
+#[inline]
 pub fn registered(key: Option<Key>) -> Option<&'static Instance> {
     INSTANCES.get(key?)
 }
@@ -81,13 +96,20 @@ impl Instance {
 
     /// What is to be told of a physical device.
     #[inline]
-    pub fn told(&self, handle: vk::PhysicalDevice) -> Option<Told> {
-        let seat = |seat: &&Seat| seat.handle.load(Ordering::Acquire) == handle.as_raw();
-        match self.told.iter().find(seat) {
-            Some(seat) if handle != vk::PhysicalDevice::null() => {
-                Some(Told::of(seat.told.load(Ordering::Relaxed)))
-            }
-            _ => Some(self.physical(handle)?.told()),
+    pub fn told(&self, handle: vk::PhysicalDevice) -> Told {
+        if self.told[0].is_of(handle) {
+            return self.told[0].told();
+        }
+        self.told_otherwise(handle)
+    }
+
+    #[inline(never)]
+    fn told_otherwise(&self, handle: vk::PhysicalDevice) -> Told {
+        match self.told.iter().find(|seat| seat.is_of(handle)) {
+            Some(seat) => seat.told(),
+            None => self
+                .physical(handle)
+                .map_or(Told::NOTHING, |known| known.told()),
         }
     }
 
@@ -122,7 +144,7 @@ impl Instance {
                 .iter()
                 .find(|seat| [0, handle].contains(&seat.handle.load(Ordering::Relaxed)));
             if let Some(seat) = seat {
-                seat.told.store(one.told().word(), Ordering::Relaxed);
+                seat.told.store(one.told().0, Ordering::Relaxed);
                 seat.handle.store(handle, Ordering::Release);
             }
         }

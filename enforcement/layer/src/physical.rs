@@ -42,41 +42,39 @@ pub struct Physical {
     pub has_memory_budget: bool,
 }
 
-/// What it takes to tell a tenant of its memory: one word.
+/// What it takes to tell a tenant of its memory, in one word: targets, and whether it is told anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    pub tenant_gpu: bool,
-    pub has_memory_budget: bool,
-    pub targets: Targets,
-}
+pub struct Told(pub u64);
 
 impl Physical {
     pub fn told(&self) -> Told {
-        Told {
-            tenant_gpu: self.tenant_gpu,
-            has_memory_budget: self.has_memory_budget,
-            targets: self.targets,
-        }
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        Told(
+            u64::from(self.targets.0)
+                | flag(self.tenant_gpu, Told::TENANT_GPU)
+                | flag(self.has_memory_budget, Told::HAS_MEMORY_BUDGET),
+        )
     }
 }
 
 impl Told {
     const TENANT_GPU: u64 = 1 << 32;
     const HAS_MEMORY_BUDGET: u64 = 1 << 33;
+    /// Of no tenant's GPU.
+    pub const NOTHING: Told = Told(0);
 
-    pub fn word(self) -> u64 {
-        let flag = |is: bool, flag| if is { flag } else { 0 };
-        u64::from(self.targets.0)
-            | flag(self.tenant_gpu, Told::TENANT_GPU)
-            | flag(self.has_memory_budget, Told::HAS_MEMORY_BUDGET)
+    #[inline]
+    pub const fn is_tenant_gpu(self) -> bool {
+        self.0 & Told::TENANT_GPU != 0
     }
 
-    pub fn of(word: u64) -> Told {
-        Told {
-            tenant_gpu: word & Told::TENANT_GPU != 0,
-            has_memory_budget: word & Told::HAS_MEMORY_BUDGET != 0,
-            targets: Targets(word as u32),
-        }
+    pub const fn has_memory_budget(self) -> bool {
+        self.0 & Told::HAS_MEMORY_BUDGET != 0
+    }
+
+    #[inline]
+    pub const fn targets(self) -> Targets {
+        Targets(self.0 as u32)
     }
 }
 

@@ -43,9 +43,21 @@ impl<T> Table<T> {
         self.entries.get(id)
     }
 
+    #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
-        let id = self.slot(key)?.entry.load(Ordering::Acquire);
-        self.entries.get(Id(id))
+        let slot = match self.first_slot(key) {
+            Some(slot) => slot,
+            None => self.slot(key)?,
+        };
+        self.entries.get(Id(slot.entry.load(Ordering::Acquire)))
+    }
+
+    /// The key's slot if it is the first that it could be.
+    #[inline]
+    fn first_slot(&self, key: Key) -> Option<&Slot> {
+        let slots = self.segments[0].get()?;
+        let slot = &slots[hash(key.0 as u64) as usize & (slots.len() - 1)];
+        (slot.key.load(Ordering::Acquire) == key.0 && key.0 != 0).then_some(slot)
     }
 
     /// What was registered under a number, gone or not.
@@ -60,6 +72,7 @@ impl<T> Table<T> {
     }
 
     /// Some living entry, for a handle that was never registered.
+    #[cold]
     pub fn any(&self) -> Option<&T> {
         self.living().next()
     }
@@ -72,6 +85,7 @@ impl<T> Table<T> {
             .filter_map(|slot| self.entries.get(Id(slot.entry.load(Ordering::Acquire))))
     }
 
+    #[inline(never)]
     fn slot(&self, key: Key) -> Option<&Slot> {
         for segment in &self.segments {
             let slots = segment.get()?;
@@ -127,6 +141,7 @@ fn window(slots: &[Slot], key: Key) -> impl Iterator<Item = &Slot> {
 }
 
 /// Spreads addresses, whose low bits are all alike, over all bits.
+#[inline]
 pub fn hash(word: u64) -> u64 {
     let product = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)

@@ -95,19 +95,22 @@ pub fn release(ledger: &Ledger, targets: Targets, bytes: Bytes) {
 }
 
 /// The strictest budget among the targets; `None` where none of them has one.
+#[inline]
 pub fn smallest_budget(ledger: &Ledger, targets: Targets) -> Option<Bytes> {
-    targets
-        .iter()
-        .filter_map(|device| ledger.budget(device))
-        .min()
+    match targets.only() {
+        Some(device) => ledger.budget(device),
+        None => smallest_of(targets, |device| ledger.budget(device)),
+    }
 }
 
 /// What can still be taken from every target at once.
 pub fn available(ledger: &Ledger, targets: Targets) -> Option<Bytes> {
-    targets
-        .iter()
-        .filter_map(|device| ledger.available(device))
-        .min()
+    smallest_of(targets, |device| ledger.available(device))
+}
+
+#[inline(never)]
+fn smallest_of(targets: Targets, of: impl Fn(DeviceIndex) -> Option<Bytes>) -> Option<Bytes> {
+    targets.iter().filter_map(of).min()
 }
 
 #[cfg(test)]

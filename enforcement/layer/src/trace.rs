@@ -18,6 +18,7 @@ pub fn warn(text: Arguments<'_>) {
     }
 }
 
+#[inline]
 pub fn on() -> bool {
     settings().vulkan_trace
 }

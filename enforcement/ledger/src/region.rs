@@ -253,12 +253,21 @@ impl Drop for Map {
 
 /// Milliseconds of the clock that all processes of a machine share; never 0.
 pub fn now_ms() -> u64 {
+    milliseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// As the kernel last noted them, some milliseconds ago at most: a tenth of the cost.
+pub fn coarse_ms() -> u64 {
+    milliseconds(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+fn milliseconds(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     (now.tv_sec as u64)
         .wrapping_mul(1000)
         .wrapping_add(now.tv_nsec as u64 / 1_000_000)

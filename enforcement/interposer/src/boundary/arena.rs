@@ -10,6 +10,25 @@ static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
 /// The kernel refused to wipe on fork: the owner's pid is compared instead.
 static COMPARE_PID: AtomicU32 = AtomicU32::new(0);
 
+/// The memory of a process in which hooks enforce, where a look at it is enough to know that they still do: the kernel wipes it on fork. It is here
+/// that every call begins.
+static ENFORCING: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
+
+#[inline(always)]
+pub fn enforcing() -> Option<&'static Memory> {
+    // SAFETY: as in `existing`: null, or what `existing` answers.
+    unsafe { ENFORCING.load(Ordering::Acquire).as_ref() }
+}
+
+/// From now on a look at the process's memory is enough, if it can be; or no longer.
+pub fn set_enforcing(memory: Option<&'static Memory>) {
+    let memory = memory.filter(|_| COMPARE_PID.load(Ordering::Acquire) == 0);
+    let memory = memory.map_or(core::ptr::null_mut(), |memory| {
+        (&raw const *memory).cast_mut()
+    });
+    ENFORCING.store(memory, Ordering::SeqCst);
+}
+
 /// The process's memory; `None` where the kernel gives none.
 pub fn memory() -> Option<&'static Memory> {
     existing().or_else(map)

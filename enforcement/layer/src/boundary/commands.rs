@@ -397,12 +397,14 @@ unsafe fn memory_properties2_by(
 }
 
 /// A tenant's GPU is told of by `say`; any other device's answer stands.
+#[inline]
 fn tell(
     known: &instance::Instance,
     handle: vk::PhysicalDevice,
     say: impl FnOnce(&attachment::Attachment, Told),
 ) {
-    if let Some(told) = known.told(handle).filter(|told| told.tenant_gpu)
+    let told = known.told(handle);
+    if told.is_tenant_gpu()
         && let Some(attachment) = attachment::current()
     {
         say(attachment, told);

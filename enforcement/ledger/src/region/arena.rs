@@ -15,6 +15,8 @@ struct Page {
     canary: AtomicU64,
     /// Held by the thread that looks for the dead: a byte lock does not tell threads of one process apart.
     reaping: AtomicU64,
+    /// When the dead were last looked for only because somebody asked for figures.
+    looked: AtomicU64,
 }
 
 /// Lets go of the flag, whatever becomes of the work: it asks a driver, which is not ours.
@@ -78,6 +80,17 @@ impl Arena {
         Some(work())
     }
 
+    /// Whether `every` milliseconds have gone by at `now` since this was last true. Of threads that ask at once it is true for one.
+    pub fn is_time(&self, now: u64, every: u64) -> bool {
+        let looked = &self.page().looked;
+        let before = looked.load(Ordering::Relaxed);
+        // Both ways: the clock may be another one's after a process was frozen and thawed elsewhere.
+        (before == 0 || now.abs_diff(before) >= every)
+            && looked
+                .compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
     #[inline]
     fn page(&self) -> &Page {
         // SAFETY: a page-aligned mapping that lives as long as self, in fork children too; zeros are valid atomics.
@@ -89,5 +102,17 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `new` mapped.
         unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_time_once_in_each_while_whichever_way_the_clock_goes() {
+        let arena = Arena::new().unwrap();
+        let told = [5, 6, 14, 15, 16, 4, 13, 14].map(|now| arena.is_time(now, 10));
+        assert_eq!(told, [true, false, false, true, false, true, false, true]);
     }
 }

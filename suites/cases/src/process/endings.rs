@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::Cuda;
@@ -66,6 +66,24 @@ cases! {
         let answer = cuda.allocate(Bytes::gib(20).0);
         ensure_eq!(answer.code, OK, "20 GiB right after the kill, {:?} later", start.elapsed());
         fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a killed process held is told as free again, to whoever asks again and again: the dead are not looked for each time.
+    a_killed_process_is_told_as_free_again {
+        kind: Budget, defects: ["P3", "T4"], entry_points: ["cuMemGetInfo_v2"], budget: "0=23552MiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let cuda = cuda()?;
+        let told = || cuda.memory_info().out;
+        let before = told();
+        ensure_eq!(before.1, budget(session, 0)?.0, "cuMemGetInfo_v2's total");
+        let mut doomed = Tenant::start(session)?;
+        ensure_eq!(doomed.cuda(Bytes::gib(20))?, OK, "20 GiB of another process");
+        for _ in 0..100 {
+            ensure!(told().0 + Bytes::gib(20).0 <= before.0, "{} free beside 20 GiB, {} before", told().0, before.0);
+        }
+        doomed.peer.kill()?;
+        session.eventually("as much is told as free as before", || told().0 == before.0)
     }
 
     /// A process that ends in good order, with its memory still allocated, gives everything back.
