@@ -13,9 +13,9 @@ use budget::array::Array;
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::devices::current_context;
+use crate::devices::{NoDevice, current_context};
 use crate::memory::refused_unless_undone;
-use crate::outcome::{Outcome, Reason, verdict};
+use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 use crate::texels::Place;
 
@@ -181,8 +181,12 @@ fn deferred(asked: Array) -> CUDA_ARRAY3D_DESCRIPTOR {
 }
 
 fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<CUresult> {
-    let Ok(device) = tenant.current_device() else {
-        return refused_unless_undone((made.call)(), || (made.handle)(), made.destroy);
+    let device = match tenant.current_device() {
+        Ok(device) => device,
+        Err(NoDevice::NoContext) => {
+            return refused_unless_undone((made.call)(), || (made.handle)(), made.destroy);
+        }
+        Err(NoDevice::Unknown) => return verdict(judged(made), Refused::UnknownDevice),
     };
     let Some((place, bound)) = Place::of(asked, levels, device.ordinal, current_context()) else {
         // No address space holds it: the driver says so.

@@ -54,11 +54,15 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
         return Outcome::Done(code);
     }
     tenant.set_initialised();
-    let seen = tenant
-        .map_devices(before)
-        .into_iter()
-        .flat_map(|devices| devices.iter());
-    let mut seen: DeviceSet = seen.flat_map(|device| device.indices.iter()).collect();
+    let mut seen: DeviceSet = match tenant.map_devices(before) {
+        Some(devices) => devices
+            .iter()
+            .flat_map(|device| device.indices.iter())
+            .collect(),
+        // Initialised it is, on devices that it does not tell: on all that the container is known to have. Known by nobody, the next cuInit is charged.
+        None if grants.is_empty() && counted => return Outcome::Refused(Refused::UnknownDevice),
+        None => grants.iter().map(|(index, _)| *index).collect(),
+    };
     for (index, grant) in grants {
         if seen.contains(index) {
             grant.commit_as(charge::INIT);

@@ -114,15 +114,41 @@ impl Tenant {
         self.devices()?.get(c_int::try_from(ordinal).ok()?)
     }
 
-    /// The current context's device; `None` with the driver's answer where there is none.
-    pub fn current_device(self) -> Result<&'static Device, CUresult> {
-        let devices = self.devices().ok_or(CUresult::ERROR_NOT_INITIALIZED)?;
+    /// The current context's device.
+    pub fn current_device(self) -> Result<&'static Device, NoDevice> {
         let mut ordinal = -1;
         match next::cuCtxGetDevice(Out::to(&mut ordinal)) {
-            CUresult::SUCCESS => devices.get(ordinal).ok_or(CUresult::ERROR_INVALID_DEVICE),
-            refusal => Err(refusal),
+            CUresult::SUCCESS => self
+                .devices()
+                .and_then(|devices| devices.get(ordinal))
+                .ok_or(NoDevice::Unknown),
+            CUresult::ERROR_INVALID_CONTEXT
+            | CUresult::ERROR_NOT_INITIALIZED
+            | CUresult::ERROR_DEINITIALIZED
+            | CUresult::ERROR_CONTEXT_IS_DESTROYED => Err(NoDevice::NoContext),
+            _ => Err(NoDevice::Unknown),
         }
     }
+
+    /// What may be the current context's device: all of them where the driver does not say.
+    pub fn current_indices(self) -> DeviceSet {
+        match self.current_device() {
+            Ok(device) => device.indices,
+            Err(NoDevice::NoContext) => DeviceSet::EMPTY,
+            Err(NoDevice::Unknown) => DeviceIndex::all()
+                .filter(|device| self.budget(*device).is_some())
+                .collect(),
+        }
+    }
+}
+
+/// Why nobody can say which device is current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoDevice {
+    /// There is no context, and the driver refuses all that needs one.
+    NoContext,
+    /// The driver fails. Whatever it might grant now would be on nobody's account.
+    Unknown,
 }
 
 /// The current context's handle, 0 if there is none.

@@ -10,7 +10,7 @@ use abi::cuda::{CUdevice, CUfunction, CUkernel, CUlibrary, CUmodule, CUresult};
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::devices::current_context;
+use crate::devices::{Device, NoDevice, current_context};
 use crate::outcome::{Outcome, Refused};
 use crate::process::Tenant;
 
@@ -143,20 +143,32 @@ fn all<T: Copy>(
     }
 }
 
-fn told(code: CUresult, bytes: c_int) -> u64 {
+/// What a driver told of local memory: nothing where there is no such function, unknown where it fails.
+fn told(code: CUresult, bytes: c_int) -> Result<u64, Refused> {
     match code {
-        CUresult::SUCCESS => u64::try_from(bytes).unwrap_or(0),
-        _ => 0,
+        CUresult::SUCCESS => Ok(u64::try_from(bytes).unwrap_or(0)),
+        CUresult::ERROR_INVALID_VALUE
+        | CUresult::ERROR_INVALID_DEVICE
+        | CUresult::ERROR_INVALID_CONTEXT
+        | CUresult::ERROR_INVALID_HANDLE
+        | CUresult::ERROR_NO_BINARY_FOR_GPU
+        | CUresult::ERROR_NOT_FOUND => Ok(0),
+        _ => Err(Refused::UnknownDevice),
     }
 }
 
-fn function_local(function: &CUfunction) -> u64 {
+/// The most of them.
+fn most(mut each: impl Iterator<Item = Result<u64, Refused>>) -> Result<u64, Refused> {
+    each.try_fold(0, |most, local| Ok(most.max(local?)))
+}
+
+fn function_local(function: &CUfunction) -> Result<u64, Refused> {
     let mut bytes = 0;
     let code = next::cuFuncGetAttribute(Out::to(&mut bytes), LOCAL_SIZE, *function);
     told(code, bytes)
 }
 
-fn kernel_local(kernel: &CUkernel, ordinal: CUdevice) -> u64 {
+fn kernel_local(kernel: &CUkernel, ordinal: CUdevice) -> Result<u64, Refused> {
     let mut bytes = 0;
     let code = next::cuKernelGetAttribute(Out::to(&mut bytes), LOCAL_SIZE, *kernel, ordinal);
     told(code, bytes)
@@ -165,14 +177,17 @@ fn kernel_local(kernel: &CUkernel, ordinal: CUdevice) -> u64 {
 impl Tenant {
     /// These functions may be launched in a context.
     fn may_launch(self, context: u64, functions: &[CUfunction]) -> Result<(), Refused> {
-        let most = functions.iter().map(function_local).max().unwrap_or(0);
+        let local = most(functions.iter().map(function_local))?;
         let ordinal = self.memory.contexts.ordinal_of(context);
         let device = ordinal.and_then(|ordinal| self.device(ordinal));
-        let Some(device) = device.or_else(|| self.current_device().ok()) else {
-            return Ok(());
+        let device = match device.map_or_else(|| self.current_device(), Ok) {
+            Ok(device) => device,
+            Err(NoDevice::NoContext) => return Ok(()),
+            Err(NoDevice::Unknown) => return Err(Refused::UnknownDevice),
         };
         match self.limits_of(context, device) {
-            Some(limits) => self.raise_local(device, limits, most),
+            Some(limits) => self.raise_local(device, limits, local),
+            None if context == 0 => Err(Refused::UnknownDevice),
             None => Ok(()),
         }
     }
@@ -183,12 +198,11 @@ impl Tenant {
         let used = |ordinal| self.memory.contexts.has_any(ordinal);
         let asked = devices().filter(|device| used(device.ordinal));
         let asked = asked.chain(devices().take(1));
-        let local = |ordinal| {
-            let each = kernels.iter().map(|kernel| kernel_local(kernel, ordinal));
-            each.max().unwrap_or(0)
+        let local = |device: &Device| {
+            let ordinal = device.ordinal as CUdevice;
+            most(kernels.iter().map(|kernel| kernel_local(kernel, ordinal)))
         };
-        let most = asked.map(|device| local(device.ordinal as CUdevice)).max();
-        let most = most.unwrap_or(0);
+        let most = most(asked.map(local))?;
         // First for contexts to come: one that is made meanwhile is charged by itself or found below.
         let before = self.memory.kernels_local.fetch_max(most, Ordering::AcqRel);
         if before >= most {

@@ -52,8 +52,7 @@ pub fn memory_v1(
 ) -> Outcome<CUresult> {
     let code = next::cuMemGetInfo(free, total);
     if code == CUresult::SUCCESS
-        && let Ok(device) = tenant.current_device()
-        && let Some(share) = tenant.share(device.indices)
+        && let Some(share) = tenant.share(tenant.current_indices())
     {
         if let Some(driver) = free.read() {
             free.write(at_most(driver, share.budget.saturating_sub(share.usage)));
@@ -76,8 +75,7 @@ pub fn memory(tenant: Tenant, free: Out<'_, usize>, total: Out<'_, usize>) -> Ou
         total.write(1);
     }
     if code == CUresult::SUCCESS
-        && let Ok(device) = tenant.current_device()
-        && let Some(share) = tenant.share(device.indices)
+        && let Some(share) = tenant.share(tenant.current_indices())
     {
         let available = if planted(Seed::C4) {
             Bytes(share.budget.0.wrapping_sub(share.usage.0))

@@ -12,7 +12,7 @@ use budget::charge::{self, BLOCK, Shape};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::{Device, current_context};
+use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -28,14 +28,25 @@ const HEAP: CUlimit = 2;
 const LOCAL: CUlimit = -1;
 
 pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
-    let Ok(device) = tenant.current_device() else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let device = match tenant.current_device() {
+        Ok(device) => device,
+        Err(NoDevice::NoContext) => return Outcome::PassThrough(Reason::TakesNothing),
+        Err(NoDevice::Unknown) => return Outcome::Refused(Refused::UnknownDevice),
     };
-    let Some(limits) = tenant.limits_of(current_context(), device) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let context = current_context();
+    let Some(limits) = tenant.limits_of(context, device) else {
+        // The driver has a context and did not say which.
+        return match context {
+            0 => Outcome::Refused(Refused::UnknownDevice),
+            _ => Outcome::PassThrough(Reason::TakesNothing),
+        };
     };
-    let Some(before) = told(limit).filter(|_| matches!(limit, STACK | PRINTF | HEAP)) else {
+    if !matches!(limit, STACK | PRINTF | HEAP) {
         return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    // What it would take more than now cannot be told otherwise.
+    let Some(before) = told(limit) else {
+        return Outcome::Refused(Refused::UnknownDevice);
     };
     let shape = device.shape;
     let expected = within_bounds(shape, limit, value as u64);

@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::{Device, current_context};
+use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -165,11 +165,18 @@ where
 {
     #[inline]
     fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
-        let Ok(device) = tenant.current_device() else {
-            if planted(Seed::C8) {
+        let device = match tenant.current_device() {
+            Ok(device) => device,
+            Err(NoDevice::NoContext) if planted(Seed::C8) => {
                 return Outcome::Done(CUresult::SUCCESS);
             }
-            return self.uncharged();
+            Err(NoDevice::NoContext) => return self.uncharged(),
+            Err(NoDevice::Unknown) if planted(Seed::C8a) => {
+                return Outcome::PassThrough(Reason::TakesNothing);
+            }
+            Err(NoDevice::Unknown) => {
+                return verdict((self.impossible)(), Refused::UnknownDevice);
+            }
         };
         // What no address space holds no budget does: the driver says so itself.
         let bound = self

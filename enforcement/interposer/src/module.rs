@@ -14,7 +14,7 @@ use budget::settings::ContextCharge;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::image;
-use crate::devices::{Device, current_context};
+use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
 use crate::memory::devices_of;
 use crate::modules::{Library, Part};
@@ -68,8 +68,10 @@ fn load_module(
     needs: impl FnOnce() -> Needs,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
-    let (Ok(device), false) = (tenant.current_device(), module.is_null()) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let device = match tenant.current_device() {
+        Ok(device) if !module.is_null() => device,
+        Err(NoDevice::Unknown) => return Outcome::Refused(Refused::UnknownDevice),
+        _ => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let needs = needs();
     let _nvml = Scope::begin(tenant);

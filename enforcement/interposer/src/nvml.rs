@@ -97,8 +97,9 @@ impl Session {
 
     fn device(&self, index: u32) -> Option<nvmlDevice_t> {
         let mut device = nvmlDevice_t(core::ptr::null_mut());
-        (next::nvmlDeviceGetHandleByIndex_v2(index, Out::to(&mut device)) == nvmlReturn_t::SUCCESS)
-            .then_some(device)
+        let code = next::nvmlDeviceGetHandleByIndex_v2(index, Out::to(&mut device));
+        // Not every entry point looks before it follows NULL.
+        (code == nvmlReturn_t::SUCCESS && !device.0.is_null()).then_some(device)
     }
 
     /// The container's devices, in NVML's order. `None` where even their number is not told.

@@ -8,8 +8,8 @@ use budget::settings::ContextCharge;
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::current_context;
-use crate::outcome::{Outcome, Reason};
+use crate::devices::{NoDevice, current_context};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 
 pub fn create(tenant: Tenant, stream: Out<'_, CUstream>, flags: c_uint) -> Outcome<CUresult> {
@@ -51,9 +51,14 @@ fn make(
     {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let context = tenant.memory.contexts.streams(current_context());
-    let (Some(streams), Ok(device)) = (context, tenant.current_device()) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let handle = current_context();
+    let context = tenant.memory.contexts.streams(handle);
+    let (streams, device) = match (context, tenant.current_device()) {
+        (Some(streams), Ok(device)) => (streams, device),
+        (_, Err(NoDevice::Unknown)) => return Outcome::Refused(Refused::UnknownDevice),
+        // The driver has a context and did not say which.
+        (None, Ok(_)) if handle == 0 => return Outcome::Refused(Refused::UnknownDevice),
+        _ => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let more = streams.begin();
     let grant = match more {

@@ -55,11 +55,13 @@ seeds! {
     C6 = "C6", "sizes wrap";
     C7 = "C7", "outputs are written after errors";
     C8 = "C8", "a thread without a context is told that it got memory";
+    C8a = "C8a", "where the driver does not say which device is current, nothing is charged";
     C9 = "C9", "cuMemCreate is charged to the current device";
     C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
     R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];
     R2 = "R2", "arrays are not hooked", unhooks: ["cuArray*", "cuMipmappedArray*"];
     R3 = "R3", "graphs are not hooked", unhooks: ["cuGraph*", "cuStreamBeginCapture*"];
+    R3a = "R3a", "a graph of which the driver does not tell allocates nothing";
     R4 = "R4", "per-thread streams' entry points are not hooked", unhooks: ["*_ptsz"];
     R5 = "R5", "physical memory's charge goes with its last handle";
     R6 = "R6", "limits are not hooked", unhooks: ["cuCtxSetLimit"];

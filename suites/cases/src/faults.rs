@@ -360,6 +360,27 @@ cases! {
         fills(fill(&cuda).bytes + Bytes::gib(4), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Under a driver that does not say which device is current nothing is granted, for nobody could be charged.
+    a_driver_that_does_not_say_which_device_is_current_grants_nothing {
+        kind: Budget, defects: ["C8"], entry_points: ["cuMemAlloc_v2", "cuArrayCreate_v2", "cuModuleLoadData"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "cuCtxGetDevice", then = "result:999" }]"#,
+    } (_session) {
+        let taken = fill(&cuda()?);
+        taken.refused_with(NO_MEMORY)?;
+        ensure_eq!(taken.bytes, Bytes::ZERO, "what was granted");
+        Ok(())
+    }
+
+    /// An NVML that hands out NULL for a device is as good as none: the budget holds, and nobody dies of it.
+    an_nvml_with_null_for_a_device_is_as_good_as_none {
+        kind: Budget, defects: ["S8"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetHandleByIndex_v2"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "nvmlDeviceGetHandle*", then = "untouched" }]"#,
+    } (session) {
+        let taken = fill(&cuda()?);
+        taken.refused_with(NO_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// Under a driver without nvmlDeviceGetMemoryInfo_v2 the first version tells the budget.
     without_memory_version_2_the_first_tells_the_budget {
         kind: Budget, defects: ["S2", "S8"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=4GiB",

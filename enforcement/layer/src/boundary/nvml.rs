@@ -164,7 +164,9 @@ impl Nvml {
     fn device(&self, index: DeviceIndex) -> Option<Device> {
         let mut device = std::ptr::null_mut();
         // SAFETY: NVML is initialised; the handle is written on success.
-        (unsafe { (self.by_index)(index.0, &mut device) } == SUCCESS).then_some(device)
+        let code = unsafe { (self.by_index)(index.0, &mut device) };
+        // Not every entry point looks before it follows NULL.
+        (code == SUCCESS && !device.is_null()).then_some(device)
     }
 
     fn candidate(&self, index: DeviceIndex) -> Option<Candidate> {
@@ -222,7 +224,7 @@ impl Nvml {
             let mut found = Vec::new();
             for index in 0..8 {
                 let mut instance = std::ptr::null_mut();
-                if get(device, index, &mut instance) == SUCCESS {
+                if get(device, index, &mut instance) == SUCCESS && !instance.is_null() {
                     found.push(instance);
                 }
             }

@@ -127,6 +127,18 @@ fn gives_back(cuda: &Cuda, ready: Ready, before: Bytes) -> Result<(), Failure> {
 }
 
 cases! {
+    /// A graph of whose nodes the driver does not tell is not launched, alone or as another's child.
+    a_graph_that_the_driver_does_not_tell_of_is_not_launched {
+        kind: Budget, defects: ["R3"], entry_points: ["cuGraphLaunch", "cuGraphInstantiateWithFlags"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "cuGraphGetNodes", then = "result:999" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        let ready = ready(&cuda, Instantiate::WithFlags, made(&cuda)?)?;
+        ensure_eq!(cuda.run_graph(Run::Launch, ready.exec), OUT_OF_MEMORY, "cuGraphLaunch");
+        ensure_eq!(cuda.run_graph(Run::Upload, ready.exec), OUT_OF_MEMORY, "cuGraphUpload");
+        end(&cuda, ready)
+    }
+
     /// However a graph was made executable and is run, what it allocates is within the budget, is charged until it is freed and
     /// trimmed, and is charged once.
     graphs_are_no_way_past_the_budget {
