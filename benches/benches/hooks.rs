@@ -30,18 +30,9 @@ fn main() -> ExitCode {
     let driver: Driver = "mock:h200".parse().expect("a driver");
     let target = Target::named("ours").expect("a target");
     let environment = Environment::create(&Request {
-        name: "bench",
-        target: &target,
-        driver: &driver,
         machine: "h200",
-        real_devices: &[],
         budget: "0=100GiB",
-        faults: "",
-        libraries: Libraries::Both,
-        absent: &[],
-        env: &[],
-        traced: false,
-        validated: false,
+        ..Request::new("bench", &target, &driver)
     })
     .expect("an environment");
     let mut command = Command::new(std::env::current_exe().expect("this executable"));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::accounts::Accounts;
 use crate::cost::{Task, Traffic};
 use crate::engine::{self, Engine, Interval, Nanos};
-use crate::fault::{Consultation, FaultError, FaultPlan};
+use crate::fault::{Consultation, FaultError, FaultPlan, When};
 use crate::identity::Identity;
 use crate::memory::{Audit, Kind, OutOfDeviceMemory, Overhead, ProcessUsage};
 use crate::os;
@@ -223,6 +223,16 @@ impl World {
     ) -> Consultation<'_> {
         self.plan
             .consult(api, entry, asked, self.accounts.region.header())
+    }
+
+    /// How many calls a row of the fault plan has counted, over all processes that it selects. Rows that count nothing (`every`, after a time) have 0.
+    #[must_use]
+    pub fn counted(&self, row: usize) -> u64 {
+        let counters = &self.accounts.region.header().counters;
+        match self.spec.faults.faults.get(row).map(|fault| fault.when) {
+            Some(When::Nth(_) | When::From(_) | When::OneIn(_)) => counters[row].load(Relaxed),
+            _ => 0,
+        }
     }
 
     /// Whether any device fell off the bus: ask before finding out which one a call is about.

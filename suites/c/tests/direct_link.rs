@@ -44,18 +44,8 @@ fn witness(target: &str) -> BTreeMap<String, u64> {
     let driver = Driver::default();
     let target = Target::named(target).expect("a target");
     let environment = Environment::create(&Request {
-        name: "direct-link",
-        target: &target,
-        driver: &driver,
-        machine: "rtx6000-ada",
-        real_devices: &[],
         budget: "0=23552MiB",
-        faults: "",
-        libraries: Libraries::Both,
-        absent: &[],
-        env: &[],
-        traced: false,
-        validated: false,
+        ..Request::new("direct-link", &target, &driver)
     })
     .unwrap_or_else(|error| panic!("{error}"));
     let mut command = Command::new(program);

@@ -38,19 +38,10 @@ fn found(driver: &str, target: &str) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(directory.path());
     let driver: Driver = driver.parse().unwrap_or_else(|error| panic!("{error}"));
+    let target = Target::named(target).expect("a target");
     let environment = Environment::create(&Request {
-        name: "generations",
-        target: &Target::named(target).expect("a target"),
-        driver: &driver,
-        machine: "rtx6000-ada",
-        real_devices: &[],
         budget: "0=4GiB",
-        faults: "",
-        libraries: Libraries::Both,
-        absent: &[],
-        env: &[],
-        traced: false,
-        validated: false,
+        ..Request::new("generations", &target, &driver)
     })
     .unwrap_or_else(|error| panic!("{error}"));
     let mut command = Command::new(program);

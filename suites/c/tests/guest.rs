@@ -103,19 +103,12 @@ fn run(host: &Host<'_>) -> Run {
 }
 
 fn run_with(host: &Host<'_>, libraries: Libraries) -> Run {
+    let target = Target::named(host.target).expect("a target");
     let environment = Environment::create(&Request {
-        name: "guest",
-        target: &Target::named(host.target).expect("a target"),
-        driver: &Driver::default(),
-        machine: "rtx6000-ada",
-        real_devices: &[],
         budget: "0=4GiB",
-        faults: "",
         libraries,
-        absent: &[],
         env: host.env,
-        traced: false,
-        validated: false,
+        ..Request::new("guest", &target, &Driver::default())
     })
     .unwrap_or_else(|error| panic!("{error}"));
     let told = environment.plan.root.join("told");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use cases::SUITE;
 use cases::kill_storm::KILLS;
 use harness::environment::{Environment, Request};
-use harness::execution::execute;
+use harness::execution::{Look, execute};
 use harness::{Case, Driver, Failure, Status, Target, child_main, ensure_eq, fail};
 
 const CASE: &str = "a_storm_of_kills_loses_nothing_and_grants_nothing_twice";
@@ -37,20 +37,10 @@ fn run() -> Result<(), Failure> {
         ..*short
     };
     let environment = Environment::create(&Request {
-        name: case.name,
-        target: &Target::named(&target)?,
-        driver: &Driver::default(),
-        machine: case.machine,
-        real_devices: &[],
-        budget: case.budget,
-        faults: case.faults,
-        libraries: case.libraries,
-        absent: case.absent,
         env: &[(KILLS, &kills)],
-        traced: false,
-        validated: false,
+        ..Request::of(&case, &Target::named(&target)?, &Driver::default())
     })?;
-    let ending = execute(&case, &environment, true)?;
+    let ending = execute(&case, &environment, Look::Check)?;
     print!(
         "{}",
         std::fs::read_to_string(environment.plan.root.join("stderr.txt"))?

@@ -3,9 +3,13 @@
 //! "Allocates to the budget" means until refused, not the nominal figure: contexts and rounding are charged too. What they
 //! may take at most is stated here, so that an enforcer that refuses too early fails as one that refuses too late does.
 
-use harness::{Bytes, Failure, Session, ensure};
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Library, Session, ensure};
 use mock_device::DeviceIndex;
 use std::fmt::Debug;
+
+use crate::clients::fill;
+use crate::ffi::cuda::Cuda;
 
 /// Most that CUDA's own structures (a context, cuInit) take of one device and process: 523.6 + 3.25 MiB on an H200, and
 /// what an enforcer may reserve for them before it can measure.
@@ -92,4 +96,25 @@ pub fn teardown_is_over(session: &Session) -> Result<(), Failure> {
         let held = world.processes(DeviceIndex(0));
         held.iter().all(|process| process.pid == own)
     })
+}
+
+/// Takes what is left of every GPU with cuMemAlloc_v2. Whether each was refused for want of memory in the end; false without CUDA.
+pub fn exhaust(session: &Session) -> bool {
+    let loaded = session
+        .maps()
+        .is_ok_and(|maps| maps.has(Library::MockLibcuda.file_name()));
+    let Some(cuda) = loaded.then(Cuda::open).and_then(Result::ok) else {
+        return false;
+    };
+    let no_memory = CUresult::ERROR_OUT_OF_MEMORY;
+    cuda.init() == CUresult::SUCCESS
+        && (0..session.gpus() as i32).all(|device| {
+            let retained = cuda.retain_primary(device);
+            // Nothing but what has a context of its own fits any more.
+            retained.code == no_memory
+                || retained.code == CUresult::SUCCESS
+                    && cuda.set_current(retained.out) == CUresult::SUCCESS
+                    && cuda.synchronize() == CUresult::SUCCESS
+                    && fill(&cuda).refusals.iter().all(|code| *code == no_memory)
+        })
 }

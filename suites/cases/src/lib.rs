@@ -92,4 +92,5 @@ pub const SUITE: harness::Suite = harness::Suite {
     ],
     expectations: harness::expectations::SHIPPED,
     afterwards: ffi::vulkan::validated,
+    exhaust: greed::exhaust,
 };

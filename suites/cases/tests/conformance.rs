@@ -107,18 +107,8 @@ fn lacks(generation: u16, case: &Case) -> bool {
 /// What decides skips is the files: they say what the oracle says.
 fn exports_are_the_oracles(driver: &Driver, generation: u16) -> Result<(), Failed> {
     let environment = Environment::create(&Request {
-        name: "exports",
-        target: &Target::named("none")?,
-        driver,
-        machine: Case::BLANK.machine,
-        real_devices: &[],
-        budget: "",
-        faults: "",
         libraries: Libraries::Neither,
-        absent: &[],
-        env: &[],
-        traced: false,
-        validated: false,
+        ..Request::new("exports", &Target::named("none")?, driver)
     })?;
     let exported = symbols::of_drivers(&environment.plan)?;
     let exported: BTreeSet<&str> = exported.iter().map(String::as_str).collect();

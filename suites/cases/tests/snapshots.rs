@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use cases::SUITE;
 use harness::environment::{Environment, Request};
-use harness::execution::execute;
+use harness::execution::{Look, execute};
 use harness::{Driver, Status, Target, child_main, traces};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -37,20 +37,11 @@ fn main() -> ExitCode {
 fn run(target: &str, promised: Status, env: &[(&str, &str)]) -> Result<Environment, Failed> {
     let case = SUITE.case(CASE).ok_or("the suite has lost the case")?;
     let environment = Environment::create(&Request {
-        name: case.name,
-        target: &Target::named(target)?,
-        driver: &Driver::default(),
-        machine: case.machine,
-        real_devices: &[],
-        budget: case.budget,
-        faults: case.faults,
-        libraries: case.libraries,
-        absent: case.absent,
         env,
         traced: true,
-        validated: false,
+        ..Request::of(case, &Target::named(target)?, &Driver::default())
     })?;
-    let ending = execute(case, &environment, true)?;
+    let ending = execute(case, &environment, Look::Check)?;
     if ending.status != promised {
         return Err(format!("{target}: {:?}, {}", ending.status, ending.detail).into());
     }

@@ -42,6 +42,8 @@ pub enum Command {
     },
     /// Plant known defects into our own libraries, one after another, and tell which case notices each; exit status 1 if one goes unnoticed
     Score(ScoreArguments),
+    /// Run cases again and again, each time with another of the calls that the mock drivers get hit by a fault; exit status 1 if a promise breaks
+    Sweep(SweepArguments),
     /// Read a tenant's ledger, or change its budgets
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -93,6 +95,36 @@ pub struct ListArguments {
 pub struct ScoreArguments {
     /// Only these seeds, by the id of their row
     pub seeds: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct SweepArguments {
+    /// Cases by name, whole or in part, at every call; without any the whole suite, at every place that no case before has had hit
+    pub cases: Vec<String>,
+    /// SIGKILL, before the driver acts and after it, instead of failing drivers
+    #[arg(long)]
+    pub kill: bool,
+    /// That many runs, each with two faults at places chosen by chance
+    #[arg(long, value_name = "RUNS", conflicts_with = "kill")]
+    pub pairs: Option<usize>,
+    /// Chooses the pairs
+    #[arg(long, default_value_t = 1, requires = "pairs")]
+    pub chance: u64,
+    /// A known defect that the libraries of the target `seeded` are to have
+    #[arg(long, value_name = "ID")]
+    pub seed: Option<String>,
+    /// One run with this fault at the N-th call of a role's process, as a report names it
+    #[arg(long = "hit", value_name = "ROLE:N=EFFECT", requires = "cases", conflicts_with_all = ["kill", "pairs"])]
+    pub hits: Vec<String>,
+    /// ours, passthrough, none, a .toml file, or a library to preload
+    #[arg(long, default_value = "ours")]
+    pub target: String,
+    /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...]; PROFILE may be the path of a file.toml
+    #[arg(long, default_value_t)]
+    pub driver: Driver,
+    /// Runs at a time; four times as many as there are processors
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub jobs: Option<u32>,
 }
 
 #[derive(Args)]

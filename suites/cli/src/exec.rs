@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
 use harness::environment::{Environment, Request};
-use harness::{Bytes, Driver, Libraries, Target, nvml};
+use harness::{Bytes, Driver, Target, nvml};
 
 mod boundary;
 
@@ -40,18 +40,12 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         None => String::new(),
     };
     let mut environment = Environment::create(&Request {
-        name: "exec",
-        target: &Target::named(&arguments.target)?,
-        driver: &driver,
         machine: &machine,
         real_devices: &real_devices(&driver)?,
         budget: &arguments.memory,
         faults: &faults,
-        libraries: Libraries::Both,
-        absent: &[],
-        env: &[],
         traced: arguments.trace.is_some(),
-        validated: false,
+        ..Request::new("exec", &Target::named(&arguments.target)?, &driver)
     })?;
 
     let written = match arguments.trace {

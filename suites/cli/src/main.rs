@@ -8,6 +8,7 @@ mod ledger_show;
 mod list;
 mod probe;
 mod score;
+mod sweep;
 mod test;
 mod trace_diff;
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::TraceDiff(arguments) => trace_diff::run(&arguments),

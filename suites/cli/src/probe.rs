@@ -31,18 +31,9 @@ pub fn run(arguments: &ProbeArguments) -> Result<ExitCode, Box<dyn Error>> {
         Driver::Real => String::new(),
     };
     let environment = Environment::create(&Request {
-        name: "probe",
-        target: &Target::nothing(),
-        driver: &arguments.driver,
         machine: &machine,
-        real_devices: &[],
-        budget: "",
-        faults: "",
         libraries: Libraries::Neither,
-        absent: &[],
-        env: &[],
-        traced: false,
-        validated: false,
+        ..Request::new("probe", &Target::nothing(), &arguments.driver)
     })?;
     let wanted =
         |section: Section| arguments.section.is_empty() || arguments.section.contains(&section);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use harness::progress::Progress;
+use harness::progress::Bar;
 use harness::report::Report;
 use harness::{Driver, Entry, Runner, Target};
 
@@ -80,7 +80,7 @@ fn over(arguments: &TestArguments, driver: &Driver) -> Result<Report, Box<dyn Er
         MOCK_JOBS
     });
 
-    let (started, progress) = (Instant::now(), Progress::new(entries.len()));
+    let (started, progress) = (Instant::now(), Bar::new(entries.len()));
     let results = runner.run(&entries, jobs as usize, |result| progress.show(result));
     progress.finish();
     Ok(Report {

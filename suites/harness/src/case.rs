@@ -78,7 +78,7 @@ pub enum RealDriver {
 }
 
 /// One conformance case. Written as a row of [`cases!`](crate::cases), never by hand.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub name: &'static str,
     /// The module that declares it: `cases::cuda::memory`.
@@ -172,6 +172,9 @@ pub struct Suite {
     pub expectations: &'static [(&'static str, &'static str)],
     /// Judges each process of a case once its body has passed: what the body itself cannot see, as validation messages.
     pub afterwards: fn(&Case) -> Result<(), Failure>,
+    /// Takes all that is left of each device until a request is refused, so that an enforcer has had every occasion to put its books right. The
+    /// answer is false where the process cannot tell: it has no such driver, or is refused for another reason.
+    pub exhaust: fn(&Session) -> bool,
 }
 
 impl Suite {

@@ -21,6 +21,7 @@ use mock_device::{Bytes, DeviceIndex, World};
 
 use crate::environment::Environment;
 use crate::nvml;
+use crate::promise::{Finding, Promise};
 use crate::session::PATIENCE;
 
 /// Reads of the same wrong figures, 10 ms apart and more, after which they are taken to stand still: a dying process that
@@ -38,15 +39,32 @@ pub struct Checkers<'a> {
 
 impl Checkers<'_> {
     /// While the case's process `pid` is alive and still.
-    pub fn while_alive(&self, pid: u32) -> Vec<String> {
+    pub fn while_alive(&self, pid: u32) -> Vec<Finding> {
         match &self.environment.world {
             Some(_) => self.simulated(),
             None => self.real(pid),
         }
     }
 
+    /// How much more the living were charged than a simulated device holds, of the device where that is most. Requests are charged by upper bounds
+    /// (the context's, above all), and what a driver says it gave is believed.
+    pub fn excess(&self) -> Bytes {
+        let (Some(world), Some(ledger)) = (&self.environment.world, self.ledger()) else {
+            return Bytes::ZERO;
+        };
+        let slots = ledger.slots();
+        let charged = |device: u32| {
+            let living = slots.iter().filter(|slot| slot.alive);
+            let shares = living.flat_map(|slot| &slot.devices);
+            let here = shares.filter(|share| share.device.0 == device);
+            here.map(|share| Bytes(share.usage.0)).sum::<Bytes>()
+        };
+        let excess = |device| charged(device).saturating_sub(world.used(DeviceIndex(device)));
+        self.devices().map(excess).max().unwrap_or(Bytes::ZERO)
+    }
+
     /// When every process of the case is dead.
-    pub fn after_death(&self) -> Vec<String> {
+    pub fn after_death(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let Some(world) = &self.environment.world else {
             return findings;
@@ -58,18 +76,24 @@ impl Checkers<'_> {
                 std::thread::sleep(Duration::from_millis(2));
             }
             if world.used(device) != Bytes::ZERO {
-                findings.push(format!(
-                    "{device} still holds {} for dead processes",
-                    world.used(device)
+                findings.push(Finding::new(
+                    Promise::Returned,
+                    format!(
+                        "{device} still holds {} for dead processes",
+                        world.used(device)
+                    ),
                 ));
             }
             if let Some(budget) = self
                 .budget(device.0)
                 .filter(|&budget| world.peak(device) > budget)
             {
-                findings.push(format!(
-                    "{device} held {} at its peak, over a budget of {budget}",
-                    world.peak(device)
+                findings.push(Finding::new(
+                    Promise::Budget,
+                    format!(
+                        "{device} held {} at its peak, over a budget of {budget}",
+                        world.peak(device)
+                    ),
                 ));
             }
         }
@@ -84,15 +108,16 @@ impl Checkers<'_> {
                 left = ledger.usage(LedgerDevice(device));
             }
             if left.0 != 0 {
-                findings.push(format!(
-                    "the ledger still charges {left} on device {device} to dead processes"
+                findings.push(Finding::new(
+                    Promise::Returned,
+                    format!("the ledger still charges {left} on device {device} to dead processes"),
                 ));
             }
         }
         findings
     }
 
-    fn simulated(&self) -> Vec<String> {
+    fn simulated(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let Some(world) = &self.environment.world else {
             return findings;
@@ -106,15 +131,16 @@ impl Checkers<'_> {
                 |(ledger, held)| held <= ledger,
             );
             if let Some((ledger, held)) = figures {
-                findings.push(format!(
-                    "device {device} holds {held}, the ledger knows of {ledger}"
+                findings.push(Finding::new(
+                    Promise::Known,
+                    format!("device {device} holds {held}, the ledger knows of {ledger}"),
                 ));
             }
         }
         if self.environment.nvml_answers {
             match self.nvml_differences(world) {
                 Ok(differences) => findings.extend(differences),
-                Err(error) => findings.push(error.to_string()),
+                Err(error) => findings.push(Finding::new(Promise::Nvml, error.to_string())),
             }
         }
         findings
@@ -122,7 +148,7 @@ impl Checkers<'_> {
 
     /// What NVML says of free memory and the simulated devices do not: of each its last read, once they disagreed in
     /// [`STILL_OF_NVML`] reads during which the device stood still.
-    fn nvml_differences(&self, world: &World) -> Result<Vec<String>, nvml::NvmlError> {
+    fn nvml_differences(&self, world: &World) -> Result<Vec<Finding>, nvml::NvmlError> {
         let free = || -> Vec<Bytes> {
             self.devices()
                 .map(|device| world.free(DeviceIndex(device)))
@@ -138,13 +164,16 @@ impl Checkers<'_> {
                     .get(device)
                     .map_or(Bytes::ZERO, |figures| figures.free)
             };
-            let differences: Vec<String> = before
+            let differences: Vec<Finding> = before
                 .iter()
                 .enumerate()
                 .filter(|(device, simulated)| says(*device) != **simulated)
                 .map(|(device, simulated)| {
                     let nvml = says(device);
-                    format!("NVML says that {nvml} of device {device} are free, {simulated} are")
+                    let seen = format!(
+                        "NVML says that {nvml} of device {device} are free, {simulated} are"
+                    );
+                    Finding::new(Promise::Nvml, seen)
                 })
                 .collect();
             wrong += u32::from(before == free());
@@ -155,13 +184,13 @@ impl Checkers<'_> {
         }
     }
 
-    fn real(&self, pid: u32) -> Vec<String> {
+    fn real(&self, pid: u32) -> Vec<Finding> {
         if !self.judges_ledger() {
             return Vec::new();
         }
         let figures = match nvml::figures_of(&self.environment.plan) {
             Ok(figures) => figures,
-            Err(error) => return vec![error.to_string()],
+            Err(error) => return vec![Finding::new(Promise::Nvml, error.to_string())],
         };
         let mut findings = Vec::new();
         for (device, figures) in (0..).zip(&figures) {
@@ -173,13 +202,16 @@ impl Checkers<'_> {
             };
             let charged = self.charged(device);
             if *held > charged {
-                findings.push(format!(
+                findings.push(Finding::new(Promise::Known, format!(
                     "NVML says that the case holds {held} of device {device}, the ledger {charged}"
-                ));
+                )));
             }
             if *held > budget {
-                findings.push(format!(
-                    "NVML says that the case holds {held} of device {device}, over {budget}"
+                findings.push(Finding::new(
+                    Promise::Budget,
+                    format!(
+                        "NVML says that the case holds {held} of device {device}, over {budget}"
+                    ),
                 ));
             }
         }

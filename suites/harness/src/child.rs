@@ -1,7 +1,6 @@
 //! The hidden entry of every program that has cases: what it does when it was started as one of their processes.
 
 use std::any::Any;
-use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,13 +30,31 @@ pub fn child_main(suite: &Suite) -> Option<ExitCode> {
         _ => return None,
     };
     let failed = matches!(outcome, Message::Failed(_));
-    let told = message::send(&outcome, &mut std::io::stdout().lock());
-    // A case stays alive until the runner has looked at what it holds.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let mut told = message::send(&outcome, &mut std::io::stdout().lock());
+    // A case stays alive until the runner has looked at what it holds, and has it take the rest.
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        if line == EXHAUST {
+            let answer = Message::Line(exhaust(suite).to_string());
+            told = message::send(&answer, &mut std::io::stdout().lock());
+        }
+    }
     Some(if failed || told.is_err() {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+/// Asks a case's process whose body has ended to take what is left of the devices.
+pub(crate) const EXHAUST: &str = "exhaust";
+
+fn exhaust(suite: &Suite) -> bool {
+    let plan = std::env::args().nth(3).map(PathBuf::from);
+    let session = plan
+        .and_then(|plan| Plan::load(&plan).ok())
+        .map(Session::new);
+    session.is_some_and(|session| {
+        catch_unwind(AssertUnwindSafe(|| (suite.exhaust)(&session))).unwrap_or(false)
     })
 }
 

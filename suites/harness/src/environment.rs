@@ -10,7 +10,7 @@ use mock_device::{Api, FaultPlan, World, WorldError, WorldSpec};
 
 use crate::artifacts::{self, ArtifactError, Library};
 use crate::budgets::{BudgetError, Budgets};
-use crate::case::{Absent, Libraries};
+use crate::case::{Absent, Case, Libraries};
 use crate::driver::{Driver, Gpus};
 use crate::plan::{PROXIES, Plan};
 use crate::proxies::{self, ProxyError};
@@ -34,6 +34,8 @@ pub struct Request<'a> {
     pub budget: &'a str,
     /// Fault plan, TOML.
     pub faults: &'a str,
+    /// Rows that follow the plan's.
+    pub further_faults: &'a [Fault],
     pub libraries: Libraries,
     pub absent: &'a [Absent],
     pub env: &'a [(&'a str, &'a str)],
@@ -41,6 +43,40 @@ pub struct Request<'a> {
     pub traced: bool,
     /// Whether the Khronos validation layer is to watch the mock ICD, where it is installed.
     pub validated: bool,
+}
+
+impl<'a> Request<'a> {
+    /// One GPU of the default profile without budgets and faults, both of the target's libraries, nothing written and nothing watched.
+    pub fn new(name: &'a str, target: &'a Target, driver: &'a Driver) -> Self {
+        Self {
+            name,
+            target,
+            driver,
+            machine: Case::BLANK.machine,
+            real_devices: &[],
+            budget: "",
+            faults: "",
+            further_faults: &[],
+            libraries: Libraries::Both,
+            absent: &[],
+            env: &[],
+            traced: false,
+            validated: false,
+        }
+    }
+
+    /// The circumstances of a case.
+    pub fn of(case: &'a Case, target: &'a Target, driver: &'a Driver) -> Self {
+        Self {
+            machine: case.machine,
+            budget: case.budget,
+            faults: case.faults,
+            libraries: case.libraries,
+            absent: case.absent,
+            env: case.env,
+            ..Self::new(case.name, target, driver)
+        }
+    }
 }
 
 /// Why an environment could not be made.
@@ -224,6 +260,7 @@ fn world_spec(
         let plan = FaultPlan::parse(request.name, &row)?;
         spec.faults.faults.extend(plan.faults);
     }
+    spec.faults.faults.extend_from_slice(request.further_faults);
     spec.trace = request.traced.then(|| root.join("trace.jsonl"));
     Ok(spec)
 }
@@ -298,9 +335,9 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
         let taken = spec.faults.faults.iter().filter_map(Fault::missing);
         missing.extend(taken.filter(|(of, _)| *of == api).map(|(_, name)| name));
         if !missing.is_empty() {
-            let copy = root.join(library.file_name());
-            symbols::copy_without(&built, &copy, &missing)?;
-            built = copy;
+            built = symbols::kept_without(&built, &missing).or_else(|_| {
+                symbols::copy_without(&built, &root.join(library.file_name()), &missing)
+            })?;
         }
         for name in names {
             let link = root.join("lib").join(name);

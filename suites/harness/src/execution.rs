@@ -1,7 +1,7 @@
 //! One run of one case: its process is started, heard out, looked at by the checkers while it waits, and ended.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,10 +11,14 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 
+use mock_device::Bytes;
+
 use crate::case::Case;
 use crate::checkers::Checkers;
+use crate::child::EXHAUST;
 use crate::environment::{Environment, EnvironmentError};
 use crate::message::{self, Message};
+use crate::promise::Finding;
 use crate::session::PATIENCE;
 use crate::status::Status;
 
@@ -28,15 +32,43 @@ const SHOWN_LINES: usize = 12;
 pub struct Ending {
     pub status: Status,
     pub detail: String,
+    /// What of that the checkers found.
+    pub findings: Vec<Finding>,
+    /// How much more the ledger knew of than a device held when the process had taken all that it got; `None` where it was not asked to or could not.
+    pub excess: Option<Bytes>,
     /// The end of what its processes wrote to stderr, where it did not pass.
     pub said: String,
+}
+
+impl Ending {
+    /// One that the checkers were not asked about.
+    pub fn unchecked(status: Status, detail: String, said: String) -> Self {
+        Self {
+            status,
+            detail,
+            findings: Vec::new(),
+            excess: None,
+            said,
+        }
+    }
+}
+
+/// How closely a run is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Only what its body says counts.
+    Away,
+    /// The checkers look, while it waits and when it is dead.
+    Check,
+    /// And in between it takes what is left of the devices, which shows what is charged for nothing.
+    Exhaust,
 }
 
 /// Runs a case in its environment.
 pub fn execute(
     case: &Case,
     environment: &Environment,
-    check: bool,
+    look: Look,
 ) -> Result<Ending, EnvironmentError> {
     let plan = &environment.plan;
     let stderr_path = plan.root.join("stderr.txt");
@@ -64,23 +96,28 @@ pub fn execute(
         environment,
         unaccounted: !case.unaccounted.is_empty(),
     };
-    let judged = check && matches!(status, Status::Pass | Status::Fail);
+    let judged = look != Look::Away && matches!(status, Status::Pass | Status::Fail);
     let mut findings = if judged {
         checkers.while_alive(run.child.id())
     } else {
         Vec::new()
     };
+    let exhausted = judged && look == Look::Exhaust && run.exhaust();
+    let excess = exhausted.then(|| checkers.excess());
     if let Some((worse, how)) = run.end(status) {
         (status, detail) = (worse, how);
     }
-    if judged {
+    // Whoever died by itself leaves nothing behind either.
+    if look != Look::Away && status != Status::Skip {
         findings.extend(checkers.after_death());
     }
     if !findings.is_empty() && status == Status::Pass {
         status = Status::Fail;
     }
-    findings.insert(0, detail);
-    findings.retain(|finding| !finding.is_empty());
+    let told = [detail]
+        .into_iter()
+        .chain(findings.iter().map(Finding::to_string));
+    let told: Vec<String> = told.filter(|line| !line.is_empty()).collect();
     let said = if status == Status::Pass {
         String::new()
     } else {
@@ -88,7 +125,9 @@ pub fn execute(
     };
     Ok(Ending {
         status,
-        detail: findings.join("; "),
+        detail: told.join("; "),
+        findings,
+        excess,
         said,
     })
 }
@@ -143,6 +182,27 @@ impl Run {
                 },
             }
         }
+    }
+
+    /// Has the process take what is left. Whether it did.
+    fn exhaust(&mut self) -> bool {
+        let asked = self
+            .child
+            .stdin
+            .as_mut()
+            .map(|stdin| writeln!(stdin, "{EXHAUST}"));
+        if asked.is_none_or(|asked| asked.is_err()) {
+            return false;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && matches!(self.exited(), Ok(None)) {
+            match self.messages.recv_timeout(TICK) {
+                Ok(Message::Line(line)) => return line == "true",
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        false
     }
 
     /// Lets the process go, then ends all of its group. A bad exit outdoes what the body said.

@@ -265,6 +265,7 @@ mod tests {
             roles: &[],
             expectations: &[("ours-fails.txt", "a_case,Fail  # reason")],
             afterwards: |_| Ok(()),
+            exhaust: |_| false,
         };
         assert_eq!(
             check(&suite),

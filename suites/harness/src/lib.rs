@@ -7,7 +7,8 @@
 //! * [`session`], [`peer`], [`failure`]: what a case's body holds, its other processes, and how it says no.
 //! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`], [`proxies`]: what is put under and before a case.
 //! * [`recording`], [`traces`], [`trace_diff`]: what drivers are asked, and how two such records compare.
-//! * [`runner`], [`child`], [`checkers`]: running cases and judging what they left behind.
+//! * [`runner`], [`pool`], [`child`], [`checkers`], [`promise`]: running cases and judging what they left behind.
+//! * [`sweep`]: running them again with each call that a driver gets failing once.
 //! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
 
 pub mod artifacts;
@@ -26,7 +27,9 @@ mod message;
 pub mod nvml;
 pub mod peer;
 pub mod plan;
+pub mod pool;
 pub mod progress;
+pub mod promise;
 pub mod proxies;
 pub mod recording;
 pub mod report;
@@ -35,6 +38,7 @@ pub mod runner;
 pub mod session;
 pub mod size;
 pub mod status;
+pub mod sweep;
 pub mod symbols;
 pub mod target;
 pub mod trace_diff;

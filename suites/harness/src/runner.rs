@@ -1,9 +1,7 @@
 //! Runs the entries of a suite against a target over a driver, a few at a time, and judges each.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use mock_device::{Api, Bytes};
@@ -11,9 +9,10 @@ use mock_device::{Api, Bytes};
 use crate::case::{Case, Kind, RealDriver, Suite};
 use crate::driver::Driver;
 use crate::environment::{Environment, EnvironmentError, Request};
-use crate::execution::{Ending, execute};
+use crate::execution::{Ending, Look, execute};
 use crate::expectations::{self, Expectations, LineError};
 use crate::nvml::{self, NvmlError};
+use crate::pool;
 use crate::status::{Status, Verdict, judge};
 use crate::symbols;
 use crate::target::{Target, TargetError};
@@ -149,7 +148,8 @@ impl Runner {
             .expectations
             .skip(&name)
             .map(str::to_owned)
-            .or_else(|| self.unsuitable(entry));
+            .or_else(|| self.unsuitable(entry.case))
+            .or_else(|| self.incomparable(entry));
         let ending = match (skipped, entry.check) {
             (Some(reason), _) => Ok(skip(reason)),
             (None, Check::Promise) => self.run_case(entry.case, true),
@@ -176,31 +176,9 @@ impl Runner {
         &self,
         entries: &[Entry],
         jobs: usize,
-        mut observe: impl FnMut(&EntryResult),
+        observe: impl FnMut(&EntryResult),
     ) -> Vec<EntryResult> {
-        let next = AtomicUsize::new(0);
-        let (sender, results) = channel();
-        let mut done: HashMap<usize, EntryResult> = HashMap::new();
-        std::thread::scope(|scope| {
-            for _ in 0..jobs.clamp(1, entries.len().max(1)) {
-                let (next, sender) = (&next, sender.clone());
-                scope.spawn(move || {
-                    while let Some((index, entry)) = take(next, entries) {
-                        if sender.send((index, self.run_one(entry))).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            for (index, result) in results {
-                observe(&result);
-                done.insert(index, result);
-            }
-        });
-        (0..entries.len())
-            .filter_map(|index| done.remove(&index))
-            .collect()
+        pool::all(jobs, entries, |entry| self.run_one(entry), observe)
     }
 
     /// Runs a case under `none` and under the target, and compares what the drivers were asked, process by process.
@@ -220,7 +198,7 @@ impl Runner {
             if let Some(skipped) = lacking(case, &environment)? {
                 return Ok((skipped, BTreeMap::new()));
             }
-            let ending = execute(case, &environment, false)?;
+            let ending = execute(case, &environment, Look::Away)?;
             Ok::<_, EnvironmentError>((
                 ending,
                 traces::read(&environment.plan.root.join("trace.jsonl")),
@@ -233,29 +211,32 @@ impl Runner {
                 "{:?} without the target, {:?} with it: {}",
                 bare.status, guarded.status, guarded.detail
             );
-            return Ok(Ending {
-                status: Status::Fail,
-                detail,
-                said: guarded.said,
-            });
+            return Ok(Ending::unchecked(Status::Fail, detail, guarded.said));
         }
         Ok(
             match traces::first_difference(&bare_traces, &guarded_traces) {
-                Some(difference) => Ending {
-                    status: Status::Fail,
-                    detail: difference.to_string(),
-                    said: guarded.said,
-                },
+                Some(difference) => {
+                    Ending::unchecked(Status::Fail, difference.to_string(), guarded.said)
+                }
                 None if bare_traces.is_empty() => {
                     skip("the case asks the drivers for nothing".to_owned())
                 }
-                None => Ending {
-                    status: Status::Pass,
-                    detail: String::new(),
-                    said: String::new(),
-                },
+                None => Ending::unchecked(Status::Pass, String::new(), String::new()),
             },
         )
+    }
+
+    /// Runs a case in an environment that is there, unless its driver lacks what it needs.
+    pub(crate) fn execute(
+        &self,
+        case: &'static Case,
+        environment: &Environment,
+        look: Look,
+    ) -> Result<Ending, EnvironmentError> {
+        match lacking(case, environment)? {
+            Some(skipped) => Ok(skipped),
+            None => execute(case, environment, look),
+        }
     }
 
     /// Runs a case whatever its driver lacks, by which a need is seen to be one.
@@ -274,10 +255,10 @@ impl Runner {
             return Ok(skipped);
         }
         let Some(traces) = &self.traces else {
-            return execute(case, &environment, true);
+            return execute(case, &environment, Look::Check);
         };
         let recorded = environment.record()?;
-        let ending = execute(case, &environment, true)?;
+        let ending = execute(case, &environment, Look::Check)?;
         let own = environment.plan.root.join("trace.jsonl");
         for (written, directory) in [(recorded, traces.clone()), (own, traces.join(OWN_TRACES))] {
             // A case that asked for nothing has none, a real driver writes none itself.
@@ -291,34 +272,27 @@ impl Runner {
         Ok(ending)
     }
 
-    fn request<'a>(&'a self, case: &'a Case, target: &'a Target) -> Request<'a> {
+    pub(crate) fn request<'a>(&'a self, case: &'a Case, target: &'a Target) -> Request<'a> {
         Request {
-            name: case.name,
-            target,
-            driver: &self.driver,
-            machine: case.machine,
             real_devices: &self.real_devices,
-            budget: case.budget,
-            faults: case.faults,
-            libraries: case.libraries,
-            absent: case.absent,
-            env: case.env,
-            traced: false,
             validated: true,
+            ..Request::of(case, target, &self.driver)
         }
     }
 
-    /// Why this entry shows nothing here.
-    fn unsuitable(&self, entry: &Entry) -> Option<String> {
-        let case = entry.case;
+    /// Why a comparison with this entry's traces shows nothing.
+    fn incomparable(&self, entry: &Entry) -> Option<String> {
+        (entry.case.kind == Kind::Own && entry.check == Check::Unchanged)
+            .then(|| "about our own libraries: there is nothing to compare with".to_owned())
+    }
+
+    /// Why this case shows nothing here.
+    pub(crate) fn unsuitable(&self, case: &Case) -> Option<String> {
         if case.kind == Kind::Own && !self.target.own {
             return Some(format!(
                 "about our own libraries, which {} has not",
                 self.target.name
             ));
-        }
-        if case.kind == Kind::Own && entry.check == Check::Unchanged {
-            return Some("about our own libraries: there is nothing to compare with".to_owned());
         }
         if case.kind == Kind::Own && !case.budget.is_empty() && !self.target.enforces {
             return Some(format!(
@@ -363,11 +337,7 @@ fn lacking(case: &Case, environment: &Environment) -> Result<Option<Ending>, Env
 }
 
 fn skip(reason: String) -> Ending {
-    Ending {
-        status: Status::Skip,
-        detail: reason,
-        said: String::new(),
-    }
+    Ending::unchecked(Status::Skip, reason, String::new())
 }
 
 /// A need that is spelled wrong would skip its case everywhere.
@@ -383,9 +353,4 @@ fn check_needs(suite: &Suite) -> Result<(), RunnerError> {
         }
     }
     Ok(())
-}
-
-fn take<'a>(next: &AtomicUsize, entries: &'a [Entry]) -> Option<(usize, &'a Entry)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    entries.get(index).map(|entry| (index, entry))
 }

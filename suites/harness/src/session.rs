@@ -136,14 +136,15 @@ impl Session {
 
     /// A library of the workspace as it was built.
     pub fn library(&self, library: Library) -> Result<PathBuf, Failure> {
-        let seeded = artifacts::find(Library::SeededInterposer)
-            .is_ok_and(|path| self.preloads().contains(&path.display().to_string()));
-        // The layer that belongs to what is preloaded.
-        let library = match library {
-            Library::Layer if seeded => Library::SeededLayer,
-            other => other,
-        };
         Ok(artifacts::find(library)?)
+    }
+
+    /// The target's Vulkan layer.
+    pub fn layer(&self) -> Result<&Path, Failure> {
+        let layer = self.plan.target.layer.as_ref();
+        layer
+            .map(|layer| Path::new(&layer.library))
+            .ok_or_else(|| Failure::Skip(format!("target {} has no layer", self.plan.target.name)))
     }
 
     /// What this process has mapped.

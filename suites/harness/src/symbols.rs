@@ -2,7 +2,9 @@
 //! way to ask: direct linking, dlsym, and the library's own answers (which read the same list from the world).
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use build_support::oracle;
 use mock_device::Api;
@@ -82,12 +84,64 @@ pub fn of_drivers(plan: &Plan) -> Result<BTreeSet<String>, EnvironmentError> {
     Ok(names)
 }
 
+/// `library` without those exports, made once and kept beside it, because a mock with its debugging information is some 50 MB. What
+/// a former build left there goes.
+pub fn kept_without(library: &Path, missing: &[impl AsRef<str>]) -> Result<PathBuf, SymbolError> {
+    let failed = |source| SymbolError::File {
+        path: library.to_owned(),
+        source,
+    };
+    let about = std::fs::metadata(library).map_err(failed)?;
+    let stem = library.file_stem().unwrap_or_default().to_string_lossy();
+    let mut names: Vec<&str> = missing.iter().map(AsRef::as_ref).collect();
+    names.sort_unstable();
+    let build = digest(&(about.len(), about.modified().map_err(failed)?));
+    let ours = format!("{stem}-{build:016x}");
+    let directory = library.with_file_name(TWINS);
+    let own = directory.join(format!("{ours}-{:016x}", digest(&names)));
+    // The file's name is what /proc shows of it.
+    let kept = own.join(library.file_name().unwrap_or_default());
+    if kept.is_file() {
+        return Ok(kept);
+    }
+    std::fs::create_dir_all(&own).map_err(failed)?;
+    let unfinished = tempfile::NamedTempFile::new_in(&own).map_err(failed)?;
+    copy_without(library, unfinished.path(), missing)?;
+    unfinished
+        .persist(&kept)
+        .map_err(|error| failed(error.error))?;
+    let others = std::fs::read_dir(&directory)
+        .into_iter()
+        .flatten()
+        .flatten();
+    for other in others {
+        let name = other.file_name().to_string_lossy().into_owned();
+        let made = other.metadata().and_then(|about| about.modified());
+        let old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LONGEST_RUN));
+        if old && name.starts_with(&format!("{stem}-")) && !name.starts_with(&ours) {
+            let _ = std::fs::remove_dir_all(other.path());
+        }
+    }
+    Ok(kept)
+}
+
+/// Where copies without some exports are kept, beside what they are copies of.
+const TWINS: &str = "twins";
+/// What is older than this, no run uses any more.
+const LONGEST_RUN: Duration = Duration::from_secs(3600);
+
+fn digest(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Writes `copy`, which is `library` without those exports.
 pub fn copy_without(
     library: &Path,
     copy: &Path,
     missing: &[impl AsRef<str>],
-) -> Result<(), SymbolError> {
+) -> Result<PathBuf, SymbolError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| SymbolError::File { path, source }
@@ -109,7 +163,8 @@ pub fn copy_without(
         // The hash chain still leads here, but the entry now names nothing.
         bytes[*offset..offset + size_of::<elf::Sym64<Endianness>>()].fill(0);
     }
-    std::fs::write(copy, bytes).map_err(file(copy))
+    std::fs::write(copy, bytes).map_err(file(copy))?;
+    Ok(copy.to_owned())
 }
 
 /// `library` as this driver's twin: `copy`, made without what the driver does not export, or `library` itself where the driver exports all of it.
@@ -132,8 +187,7 @@ pub fn twin(library: &Path, driver: &Path, copy: &Path) -> Result<PathBuf, Symbo
     if missing.is_empty() {
         return Ok(library.to_owned());
     }
-    copy_without(library, copy, &missing)?;
-    Ok(copy.to_owned())
+    copy_without(library, copy, &missing)
 }
 
 /// Whether an ELF library has a section of that name.
@@ -199,6 +253,38 @@ mod tests {
             after.len() + before.iter().filter(|(name, _)| name == "strtok_r").count(),
             before.len()
         );
+    }
+
+    #[test]
+    fn what_is_kept_is_made_once_for_each_build_and_list() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let library = directory.path().join("libsome.so");
+        std::fs::copy(some_library(), &library).expect("room");
+        let kept = |names: &[&str]| kept_without(&library, names).expect("libc exports it");
+        let (one, same, other) = (
+            kept(&["strtok_r", "strtok"]),
+            kept(&["strtok", "strtok_r"]),
+            kept(&["strtok"]),
+        );
+        assert!(one == same && one != other);
+        let made = std::fs::metadata(&one)
+            .expect("it is there")
+            .modified()
+            .expect("a time");
+        assert_eq!(
+            std::fs::metadata(kept(&["strtok", "strtok_r"]))
+                .expect("it")
+                .modified()
+                .expect("a time"),
+            made
+        );
+        let file = std::fs::File::options()
+            .append(true)
+            .open(&library)
+            .expect("ours");
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+            .expect("ours");
+        assert_ne!(kept(&["strtok"]), other, "another build");
     }
 
     #[test]

@@ -128,6 +128,7 @@ const SUITE: Suite = Suite {
     roles: &[ROLES],
     expectations: &[],
     afterwards: |_| Ok(()),
+    exhaust: |_| false,
 };
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! Between the layer and the Khronos loader.
 
-use harness::{Library, cases, ensure, ensure_eq, skip};
+use harness::{cases, ensure, ensure_eq, skip};
 
 use crate::clients::instance;
 use crate::ffi::negotiation::{Layer, NEGOTIATE};
@@ -14,8 +14,7 @@ cases! {
     the_layer_negotiates_what_it_speaks {
         kind: Own, defects: ["V11", "V7"], entry_points: ["vkNegotiateLoaderLayerInterfaceVersion"], libraries: Neither,
     } (session) {
-        let path = session.library(Library::Layer)?;
-        let layer = Layer::open(&path.display().to_string())?;
+        let layer = Layer::open(&session.layer()?.display().to_string())?;
         ensure_eq!(layer.negotiate_nothing(), Code::INITIALIZATION_FAILED, "NULL");
         ensure_eq!(layer.negotiate(0, 2).code, Code::INITIALIZATION_FAILED, "a wrong sType");
         for version in [0, 1] {
@@ -35,8 +34,7 @@ cases! {
     the_layer_without_a_loader_refuses_cleanly {
         kind: Own, defects: ["V11"], entry_points: ["vkGetInstanceProcAddr", "vkCreateInstance"], libraries: Neither,
     } (session) {
-        let path = session.library(Library::Layer)?;
-        let layer = Layer::open(&path.display().to_string())?;
+        let layer = Layer::open(&session.layer()?.display().to_string())?;
         layer.negotiate(NEGOTIATE, 2);
         ensure_eq!(layer.create_instance_without_loader(), Some(Code::INITIALIZATION_FAILED), "vkCreateInstance without link information");
         if let Some(own) = layer.own_extensions(c"VK_LAYER_HAMI_vgpu") {

@@ -1,0 +1,59 @@
+//! Several pieces of work at a time, each result shown as it comes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+/// Does all of it, `jobs` at a time, and shows each result to the observer as it comes. Answers in the order of the work.
+pub fn all<T: Sync, R: Send>(
+    jobs: usize,
+    work: &[T],
+    run: impl Fn(&T) -> R + Sync,
+    mut observe: impl FnMut(&R),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = channel();
+    let mut done = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, work.len().max(1)) {
+            let (next, run, sender) = (&next, &run, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(piece) = work.get(index) else {
+                        return;
+                    };
+                    if sender.send((index, run(piece))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (index, result) in results {
+            observe(&result);
+            done.insert(index, result);
+        }
+    });
+    done.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_come_in_the_order_of_the_work() {
+        let work: Vec<u64> = (0..50).rev().collect();
+        let mut seen = 0;
+        let results = super::all(
+            4,
+            &work,
+            |piece| {
+                std::thread::sleep(std::time::Duration::from_micros(*piece));
+                piece * 2
+            },
+            |_| seen += 1,
+        );
+        let doubled: Vec<u64> = work.iter().map(|piece| piece * 2).collect();
+        assert_eq!((results, seen), (doubled, 50));
+    }
+}
