@@ -56,12 +56,53 @@ fn said(
     assert_eq!(said["stderr"], "", "{said}");
     let mut text = said["stdout"].as_str().expect("text").to_owned();
     for pid in said["pids"].as_array().expect("a list") {
-        let pid = pid.to_string();
-        // As wide as it was, so that tables keep their shape.
-        text = text.replace(&format!("{pid:>9}"), &format!("{:>9}", "PID"));
-        text = text.replace(&pid, "PID");
+        let lines = text.split_inclusive('\n');
+        text = lines
+            .map(|line| without_pid(line, &pid.to_string()))
+            .collect();
     }
     Some(text)
+}
+
+/// A process's line with `PID` in its number's place, as wide as that was in a table. Other figures may be the same number.
+fn without_pid(line: &str, pid: &str) -> String {
+    let of_process = line.contains("Process ID") || line.contains("/usr/bin/");
+    let word = format!(" {pid}");
+    let after = |at: usize| line[at + word.len()..].chars().next();
+    let place = line
+        .match_indices(&word)
+        .find(|(at, _)| after(*at).is_none_or(|next| !next.is_ascii_digit()));
+    match place.filter(|_| of_process) {
+        None => line.to_owned(),
+        Some((at, _)) => {
+            let (before, rest) = (&line[..at + 1], &line[at + word.len()..]);
+            // A table pads with blanks before.
+            let wide = before.ends_with("  ");
+            let more = pid.len().saturating_sub(3);
+            let pad = if wide {
+                " ".repeat(more)
+            } else {
+                String::new()
+            };
+            format!("{before}{pad}PID{rest}")
+        }
+    }
+}
+
+#[test]
+fn a_number_that_happens_to_be_a_pid_stays() {
+    let table = "|    0   N/A  N/A      4000      C   /usr/bin/python3     4000MiB |";
+    let without = "|    0   N/A  N/A       PID      C   /usr/bin/python3     4000MiB |";
+    assert_eq!(without_pid(table, "4000"), without);
+    let other = "    Accounting Mode Buffer Size           : 4000\n";
+    assert_eq!(without_pid(other, "4000"), other);
+    assert_eq!(without_pid(other, "400"), other);
+    let line = "        Process ID                        : 400\n";
+    assert_eq!(without_pid(line, "400"), line.replace("400", "PID"));
+    assert_eq!(
+        without_pid("GPU-5, 400, /usr/bin/python3, 618 MiB", "400"),
+        "GPU-5, PID, /usr/bin/python3, 618 MiB"
+    );
 }
 
 const ALONE: &[&str] = &["--target", "none"];
