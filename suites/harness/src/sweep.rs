@@ -10,7 +10,7 @@ mod known;
 mod report;
 mod sites;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ledger::{DeviceIndex, View};
@@ -18,7 +18,7 @@ use mock_device::Bytes;
 pub use mock_device::fault::Effect;
 use mock_device::fault::{Fault, When};
 
-use crate::case::{Case, Kind};
+use crate::case::Case;
 use crate::environment::{Environment, EnvironmentError, Request};
 use crate::execution::{Ending, Look, execute};
 use crate::promise::{Finding, Promise};
@@ -93,6 +93,10 @@ impl Step<'_> {
             text.push_str(&format!(" --hit {role}:{n}={effect}"));
         }
         text
+    }
+
+    fn loses(&self) -> bool {
+        self.hits.iter().any(|hit| hit.effect == Effect::Lost)
     }
 
     fn lies(&self) -> bool {
@@ -269,10 +273,9 @@ impl<'a> Sweeper<'a> {
         if !outcome.findings.is_empty() {
             outcome.said = ending.said;
         }
-        let lost = step.hits.iter().any(|hit| hit.effect == Effect::Lost);
         // A kill of the case's own plan that the fault came before is still to come.
         let kills_itself = baseline.case.faults.contains("kill");
-        if baseline.repeats && !lost && !kills_itself && outcome.findings.is_empty() {
+        if baseline.repeats && !step.loses() && !kills_itself && outcome.findings.is_empty() {
             if let Some(world) = &environment.world {
                 world.reset_peak();
             }
@@ -358,8 +361,7 @@ fn budgets_changed(environment: &Environment) -> bool {
 fn judge(step: &Step<'_>, ending: &Ending) -> Vec<Finding> {
     let mut findings = ending.findings.clone();
     // What is lost is nobody's, and what its driver had of it is not told any more.
-    let loses = step.hits.iter().any(|hit| hit.effect == Effect::Lost);
-    if loses {
+    if step.loses() {
         let told = [Promise::Known, Promise::Budget];
         findings.retain(|finding| !told.contains(&finding.promise));
     }
@@ -369,7 +371,7 @@ fn judge(step: &Step<'_>, ending: &Ending) -> Vec<Finding> {
         findings.retain(|finding| !beyond.contains(&finding.promise));
     } else if let (Some(excess), Some(usual)) = (ending.excess, step.baseline.excess)
         && excess > usual + MODEL
-        && !loses
+        && !step.loses()
         // A body that ends early leaves another state behind. It compares where the case charges nothing by an upper bound.
         && (ending.status == Status::Pass || usual <= MODEL)
     {
@@ -386,22 +388,17 @@ fn judge(step: &Step<'_>, ending: &Ending) -> Vec<Finding> {
     findings
 }
 
-/// Whether a sweep of this case says something: a case about files, or without drivers, consults nobody.
-pub fn is_about_drivers(case: &Case) -> bool {
-    case.kind != Kind::Neutral || !case.entry_points.is_empty()
-}
-
 /// What to run of a baseline: all of its sites, or those of places that nobody has hit yet.
 pub fn steps<'a>(
     baselines: &'a [Baseline],
     every: bool,
     effects: impl Fn(&Site) -> Vec<Effect>,
 ) -> Vec<Step<'a>> {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     let mut steps = Vec::new();
     for baseline in baselines {
         for site in &baseline.sites {
-            let fresh = seen.insert(site.place(), ()).is_none();
+            let fresh = seen.insert(site.place());
             if !every && !fresh {
                 continue;
             }
