@@ -4,4 +4,5 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     build_support::link::bound_to_itself();
+    build_support::link::old_glibc();
 }

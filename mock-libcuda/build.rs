@@ -59,6 +59,7 @@ const UNDECLARED: &[&str] = &[
 fn main() {
     link::called("libcuda.so.1");
     link::bound_to_itself();
+    link::old_glibc();
     let tables = rust::Tables::new("../fixtures/oracle");
     tables.write(
         "entries.rs",

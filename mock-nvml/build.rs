@@ -12,6 +12,7 @@ include!("src/table.rs");
 fn main() {
     link::called("libnvidia-ml.so.1");
     link::bound_to_itself();
+    link::old_glibc();
     let tables = rust::Tables::new("../fixtures/oracle");
     tables.write(
         "entries.rs",

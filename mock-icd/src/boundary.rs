@@ -6,6 +6,8 @@ pub mod arguments;
 mod pointers;
 mod reserve;
 
+floor::provide!();
+
 use std::sync::OnceLock;
 
 use ash::vk;

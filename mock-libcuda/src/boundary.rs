@@ -10,6 +10,8 @@ mod image;
 mod node_params;
 mod trace;
 
+floor::provide!();
+
 pub use self::trace::Arguments;
 pub use backing::{AddressRange, Backing, HostPages, copy_host, fill_host, is_mapped};
 pub use canary::Canary;

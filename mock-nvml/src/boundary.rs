@@ -6,6 +6,8 @@
 pub mod private;
 mod trace;
 
+floor::provide!();
+
 pub use self::trace::Arguments;
 
 use std::ffi::CStr;

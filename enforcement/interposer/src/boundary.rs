@@ -1,5 +1,7 @@
 //! Where C and the loader are met. All unsafe code of this library is here and below.
 
+floor::provide!();
+
 pub mod arena;
 pub mod cross;
 pub mod drivers;

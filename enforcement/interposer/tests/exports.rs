@@ -127,6 +127,8 @@ fn libc_the_loader_and_a_proxys_driver_alone_are_needed() {
             .iter()
             .map(String::as_str)
             .filter(|name| *name != "libc.so.6" && !name.starts_with("ld-linux"))
+            // Part of libc since glibc 2.34, and there for those who need it.
+            .filter(|name| *name != "libpthread.so.0")
             .collect();
         assert_eq!(others, Vec::from_iter(built.driver), "{}", built.file);
         assert!(
@@ -138,26 +140,9 @@ fn libc_the_loader_and_a_proxys_driver_alone_are_needed() {
     });
 }
 
-/// What stands between us and glibc 2.28: by Rust's std, by gcc's unwinder, or by where glibc 2.34 put libpthread. Built against an older glibc all of
-/// them are older names of the same functions. A new one here is to be avoided.
-const NEWER_THAN_2_28: [&str; 13] = [
-    "__pthread_key_create",
-    "_dl_find_object",
-    "dladdr",
-    "dlopen",
-    "fstat",
-    "fstat64",
-    "gettid",
-    "pthread_key_create",
-    "pthread_key_delete",
-    "pthread_once",
-    "pthread_setspecific",
-    "stat",
-    "stat64",
-];
-
+/// A preload that asks for a version which the container's glibc lacks ends every program (FINDINGS 22).
 #[test]
-fn no_newer_glibc_than_2_35_is_needed_and_little_that_is_newer_than_2_28() {
+fn no_glibc_newer_than_2_17_is_needed() {
     let parsed = |version: &str| -> Option<(u32, u32)> {
         let (major, rest) = version.strip_prefix("GLIBC_")?.split_once('.')?;
         let minor = rest.split('.').next()?;
@@ -170,7 +155,7 @@ fn no_newer_glibc_than_2_35_is_needed_and_little_that_is_newer_than_2_28() {
             .expect("sections");
         let versions = sections.versions(endian, data).expect("versions");
         let versions = versions.expect("symbols of glibc have versions");
-        let mut newest = (0, 0);
+        let mut seen = 0;
         for symbol in file
             .dynamic_symbols()
             .filter(|symbol| symbol.is_undefined())
@@ -183,19 +168,15 @@ fn no_newer_glibc_than_2_35_is_needed_and_little_that_is_newer_than_2_28() {
             let Some(version) = parsed(&version) else {
                 continue;
             };
-            newest = newest.max(version);
+            seen += 1;
             let name = symbol.name().expect("a name");
             assert!(
-                version <= (2, 28) || NEWER_THAN_2_28.contains(&name),
+                version <= (2, 17),
                 "{}: {name} is of glibc {version:?}",
                 built.file
             );
         }
-        assert!(
-            newest > (2, 0) && newest <= (2, 35),
-            "{}: {newest:?}",
-            built.file
-        );
+        assert!(seen > 20, "{}: {seen} symbols with a version", built.file);
     });
 }
 

@@ -1,6 +1,8 @@
 //! Where C comes in and goes out. Everything unsafe of this library is here and in the modules below.
 #![expect(unsafe_code, reason = "the boundary")]
 
+floor::provide!();
+
 pub mod chain;
 pub mod commands;
 pub mod hooks;

@@ -357,26 +357,71 @@ fn a_stderr_that_takes_nothing_does_not_end_the_host() {
     }
 }
 
-/// The same of a host in Python: umask, directory, locale, signals, mask, environment, threads, descriptors, errno, fork, spawn, threads, its exit.
-#[test]
-fn a_host_in_python_is_left_as_it_was() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let interpreter = root.join("../../.clients/venv/bin/python");
-    if !interpreter.exists() {
-        missing::skip(format_args!("{} is not there", interpreter.display()));
-        return;
+/// How a Python is started: this machine's, and one in a container of glibc 2.31 (`suites/older`). `None`, said aloud, where it is not there.
+fn python(older: bool) -> Option<Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (needed, words) = if older {
+        let python = "/usr/bin/python3";
+        let needed = root.join(format!(".clients/debian-11{python}"));
+        (
+            needed,
+            vec![root.join("suites/older"), PathBuf::from(python)],
+        )
+    } else {
+        let python = root.join(".clients/venv/bin/python");
+        (python.clone(), vec![python])
+    };
+    if !needed.exists() {
+        missing::skip(format_args!("{} is not there", needed.display()));
+        return None;
     }
-    let interpreter = interpreter.display().to_string();
-    let script = root.join("witness/guest.py").display().to_string();
+    if older {
+        let able = Command::new(&words[0]).arg("/bin/true").output();
+        if !able.is_ok_and(|able| able.status.success()) {
+            missing::skip("who runs this may not mount in a namespace of its own");
+            return None;
+        }
+    }
+    let words = words.iter().map(|word| word.display().to_string());
+    Some(words.chain(["-B".to_owned()]).collect())
+}
+
+/// The program that one of our scripts is, by that Python.
+fn script(older: bool, name: &str) -> Option<Vec<String>> {
+    let mut words = python(older)?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("witness")
+        .join(name);
+    words.push(script.display().to_string());
+    Some(words)
+}
+
+fn a_host_in(older: bool) {
+    let Some(program) = script(older, "guest.py") else {
+        return;
+    };
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
     is_as_alone(
         &Host {
             target: "none",
-            program: &[&interpreter, "-B", &script],
+            program: &program,
             env: &[],
             redirections: TELLS,
         },
         &[],
     );
+}
+
+/// The same of a host in Python: umask, directory, locale, signals, mask, environment, threads, descriptors, errno, fork, spawn, threads, its exit.
+#[test]
+fn a_host_in_python_is_left_as_it_was() {
+    a_host_in(false);
+}
+
+/// And in a container whose glibc is older than the one that built us (FINDINGS 22): it is held to its budget there, and left as it was.
+#[test]
+fn a_host_in_an_older_debian_is_left_as_it_was() {
+    a_host_in(true);
 }
 
 /// On the way of a call nothing is asked of the environment, the clock, files or the allocator; with a trace that is wanted there is.

@@ -1,0 +1,67 @@
+//! The floor under the libraries that programs load, ours and the mocks': glibc 2.17.
+//!
+//! A library that asks the loader for a version of a symbol that the container's glibc lacks does not load, and a preload that does not load ends
+//! the program (FINDINGS 22). Rust's std runs on glibc 2.17, but a library that is linked on a newer system asks for the newest version of every
+//! name. Three things keep it from that:
+//!
+//! * [`provide!`] defines, hidden in the library itself, what glibc had no symbol for before 2.33 (`stat` and `fstat` were written into each program)
+//!   and what gcc's unwinder takes from glibc 2.35 (`_dl_find_object`);
+//! * it declares what std only uses where there is some (statx, getrandom, gettid, `__cxa_thread_atexit_impl`) as not there: std has another way for
+//!   each;
+//! * `build_support::link::old_glibc` links what glibc 2.34 moved into libc by the name that it had before.
+//!
+//! Nothing here is called by name: [`provide!`] stands once in each library.
+
+pub mod boundary;
+
+/// Defines this library's own `stat`, `stat64`, `fstat`, `fstat64` and `_dl_find_object`, seen by nobody else. `#[no_mangle]` would export them, and
+/// programs would find ours before their libc's.
+#[macro_export]
+macro_rules! provide {
+    () => {
+        core::arch::global_asm!(
+            ".macro floor_name name, body",
+            // Weak, because an executable of tests may hold two of our libraries.
+            ".weak \\name",
+            ".hidden \\name",
+            ".type \\name, @function",
+            "\\name:",
+            $crate::jump!(),
+            ".size \\name, . - \\name",
+            ".endm",
+            ".pushsection .text",
+            "floor_name stat, {stat}",
+            "floor_name stat64, {stat}",
+            "floor_name fstat, {fstat}",
+            "floor_name fstat64, {fstat}",
+            "floor_name _dl_find_object, {find_object}",
+            ".popsection",
+            ".purgem floor_name",
+            // Weak and hidden: whoever asks for one finds that there is none.
+            ".weak statx, getrandom, gettid, __cxa_thread_atexit_impl",
+            ".hidden statx, getrandom, gettid, __cxa_thread_atexit_impl",
+            stat = sym $crate::boundary::stat,
+            fstat = sym $crate::boundary::fstat,
+            find_object = sym $crate::boundary::find_object,
+        );
+    };
+}
+
+#[doc(hidden)]
+#[cfg(target_arch = "x86_64")]
+#[macro_export]
+macro_rules! jump {
+    () => {
+        // endbr64: with IBT a name may be reached by an indirect call.
+        "endbr64\njmp \\body"
+    };
+}
+
+#[doc(hidden)]
+#[cfg(target_arch = "aarch64")]
+#[macro_export]
+macro_rules! jump {
+    () => {
+        "bti c\nb \\body"
+    };
+}
