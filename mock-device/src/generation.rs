@@ -88,6 +88,16 @@ pub fn cuda_attributes(wanted: u16) -> Vec<[i32; 2]> {
         .collect()
 }
 
+/// Where a generation's look-ups come from.
+#[must_use]
+pub fn evidence(wanted: u16) -> Evidence {
+    let text = EMBEDDED.iter().find(|(number, _)| *number == wanted);
+    let text = text.map_or("", |(_, text)| text);
+    parse(wanted, text)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .proc_address
+}
+
 /// The generation that this driver is of.
 #[must_use]
 pub fn of(driver: &DriverProfile) -> Generation {

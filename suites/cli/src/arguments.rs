@@ -29,6 +29,8 @@ pub enum Command {
     Exec(ExecArguments),
     /// Write a live machine down as a profile, its driver's symbols, look-ups and answers
     Probe(ProbeArguments),
+    /// Compare what two drivers are, from two probe files, and tell what it means for the hooks, the cases and the known defects; exit status 1 if something breaks
+    Diff(DiffArguments),
     /// Compare two traces, or two directories of traces, by call, argument shape and answer; exit status 1 if they differ
     TraceDiff(TraceDiffArguments),
     /// Put both libraries and the layer's manifest under a prefix
@@ -169,6 +171,29 @@ pub struct ProbeArguments {
 }
 
 #[derive(Args)]
+pub struct DiffArguments {
+    /// What `ringfence probe` wrote with the driver of before
+    pub old: PathBuf,
+    /// The same with the driver that is to come
+    pub new: PathBuf,
+    /// Write the report as Markdown, for a pull request
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Write every difference as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Differences that are known, lines of "part subject  # reason"
+    #[arg(long, value_name = "FILE")]
+    pub allow: Option<PathBuf>,
+    /// Exit status 1 also where something is to be looked at
+    #[arg(long)]
+    pub strict: bool,
+    /// Name everything, not only the first few
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Args)]
 pub struct TraceDiffArguments {
     /// A file of JSON lines, or a directory of such files, as --trace writes them
     pub left: PathBuf,
@@ -200,6 +225,17 @@ pub enum Section {
     ProcAddress,
     /// Answers to zeros, before and after initialisation
     Nulls,
+    /// Versions and sizes of the structures that NVML's getters take
+    Structures,
+}
+
+impl Section {
+    /// As it is spelled on the command line and in files.
+    pub fn name(self) -> String {
+        use clap::ValueEnum;
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 #[derive(Subcommand)]

@@ -1,6 +1,7 @@
 //! `ringfence`: runs the conformance cases, or any program on the simulated machine under the enforcer.
 
 mod arguments;
+mod diff;
 mod exec;
 mod install;
 mod ledger_set;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::TraceDiff(arguments) => trace_diff::run(&arguments),
         Command::Install {
             prefix,

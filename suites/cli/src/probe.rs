@@ -4,10 +4,10 @@
 //! a call that a driver does not survive ends a child, and the next one goes on after it. Nothing on the card is changed:
 //! setters, resets, debugger and profiler are never called, memory is given back.
 
-mod document;
+pub mod document;
 mod ffi;
 mod lines;
-mod nulls;
+pub mod nulls;
 mod task;
 
 use std::error::Error;
@@ -42,9 +42,12 @@ pub fn run(arguments: &ProbeArguments) -> Result<ExitCode, Box<dyn Error>> {
     for (section, fill) in SECTIONS {
         if wanted(section) {
             eprintln!("probe: {section:?}");
-            if let Err(error) = fill(&asker, &mut document) {
-                eprintln!("probe: {section:?}: {error}");
-                document.lacks(section, &error.to_string());
+            match fill(&asker, &mut document) {
+                Ok(()) => document.has(section),
+                Err(error) => {
+                    eprintln!("probe: {section:?}: {error}");
+                    document.lacks(section, &error.to_string());
+                }
             }
         }
     }
@@ -61,7 +64,7 @@ pub fn run(arguments: &ProbeArguments) -> Result<ExitCode, Box<dyn Error>> {
 
 type Fill = fn(&Asker<'_>, &mut Document) -> Result<(), Box<dyn Error>>;
 
-const SECTIONS: [(Section, Fill); 8] = [
+const SECTIONS: [(Section, Fill); 9] = [
     (Section::Devices, devices),
     (Section::Vulkan, vulkan),
     (Section::Memory, memory),
@@ -70,6 +73,7 @@ const SECTIONS: [(Section, Fill); 8] = [
     (Section::Symbols, exported),
     (Section::ProcAddress, proc_addresses),
     (Section::Nulls, null_answers),
+    (Section::Structures, structures),
 ];
 
 /// What the driver's file exports, sorted.
@@ -124,7 +128,16 @@ fn proc_addresses(asker: &Asker<'_>, document: &mut Document) -> Result<(), Box<
 }
 
 fn null_answers(asker: &Asker<'_>, document: &mut Document) -> Result<(), Box<dyn Error>> {
-    document.table("libcuda", &nulls::cuda(asker, &exports(asker, CUDA)?)?);
-    document.table("nvml", &nulls::nvml(asker, &exports(asker, NVML)?)?);
+    let grounds = document.grounds();
+    let cuda = nulls::cuda(asker, &exports(asker, CUDA)?, grounds)?;
+    let nvml = nulls::nvml(asker, &exports(asker, NVML)?, grounds)?;
+    document.table("libcuda", &cuda);
+    document.table("nvml", &nvml);
+    Ok(())
+}
+
+fn structures(asker: &Asker<'_>, document: &mut Document) -> Result<(), Box<dyn Error>> {
+    let rows = nulls::structures(asker, &exports(asker, NVML)?)?;
+    document.table("nvml_structures", &rows);
     Ok(())
 }

@@ -339,3 +339,64 @@ fn a_recorded_machine_can_be_run_on() {
     );
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+/// Every version that the card was asked for, as its answers were recorded: taken there is taken by the mock, refused is refused.
+#[test]
+fn a_probe_of_the_mock_takes_the_structures_that_the_card_took() {
+    const REFUSALS: [&str; 2] = ["25", "13"];
+    let taken = table(&probe("mock:h200", &["structures"]), "nvml_structures");
+    let path = fixtures().join("oracle/nvml-answers-580.txt");
+    let answers = std::fs::read_to_string(path).expect("the card's answers");
+    let (mut compared, mut different) = (0, Vec::new());
+    for line in answers.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let Some(versions) = taken.get(fields[0]).filter(|row| row[0] != "plain") else {
+            continue;
+        };
+        for set in fields[3].split(';') {
+            let word = set
+                .strip_prefix("D o")
+                .and_then(|word| u32::from_str_radix(word, 16).ok());
+            // The probe asks for six versions, and for sizes in steps of four.
+            let asked = word.map(|word| (word >> 24, word & 0xff_ffff));
+            let Some((version, size)) = asked.filter(|(version, size)| {
+                (1..=6).contains(version) && (4..=4096).contains(size) && size % 4 == 0
+            }) else {
+                continue;
+            };
+            compared += 1;
+            let by_mock = versions.contains(&format!("{version}:{size}"));
+            if by_mock == REFUSALS.contains(&fields[1]) {
+                different.push(format!("{} {version}:{size}: {}", fields[0], fields[1]));
+            }
+        }
+    }
+    println!("{compared} versions, {} otherwise", different.len());
+    assert!(different.is_empty(), "{different:#?}");
+    assert!(compared > 100, "{compared}");
+}
+
+/// What a mock of an older driver says is marked where no driver of that generation stands behind it.
+#[test]
+fn a_probe_of_an_older_mock_says_what_is_only_the_mocks() {
+    let recorded = probe(
+        "mock:h200+535",
+        &["devices", "proc-address", "nulls", "symbols"],
+    );
+    let meta = recorded["probe"].as_table().expect("a table");
+    assert_eq!(meta["source"].as_str(), Some("mock"));
+    let presumed: Vec<&String> = meta["presumed"]
+        .as_table()
+        .expect("a table")
+        .keys()
+        .collect();
+    assert_eq!(
+        presumed,
+        ["devices"],
+        "look-ups and symbols of 535 are recorded"
+    );
+    // Before cuInit 535 was asked, with a context nobody of it was.
+    let answers = &table(&recorded, "libcuda")["cuMemAlloc_v2"];
+    assert_eq!(answers[0], "3");
+    assert!(answers[1].starts_with('~'), "{answers:?}");
+}

@@ -6,6 +6,7 @@
 //! * [`case`], [`rows`]: what a case is and the `cases!` and `roles!` tables it is written in.
 //! * [`session`], [`peer`], [`failure`]: what a case's body holds, its other processes, and how it says no.
 //! * [`driver`], [`target`], [`plan`], [`environment`], [`artifacts`], [`symbols`], [`proxies`]: what is put under and before a case.
+//! * [`evidence`]: which of a mock's answers a driver of that generation gave.
 //! * [`recording`], [`traces`], [`trace_diff`]: what drivers are asked, and how two such records compare.
 //! * [`runner`], [`pool`], [`child`], [`checkers`], [`promise`]: running cases and judging what they left behind.
 //! * [`sweep`]: running them again with each call that a driver gets failing once.
@@ -18,6 +19,7 @@ mod checkers;
 mod child;
 pub mod driver;
 pub mod environment;
+pub mod evidence;
 pub mod execution;
 pub mod expectations;
 pub mod failure;
@@ -50,7 +52,7 @@ pub use child::child_main;
 pub use driver::Driver;
 pub use failure::Failure;
 pub use maps::Maps;
-pub use mock_device::Bytes;
+pub use mock_device::{Api, Bytes};
 pub use peer::{Launch, Parent, Peer};
 pub use runner::{Entry, EntryResult, Runner};
 pub use session::Session;

@@ -56,11 +56,18 @@ pub fn of_any_generation(api: Api) -> Vec<&'static str> {
     exporting(api, |_| true)
 }
 
-fn exporting(api: Api, wanted: impl Fn(oracle::Span) -> bool) -> Vec<&'static str> {
+/// The table's rows: every export of any generation, with what drivers answered.
+pub fn rows(api: Api) -> Vec<oracle::Export<'static>> {
     TABLES
         .iter()
         .filter(|(of, _)| *of == api)
         .flat_map(|(_, table)| oracle::exports(table))
+        .collect()
+}
+
+fn exporting(api: Api, wanted: impl Fn(oracle::Span) -> bool) -> Vec<&'static str> {
+    rows(api)
+        .into_iter()
         .filter(|row| wanted(row.span))
         .map(|row| row.name)
         .collect()

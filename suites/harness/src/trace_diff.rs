@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-pub use rules::{Rules, RulesError};
+pub use rules::{Rules, RulesError, fits};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use harness::Driver;
+use harness::evidence::Grounds;
 use toml::{Table, Value};
 
 use super::lines::{number, split};
@@ -15,20 +16,63 @@ pub struct Document {
     tables: Table,
     measured: Table,
     meta: Table,
+    identity: Table,
+    grounds: Option<Grounds>,
 }
+
+/// What a file says that it is: 1 had neither source nor sections.
+pub const FORMAT: i64 = 2;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 impl Document {
     pub fn new(driver: &Driver) -> Self {
         let mut meta = Table::new();
+        let grounds = driver.grounds();
+        let source = if grounds.is_some() { "mock" } else { "driver" };
         meta.insert("driver".to_owned(), driver.to_string().into());
+        meta.insert("source".to_owned(), source.into());
+        meta.insert("format".to_owned(), FORMAT.into());
+        meta.insert("sections".to_owned(), Value::Array(Vec::new()));
         Self {
             driver: Table::new(),
             devices: Vec::new(),
             tables: Table::new(),
             measured: Table::new(),
             meta,
+            identity: Table::new(),
+            grounds,
+        }
+    }
+
+    /// What a mock's answers rest on.
+    pub fn grounds(&self) -> Option<&Grounds> {
+        self.grounds.as_ref()
+    }
+
+    /// A section is filled. What is only a mock's there is said with the reason.
+    pub fn has(&mut self, section: Section) {
+        if let Some(Value::Array(sections)) = self.meta.get_mut("sections") {
+            sections.push(section.name().into());
+        }
+        let presumed = self.grounds.as_ref().and_then(|grounds| match section {
+            Section::ProcAddress => grounds.no_look_ups(),
+            Section::Symbols | Section::Nulls | Section::Structures => None,
+            _ => grounds.no_devices(),
+        });
+        if let Some(why) = presumed {
+            let table = self.meta.entry("presumed");
+            if let Value::Table(table) = table.or_insert_with(|| Table::new().into()) {
+                table.insert(section.name(), why.into());
+            }
+        }
+    }
+
+    /// What one of the three APIs calls its next device.
+    fn names(&mut self, api: &str, name: &str) {
+        let names = self.identity.entry(api);
+        if let Value::Array(names) = names.or_insert_with(|| Value::Array(Vec::new())) {
+            names.push(name.into());
         }
     }
 
@@ -39,7 +83,7 @@ impl Document {
             .entry("lacking")
             .or_insert_with(|| Table::new().into());
         if let Value::Table(lacking) = lacking {
-            lacking.insert(format!("{section:?}").to_lowercase(), why.into());
+            lacking.insert(section.name(), why.into());
         }
     }
 
@@ -58,6 +102,9 @@ impl Document {
             let index = usize::try_from(number(line, who)?)?;
             while self.devices.len() <= index {
                 self.devices.push(Table::new());
+            }
+            if key == "uuid" {
+                self.names("nvml", value);
             }
             let value: Value = match key {
                 "name" | "uuid" | "pci" => value.into(),
@@ -90,6 +137,7 @@ impl Document {
                 .iter()
                 .find(|(_, key, _)| *key == "uuid")
                 .map_or("", |(_, _, value)| value);
+            self.names("cuda", uuid);
             let device = self.device_of(uuid, ordinal)?;
             for (line, key, value) in told {
                 match *key {
@@ -146,9 +194,13 @@ impl Document {
     }
 
     pub fn vulkan(&mut self, lines: &[String]) -> Outcome {
+        let mut extensions = Vec::new();
         for line in lines {
             let (who, rest) = split(line);
             let (key, value) = split(rest);
+            if key == "vulkan_uuid" {
+                self.names("vulkan", &format!("{who} {value}"));
+            }
             if who == "driver" {
                 let value: Value = match key {
                     "vulkan_api" => numbers(line, value)?.into(),
@@ -164,6 +216,17 @@ impl Document {
                 .find(|device| device.get("pci").and_then(Value::as_str) == Some(who))
                 .ok_or_else(|| format!("Vulkan has a device at {who} that NVML does not know"))?;
             match key {
+                "extension" => {
+                    if self
+                        .identity
+                        .get("vulkan")
+                        .and_then(Value::as_array)
+                        .map_or(0, Vec::len)
+                        == 1
+                    {
+                        extensions.push(value.to_owned());
+                    }
+                }
                 "heap" => push(device, "heaps", line, value, ["size", "flags"])?,
                 "memory_type" => push(device, "memory_types", line, value, ["heap", "flags"])?,
                 "queue_family" => push(device, "queue_families", line, value, ["flags", "count"])?,
@@ -186,6 +249,8 @@ impl Document {
                 }
             }
         }
+        extensions.sort();
+        self.table("vulkan_extensions", &extensions);
         Ok(())
     }
 
@@ -271,6 +336,9 @@ impl Document {
         self.meta
             .insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
         all.insert("probe".to_owned(), self.meta.into());
+        if !self.identity.is_empty() {
+            all.insert("identity".to_owned(), self.identity.into());
+        }
         all.insert("profile".to_owned(), profile.into());
         all.insert("measured".to_owned(), self.measured.into());
         all.insert("tables".to_owned(), self.tables.into());
@@ -283,7 +351,10 @@ const HEAD: &str = "\
 # libcuda: export, its answer to ten zeros before cuInit, and with a primary context current
 # nvml: export, its answer to a device and zeros, to zeros, and to zeros before nvmlInit
 # proc_address: base name, runs of version:answer
-# `-` was not called, S died, T never came back. [measured] is in bytes, nanoseconds, bytes per second.
+# nvml_structures: getter, versions and sizes of the structures that it takes; plain minds none
+# vulkan_extensions: of the first device, with their versions. [identity]: what each API calls its devices, in its order
+# `-` was not called, S died, T never came back. Of a mock, ~ is before what no driver of its generation answered, and
+# [probe.presumed] says which sections none of them stands behind. [measured] is in bytes, nanoseconds, bytes per second.
 ";
 
 fn numbers(line: &str, text: &str) -> Result<Vec<i64>, String> {

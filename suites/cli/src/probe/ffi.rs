@@ -9,7 +9,7 @@ pub use cost::cost;
 pub use cuda::{
     attributes, hold, identity as cuda_identity, memory as cuda_memory, proc_addresses,
 };
-pub use nvml::{Onlooker, identity as nvml_identity};
+pub use nvml::{Onlooker, identity as nvml_identity, structures};
 pub use vulkan::facts as vulkan_facts;
 
 use std::collections::HashMap;
@@ -73,10 +73,15 @@ impl Library {
 
     /// Calls whatever lies under this name with one word and nine zeros.
     fn with(self, name: &str, first: usize) -> Option<u32> {
+        self.with_two(name, first, 0)
+    }
+
+    /// The same with two words.
+    fn with_two(self, name: &str, first: usize, second: usize) -> Option<u32> {
         // SAFETY: whatever comes of it, this process was started for it.
         unsafe {
             let call: Ten = self.function(name)?;
-            Some(call(first, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+            Some(call(first, second, 0, 0, 0, 0, 0, 0, 0, 0))
         }
     }
 }

@@ -113,6 +113,7 @@ pub fn child_main() -> Option<ExitCode> {
         "cuda-ready" => ffi::initialised_cuda(&names),
         "nvml-device" => ffi::initialised_nvml(&names, true),
         "nvml-nulls" => ffi::initialised_nvml(&names, false),
+        "nvml-structures" => ffi::structures(&names),
         "proc-addresses" => match names.split_first() {
             Some((exports, bases)) => {
                 let exports: Vec<String> = exports.split(' ').map(str::to_owned).collect();

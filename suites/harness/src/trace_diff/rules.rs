@@ -168,7 +168,8 @@ fn fits_one(patterns: &str, text: &str) -> bool {
 }
 
 /// Whether a text fits a pattern, in which `*` stands for anything.
-fn fits(pattern: &str, text: &str) -> bool {
+#[must_use]
+pub fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else {

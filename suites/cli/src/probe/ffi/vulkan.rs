@@ -3,7 +3,7 @@
 use ash::vk;
 
 use super::nvml::Onlooker;
-use super::{Library, say, uuid};
+use super::{Library, say, text, uuid};
 
 /// Lines `driver KEY VALUE` and `PCI KEY VALUE`; the device's PCI address is its name in all three APIs.
 pub fn facts() -> Result<(), String> {
@@ -76,6 +76,12 @@ unsafe fn one(
         vk::api_version_patch(api)
     ));
     say(&format!("{pci} vulkan_uuid {}", uuid(id.device_uuid)));
+    // SAFETY: as above.
+    let extensions = unsafe { instance.enumerate_device_extension_properties(device) };
+    for extension in extensions.map_err(|error| format!("extensions of {pci}: {error:?}"))? {
+        let (name, version) = (text(&extension.extension_name), extension.spec_version);
+        say(&format!("{pci} extension {name} {version}"));
+    }
 
     // SAFETY: as above.
     let memory = unsafe { instance.get_physical_device_memory_properties(device) };

@@ -1,0 +1,54 @@
+//! `ringfence diff`: what a driver upgrade changes for the enforcer, from what `ringfence probe` wrote before and after it.
+//!
+//! [`file`] reads a probe file as facts by [`Part`](file::Part), [`compare`] finds the facts that differ, [`judge`] and [`look_ups`] say
+//! of each whether it matters and why, [`enforcer`] which hooks, cases and rows of the defect list it touches, [`report`] puts
+//! it into words. Nothing here asks a driver.
+//!
+//! A fact that one file does not have, or has from a mock alone, is unknown and counted as that: it is never the same.
+
+mod allowed;
+mod compare;
+mod enforcer;
+mod file;
+mod judge;
+mod look_ups;
+mod report;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::arguments::DiffArguments;
+use allowed::Allowed;
+use compare::{Verdict, compare};
+use enforcer::Enforcer;
+use file::Record;
+
+pub fn run(arguments: &DiffArguments) -> Result<ExitCode, Box<dyn Error>> {
+    let old = Record::read(&arguments.old)?;
+    let new = Record::read(&arguments.new)?;
+    let allowed = match &arguments.allow {
+        Some(path) => Allowed::read(path)?,
+        None => Allowed::default(),
+    };
+    let comparison = compare(&old, &new, &Enforcer::ours(), &allowed);
+    let written = [
+        (&arguments.markdown, comparison.markdown()),
+        (&arguments.json, comparison.json()?),
+    ];
+    for (path, text) in written {
+        if let Some(path) = path {
+            std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    crate::say(&comparison.terminal(arguments.all))?;
+    let least = if arguments.strict {
+        Verdict::Look
+    } else {
+        Verdict::Breaks
+    };
+    Ok(if comparison.verdict() >= least {
+        ExitCode::from(crate::UNEXPECTED)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
