@@ -10,15 +10,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
 
-/// All that does not depend on how fast this machine is.
-const SECTIONS: [&str; 7] = [
+/// All that does not depend on how fast this machine is, but for the answers to zeros.
+const SECTIONS: [&str; 6] = [
     "devices",
     "vulkan",
     "memory",
     "symbols",
     "proc-address",
-    "nulls",
     "structures",
+];
+/// Whose answers to zeros are looked at: they take a hundred processes that die.
+const ASKED_FOR_ANSWERS: [&str; 4] = [
+    "mock:h200+535",
+    "mock:h200+550",
+    "mock:h200+555",
+    "mock:h200+580",
 ];
 
 fn ringfence(arguments: &[&str]) -> Output {
@@ -37,6 +43,9 @@ fn fixture(name: &str) -> PathBuf {
 fn probe_into(file: &Path, driver: &str) {
     let mut arguments = vec!["probe", "--driver", driver, "--section"];
     arguments.extend(SECTIONS);
+    if ASKED_FOR_ANSWERS.contains(&driver) {
+        arguments.push("nulls");
+    }
     let output = ringfence(&[&arguments[..], &["-o", &file.display().to_string()]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{driver}: {said}");
