@@ -12,6 +12,7 @@ pub mod next;
 pub mod nvml;
 pub mod os;
 pub mod resolve;
+mod rows;
 pub mod structures;
 pub mod submissions;
 

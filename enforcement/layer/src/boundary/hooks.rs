@@ -1,8 +1,8 @@
-//! The table: every command that is hooked, what it belongs to, and when. A command that is not changed has no row.
+//! What a row of the table ([`rows`]) yields: a command that is hooked, what it belongs to, and when.
 
 use ash::vk;
 
-use super::{commands, negotiate, submissions};
+use super::{commands, negotiate, rows, submissions};
 
 /// What a command is called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,31 +57,7 @@ macro_rules! hooks {
     };
 }
 
-hooks! {
-    vkGetInstanceProcAddr: vk::PFN_vkGetInstanceProcAddr => negotiate::vkGetInstanceProcAddr, Global, Chain;
-    vkCreateInstance: vk::PFN_vkCreateInstance => commands::create_instance, Global, Chain;
-    vkEnumerateInstanceExtensionProperties: vk::PFN_vkEnumerateInstanceExtensionProperties => commands::instance_extensions, Global, Chain;
-    vkDestroyInstance: vk::PFN_vkDestroyInstance => commands::destroy_instance, Instance, Chain;
-    vkCreateDevice: vk::PFN_vkCreateDevice => commands::create_device, Instance, Chain;
-    vkEnumerateDeviceExtensionProperties: vk::PFN_vkEnumerateDeviceExtensionProperties => commands::device_extensions, Instance, Chain;
-    vkEnumeratePhysicalDevices: vk::PFN_vkEnumeratePhysicalDevices => commands::physical_devices, Instance, Budget;
-    vkEnumeratePhysicalDeviceGroups: vk::PFN_vkEnumeratePhysicalDeviceGroups => commands::groups, Instance, Budget;
-    vkEnumeratePhysicalDeviceGroupsKHR: vk::PFN_vkEnumeratePhysicalDeviceGroups => commands::groups_khr, Instance, Budget;
-    vkGetPhysicalDeviceMemoryProperties: vk::PFN_vkGetPhysicalDeviceMemoryProperties => commands::memory_properties, Instance, Budget;
-    vkGetPhysicalDeviceMemoryProperties2: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 => commands::memory_properties2, Instance, Budget;
-    vkGetPhysicalDeviceMemoryProperties2KHR: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 => commands::memory_properties2_khr, Instance, Budget;
-    vkGetDeviceProcAddr: vk::PFN_vkGetDeviceProcAddr => negotiate::vkGetDeviceProcAddr, Device, Chain;
-    vkDestroyDevice: vk::PFN_vkDestroyDevice => commands::destroy_device, Device, Chain;
-    vkAllocateMemory: vk::PFN_vkAllocateMemory => commands::allocate_memory, Device, Budget;
-    vkFreeMemory: vk::PFN_vkFreeMemory => commands::free_memory, Device, Budget;
-    vkGetMemoryFdKHR: vk::PFN_vkGetMemoryFdKHR => commands::memory_fd, Device, Budget;
-    vkGetDeviceQueue: vk::PFN_vkGetDeviceQueue => submissions::queue, Device, Pace;
-    vkGetDeviceQueue2: vk::PFN_vkGetDeviceQueue2 => submissions::queue2, Device, Pace;
-    vkQueueSubmit: vk::PFN_vkQueueSubmit => submissions::submit, Device, Pace;
-    vkQueueSubmit2: vk::PFN_vkQueueSubmit2 => submissions::submit2, Device, Pace;
-    vkQueueSubmit2KHR: vk::PFN_vkQueueSubmit2 => submissions::submit2_khr, Device, Pace;
-    vkQueueBindSparse: vk::PFN_vkQueueBindSparse => submissions::bind_sparse, Device, Pace;
-}
+rows::table!(hooks);
 
 #[cfg(test)]
 #[path = "hooks_tests.rs"]

@@ -6,9 +6,11 @@ use harness::{Api, Case, symbols};
 
 use crate::probe::nulls::base;
 
-/// The interposer's own table, compiled once more for its names.
+/// The libraries' own tables, compiled once more for their names.
 #[path = "../../../../enforcement/interposer/src/hooks.rs"]
 mod hooks;
+#[path = "../../../../enforcement/layer/src/boundary/rows.rs"]
+mod rows;
 
 macro_rules! names {
     (
@@ -22,6 +24,13 @@ macro_rules! names {
     };
 }
 hooks::table!(names);
+
+macro_rules! commands {
+    ($($name:ident: $signature:path => $body:path, $scope:ident, $purpose:ident;)*) => {
+        const COMMANDS: &[&str] = &[$(stringify!($name),)*];
+    };
+}
+rows::table!(commands);
 
 /// What `libvgpu_vk.so` asks NVML by itself (`layer/src/boundary/nvml.rs`).
 const LAYER_CALLS: [&str; 7] = [
@@ -73,7 +82,7 @@ impl Touch {
 impl Enforcer {
     pub fn ours() -> Self {
         Self {
-            hooks: HOOKS.iter().copied().collect(),
+            hooks: HOOKS.iter().chain(COMMANDS).copied().collect(),
             called: CALLED.iter().copied().chain(LAYER_CALLS).collect(),
             abi: CUDA_ABI.iter().chain(NVML_ABI).copied().collect(),
             asked: [Api::Cuda, Api::Nvml]
@@ -84,13 +93,21 @@ impl Enforcer {
         }
     }
 
-    /// Vulkan's commands are hooked by the layer; rules name those alone.
     pub fn hooks(&self, name: &str) -> bool {
-        self.hooks.contains(name) || name.starts_with("vk")
+        self.hooks.contains(name)
     }
 
     pub fn calls(&self, name: &str) -> bool {
         self.called.contains(name)
+    }
+
+    /// Other versions of the same function that our libraries ask by: whichever is there serves.
+    pub fn called_siblings(&self, name: &str) -> impl Iterator<Item = &'static str> {
+        let per_thread = |name: &str| name.ends_with("_ptsz");
+        let called = self.called.iter().copied();
+        called.filter(move |other| {
+            *other != name && base(other) == base(name) && per_thread(other) == per_thread(name)
+        })
     }
 
     /// Whether a driver that was asked exports it: whoever made the hooks went through these.
@@ -187,7 +204,7 @@ mod tests {
         let bytes = std::fs::read(library).expect("a library");
         let exported = symbols::exports(&bytes).expect("an ELF file");
         let exported: BTreeSet<&str> = exported.iter().map(|(name, _)| name.as_str()).collect();
-        let mut hooks = Enforcer::ours().hooks;
+        let mut hooks: BTreeSet<&str> = HOOKS.iter().copied().collect();
         hooks.extend(["dlsym", "dlvsym"]);
         assert_eq!(exported, hooks);
     }

@@ -95,7 +95,15 @@ fn gone(context: &Context<'_>, name: &str) -> Judged {
         };
     }
     if enforcer.calls(name) {
-        return Judged::new(Verdict::Breaks, "our libraries ask the driver by it", touch);
+        let mut others = enforcer.called_siblings(name);
+        return match others.find(|other| exports(context.new, other)) {
+            Some(other) => Judged::new(
+                Verdict::Look,
+                format!("our libraries ask the driver by it, and by {other}, which is there"),
+                touch,
+            ),
+            None => Judged::new(Verdict::Breaks, "our libraries ask the driver by it", touch),
+        };
     }
     match touch.is_nothing() {
         true => Judged::nothing("gone: no hook and no case is about it"),
@@ -123,9 +131,10 @@ fn new(context: &Context<'_>, name: &str) -> Judged {
     };
     let siblings = enforcer.siblings(name);
     if !siblings.is_empty() {
-        let rows: &[&str] = match name.ends_with("_ptsz") || name.ends_with("_ptds") {
-            true => &["R4", "S1"],
-            false => &["S1", "R7"],
+        let rows: &[&str] = match () {
+            () if name.starts_with("nvml") => &["T4", "S8"],
+            () if name.ends_with("_ptsz") || name.ends_with("_ptds") => &["R4", "S1"],
+            () => &["S1", "R7"],
         };
         return Judged::new(
             Verdict::Breaks,
@@ -291,8 +300,9 @@ const HEAPS_TOLD_BY: &[&str] = &[
     "vkAllocateMemory",
 ];
 
+const QUEUES: &[&str] = &["vkGetDeviceQueue", "vkGetDeviceQueue2", "vkQueueSubmit"];
+
 fn heap(context: &Context<'_>, pair: Pair<'_>) -> Judged {
-    const QUEUES: &[&str] = &["vkGetDeviceQueue", "vkGetDeviceQueue2", "vkQueueSubmit"];
     let enforcer = context.enforcer;
     if pair.subject.ends_with(LOCAL_HEAPS) {
         let touch = enforcer.touch(HEAPS_TOLD_BY, &["V4", "V10"]);
@@ -445,7 +455,7 @@ fn extension(context: &Context<'_>, pair: Pair<'_>) -> Judged {
                     false => enforcer.touch(names, rows),
                 },
             ),
-            None => Judged::nothing("gone: the layer hooks none of its commands"),
+            None => Judged::nothing("gone: the layer does not stand on it"),
         },
         (None, _) => {
             let row = format!("device {name} ");
@@ -464,6 +474,32 @@ fn extension(context: &Context<'_>, pair: Pair<'_>) -> Judged {
                 true => Judged::new(Verdict::Look, "a lower version", Touch::default()),
                 false => Judged::nothing("a newer version"),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diff::enforcer::Enforcer;
+
+    #[test]
+    fn what_the_rules_of_vulkan_name_is_hooked_and_has_cases() {
+        let enforcer = Enforcer::ours();
+        let standing = STANDING.iter().map(|(_, names, _)| *names);
+        let groups = standing.filter(|names| !names.is_empty());
+        for names in groups.chain([HEAPS_TOLD_BY, QUEUES]) {
+            for name in names {
+                assert!(enforcer.hooks(name), "{name}");
+            }
+            assert!(!enforcer.touch(names, &[]).cases.is_empty(), "{names:?}");
+        }
+        for (extension, ..) in STANDING {
+            let row = format!("device {extension} ");
+            assert!(
+                ASKED.lines().any(|line| line.starts_with(&row)),
+                "{extension}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use std::ffi::{CString, c_void};
 use std::io::Write;
 
 use abi::cuda::{CUcontext, CUresult};
-use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
+use abi::nvml::nvmlReturn_t;
 
 /// A driver's library, opened for the rest of this process's life.
 #[derive(Clone, Copy)]
@@ -201,16 +201,7 @@ pub fn initialised_cuda(names: &[String]) -> Result<(), String> {
 
 /// Calls each function of NVML with a device and zeros, or with zeros alone, until one dies of it.
 pub fn initialised_nvml(names: &[String], with_device: bool) -> Result<(), String> {
-    use abi::nvml::fns;
-    let library = Library::open("libnvidia-ml.so.1")?;
-    let mut device = nvmlDevice_t(std::ptr::null_mut());
-    let ready = [
-        call!(library, nvmlInit_v2()),
-        call!(library, nvmlDeviceGetHandleByIndex_v2(0, &mut device)),
-    ];
-    if ready != [nvmlReturn_t::SUCCESS; 2] {
-        return Err(format!("no device to ask about: {ready:?}"));
-    }
+    let (library, device) = nvml::device(0)?;
     for name in names {
         say(&format!("? {name}"));
         let first = match (with_device, takes_device(name)) {

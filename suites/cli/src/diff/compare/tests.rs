@@ -54,6 +54,9 @@ fn symbols(names: &[&str]) -> Record {
 #[case(&["cuInit", "cuStreamGetCtx"], &["cuInit"], "cuStreamGetCtx", Verdict::Breaks)]
 #[case(&["cuInit", "cuMemcpyDtoH_v2"], &["cuInit"], "cuMemcpyDtoH_v2", Verdict::Look)]
 #[case(&["cuInit", "nvmlRetry_NvRmControl"], &["cuInit"], "nvmlRetry_NvRmControl", Verdict::Nothing)]
+// Asked by us in two versions.
+#[case(&["nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3"], &["nvmlDeviceGetComputeRunningProcesses_v3"], "nvmlDeviceGetComputeRunningProcesses_v2", Verdict::Look)]
+#[case(&["cuEventRecord", "cuEventRecord_ptsz"], &["cuEventRecord"], "cuEventRecord_ptsz", Verdict::Breaks)]
 // Gone, while a twin of the same ABI has a hook and is there.
 #[case(&["cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2"], &["cuDevicePrimaryCtxRelease_v2"], "cuDevicePrimaryCtxRelease", Verdict::Look)]
 // New: hooked, known, another version of a hook, unknown.

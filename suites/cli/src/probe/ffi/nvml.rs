@@ -13,15 +13,7 @@ pub struct Onlooker {
 
 impl Onlooker {
     pub fn open(index: u32) -> Result<Self, String> {
-        let library = Library::open("libnvidia-ml.so.1")?;
-        let mut device = nvmlDevice_t(std::ptr::null_mut());
-        let answers = [
-            call!(library, nvmlInit_v2()),
-            call!(library, nvmlDeviceGetHandleByIndex_v2(index, &mut device)),
-        ];
-        if answers != [nvmlReturn_t::SUCCESS; 2] {
-            return Err(format!("NVML: {answers:?}"));
-        }
+        let (library, device) = device(index)?;
         Ok(Self { library, device })
     }
 
@@ -53,6 +45,20 @@ impl Onlooker {
             (memory.used, memory.free) = (first.used, first.free);
         }
         memory
+    }
+}
+
+/// NVML, initialised, and one of its devices.
+pub fn device(index: u32) -> Result<(Library, nvmlDevice_t), String> {
+    let library = Library::open("libnvidia-ml.so.1")?;
+    let mut device = nvmlDevice_t(std::ptr::null_mut());
+    let answers = [
+        call!(library, nvmlInit_v2()),
+        call!(library, nvmlDeviceGetHandleByIndex_v2(index, &mut device)),
+    ];
+    match answers == [nvmlReturn_t::SUCCESS; 2] {
+        true => Ok((library, device)),
+        false => Err(format!("NVML: no device {index} to ask about: {answers:?}")),
     }
 }
 
@@ -123,15 +129,7 @@ const REFUSALS: [Option<u32>; 2] = [
 /// Lines `NAME VERSION:SIZE …`: the structures that a getter of NVML takes, found by asking it with every size of every version. A
 /// getter that minds no version is `plain`, one that takes none of these `none`.
 pub fn structures(names: &[String]) -> Result<(), String> {
-    let library = Library::open("libnvidia-ml.so.1")?;
-    let mut device = nvmlDevice_t(std::ptr::null_mut());
-    let ready = [
-        call!(library, nvmlInit_v2()),
-        call!(library, nvmlDeviceGetHandleByIndex_v2(0, &mut device)),
-    ];
-    if ready != [nvmlReturn_t::SUCCESS; 2] {
-        return Err(format!("no device to ask about: {ready:?}"));
-    }
+    let (library, device) = device(0)?;
     for name in names {
         say(&format!("? {name}"));
         let accepts = |version: u32| {
