@@ -11,9 +11,9 @@ fn main() -> std::io::Result<()> {
 
 /// `const TARGETS: &[(file name, text)]`, sorted by name.
 fn embed(folder: &str, extension: &str) -> std::io::Result<()> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures")
-        .join(folder);
+    // Asked when it runs: compiled in, it would be the folder of whichever clone shares this target directory.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let directory = Path::new(&manifest).join("../../fixtures").join(folder);
     println!("cargo::rerun-if-changed={}", directory.display());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&directory)? {

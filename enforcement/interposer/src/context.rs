@@ -2,12 +2,12 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
+use ledger::KeptErrno;
 
 use abi::cuda::{CUcontext, CUdevice, CUresult};
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 
-use crate::boundary::arena::Errno;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::boundary::manners;
@@ -23,7 +23,7 @@ use crate::truth::Change;
 const CHARGED: u32 = 2;
 
 pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     manners::forget();
     let memory = tenant.memory;
     if flags != 0 || memory.initialised.load(Ordering::Acquire) == CHARGED {

@@ -1,6 +1,7 @@
 //! Which of the container's devices a CUDA ordinal is. CUDA_VISIBLE_DEVICES is never parsed: the driver says what it made of it (FINDINGS 25).
 
 use core::ffi::{CStr, c_char, c_int};
+use ledger::KeptErrno;
 use std::fs;
 
 use abi::cuda::{CUcontext, CUresult, CUuuid};
@@ -10,7 +11,6 @@ use budget::{Bytes, DeviceIndex, DeviceSet};
 
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Errno;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::nvml::{Session, parse_uuid};
@@ -64,7 +64,7 @@ impl Tenant {
     /// The same, where the container's devices were asked for a moment ago.
     #[cold]
     pub fn map_devices(self, before: Option<Vec<Candidate>>) -> Option<&'static Devices> {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let mut count = 0;
         if next::cuDeviceGetCount(Out::to(&mut count)) != CUresult::SUCCESS {
             return None;

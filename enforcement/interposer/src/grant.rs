@@ -1,9 +1,8 @@
 //! Reserve, call, commit: here and nowhere else.
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
-use ledger::{Refusal, Reservation};
+use ledger::{KeptErrno, Refusal, Reservation};
 
-use crate::boundary::arena::Errno;
 use crate::nvml::{Rows, Scope};
 use crate::outcome::Refused;
 use crate::process::Tenant;
@@ -47,7 +46,7 @@ impl Tenant {
 
     /// Asks the ledger for `bytes` on each of `devices`.
     pub fn reserve(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let ledger = self.ledger().ok_or(Refused::NotEnforceable)?;
         if devices.is_empty() {
             report::once(
@@ -134,7 +133,7 @@ impl Tenant {
         if bytes == Bytes::ZERO {
             return;
         }
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         if let Some(ledger) = self.ledger() {
             devices
                 .iter()
@@ -164,7 +163,7 @@ impl Tenant {
                 usage: Bytes::MAX,
             });
         };
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let least = || {
             let mut alone = true;
             let shares = devices.iter().filter_map(|device| {

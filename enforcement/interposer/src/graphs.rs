@@ -5,6 +5,7 @@
 //! until another graph may have been given it: that begins an epoch, and a launch in a new one reserves again.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use ledger::KeptErrno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use budget::{Bytes, DeviceSet};
 
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::{Errno, Lock};
+use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::capture::{Relaxed, is_busy};
@@ -141,7 +142,7 @@ impl Tenant {
     }
 
     fn executables<R>(self, act: impl FnOnce(&mut HashMap<u64, Executable>) -> R) -> R {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let executables = &self.memory.executables;
         let executables = executables
             .get()
@@ -299,7 +300,7 @@ impl Tenant {
 /// What a graph allocates: the union of its nodes' ranges, each in whole steps as the driver backs them. Where the driver does not tell all of it,
 /// more than there is: it is not launched.
 pub fn needs(graph: CUgraph) -> Vec<Need> {
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     let mut ranges = Vec::new();
     match collect(graph, DEPTH, &mut ranges) {
         Some(()) => union(ranges),

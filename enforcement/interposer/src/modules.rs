@@ -4,12 +4,12 @@
 //! A module is one context's. A library is everybody's: each context has its variables from the first use on, which may be a
 //! launch, so each is charged for them from the library's load, or from its own beginning.
 
+use ledger::KeptErrno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use budget::Bytes;
 
-use crate::boundary::arena::Errno;
 use crate::contexts::Context;
 use crate::memory::devices_of;
 use crate::process::Tenant;
@@ -132,7 +132,7 @@ impl Tenant {
     }
 
     fn modules<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let modules = &self.memory.modules;
         let modules = modules
             .get()

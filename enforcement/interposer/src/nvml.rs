@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use abi::nvml::*;
 use budget::identity::{Candidate, Pci};
 use budget::{Bytes, DeviceIndex};
-use ledger::Driver;
+use ledger::{Driver, KeptErrno};
 
-use crate::boundary::arena::{Errno, Lock, existing, pid};
+use crate::boundary::arena::{Lock, existing, pid};
 use crate::boundary::cross::Out;
 use crate::boundary::drivers::Library;
 use crate::boundary::entries::next_nvml as next;
@@ -23,7 +23,7 @@ pub struct Session {
     /// The end of the last scope shuts it down.
     of_scope: bool,
     /// Puts the host's back after the last call.
-    _errno: Errno,
+    _errno: KeptErrno,
 }
 
 /// What scopes of all threads share. All zeros is none.
@@ -53,7 +53,7 @@ impl Drop for Scope {
         if scopes.count.fetch_sub(1, Ordering::SeqCst) == 1
             && scopes.begun.load(Ordering::SeqCst) != 0
         {
-            let _errno = Errno::keep();
+            let _errno = KeptErrno::keep();
             let _held = scopes.lock.hold();
             if scopes.count.load(Ordering::SeqCst) == 0
                 && scopes.begun.swap(0, Ordering::SeqCst) != 0
@@ -80,7 +80,7 @@ impl Scopes {
 impl Session {
     /// `None` where there is no NVML, or it does not start.
     pub fn open() -> Option<Session> {
-        let errno = Errno::keep();
+        let errno = KeptErrno::keep();
         if !Library::Nvml.bind_any() {
             loader::open(Library::Nvml.soname(), libc::RTLD_LAZY)?;
             if !Library::Nvml.bind_any() {

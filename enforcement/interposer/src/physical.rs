@@ -17,10 +17,9 @@ use abi::cuda::{
 };
 use budget::Bytes;
 use budget::charge::BLOCK;
-use ledger::{Key, Object};
+use ledger::{KeptErrno, Key, Object};
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Errno;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::grant::Grant;
@@ -435,7 +434,7 @@ pub fn import(
     descriptor: Out<'_, c_void>,
     kind: CUmemAllocationHandleType,
 ) -> Outcome<CUresult> {
-    let errno = Errno::keep();
+    let errno = KeptErrno::keep();
     let name = (kind == DESCRIPTOR)
         .then(|| ledger::name_of_descriptor(descriptor.address() as i32))
         .flatten();
@@ -516,7 +515,7 @@ fn fresh_name() -> u64 {
 
 impl Tenant {
     fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let physical = &self.memory.physical;
         let physical = physical
             .get()
@@ -526,7 +525,7 @@ impl Tenant {
 
     /// Names a descriptor of a memory, as the memory's others are.
     fn name(self, fd: i32, memory: Memory) -> Option<(Object, u64)> {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let name = memory.named.map_or_else(fresh_name, |(_, name)| name);
         let descriptor = ledger::name_descriptor(fd, name)?;
         if memory.named.is_some() {

@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use budget::DeviceIndex;
 use budget::percent::Percent;
 use budget::settings::{ComputeBudget, Settings, Source};
-use ledger::{Authority, Ledger, Setup};
+use ledger::{Authority, KeptErrno, Ledger, Setup};
 
-use crate::boundary::arena::{self, Errno, Forever, Lock, Reentrant};
+use crate::boundary::arena::{self, Forever, Lock, Reentrant};
 use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
@@ -167,7 +167,7 @@ fn begun() -> Option<Standing> {
 
 #[cold]
 fn begin() -> Standing {
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     let settings = sources::settings(sign::own_path().as_deref());
     PACED.store(
         if settings.any_compute_budget() {
@@ -218,7 +218,7 @@ impl Tenant {
 
     #[cold]
     fn attach(self) -> Option<&'static Ledger> {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         if self.settings().refusal().is_some() {
             return None;
         }

@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use ledger::KeptErrno;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +10,6 @@ use std::path::Path;
 
 use budget::settings::{LogLevel, Remark, Settings};
 
-use crate::boundary::arena::Errno;
 use crate::boundary::entries::{Entry, NAMES};
 use crate::boundary::sign;
 use crate::outcome::{Outcome, Refused};
@@ -112,7 +112,7 @@ fn tell<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
     let Standing::Enforce(tenant) = standing() else {
         return;
     };
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     let name = NAMES[entry as usize].0.to_str().unwrap_or_default();
     let level = tenant.settings().log_level;
     match outcome {

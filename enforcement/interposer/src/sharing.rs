@@ -11,11 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
 use budget::Bytes;
 use budget::charge::Span;
-use ledger::{Key, Object};
+use ledger::{KeptErrno, Key, Object};
 
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Errno;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::{Device, current_context};
@@ -295,7 +294,7 @@ impl Tenant {
     }
 
     fn sharing<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let sharing = &self.memory.sharing;
         let sharing = sharing
             .get()

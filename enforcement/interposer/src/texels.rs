@@ -5,6 +5,7 @@
 //! blocks, are enough. Which of its blocks are empty again nobody knows, so a kind stays charged for the most that it held
 //! until the last of its arrays is gone.
 
+use ledger::KeptErrno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +13,6 @@ use budget::array::Array;
 use budget::charge::{BLOCK, SUBALLOCATION};
 use budget::{Bytes, charge};
 
-use crate::boundary::arena::Errno;
 use crate::memory::devices_of;
 use crate::process::Tenant;
 
@@ -157,7 +157,7 @@ impl Tenant {
     }
 
     fn arrays<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let arrays = &self.memory.arrays;
         let arrays = arrays
             .get()

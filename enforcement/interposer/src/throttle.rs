@@ -5,13 +5,14 @@
 //! it is the graph's launch that pays.
 
 use core::ffi::{c_int, c_uint, c_void};
+use ledger::KeptErrno;
 
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
 use seeds::{Seed, planted};
 use throttle::{Budget, Key, Mark, Nanos, Paced, Share, Shared, Site};
 
-use crate::boundary::arena::{Errno, Held, Lock};
+use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::time;
@@ -107,7 +108,7 @@ impl Tenant {
         work: Work,
         call: &dyn Fn() -> CUresult,
     ) -> Outcome<CUresult> {
-        let errno = Errno::keep();
+        let errno = KeptErrno::keep();
         let Some(budget) = self.time_budget(device) else {
             return Outcome::PassThrough(Reason::NoBudget);
         };
@@ -127,7 +128,7 @@ impl Tenant {
         let paced = lane.pace.pace(&place, &budget, work.key, &mut || {
             drop(kept.take());
             answer = call();
-            kept = Some(Errno::keep());
+            kept = Some(KeptErrno::keep());
             answer == CUresult::SUCCESS
         });
         match paced {
@@ -162,7 +163,7 @@ impl Tenant {
             .ordinal_of(context)
             .and_then(|ordinal| self.memory.lanes.get(ordinal as usize));
         if let Some(lane) = lane {
-            let _errno = Errno::keep();
+            let _errno = KeptErrno::keep();
             let _held = lane.turn.hold();
             lane.marks.forget(context);
         }

@@ -7,13 +7,14 @@
 //! is none, and upper bounds stay.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use ledger::KeptErrno;
 
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::{Errno, Lock};
+use crate::boundary::arena::Lock;
 use crate::devices::Device;
 use crate::grant::Grant;
 use crate::nvml::Session;
@@ -230,7 +231,7 @@ impl Tenant {
     }
 
     fn brought_up(self, device: &Device) -> Looked {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
         let Some((figures, look)) = self.look(device, Bytes::ZERO, 0) else {
             return Looked::Nothing;
@@ -257,7 +258,7 @@ impl Tenant {
         known: Bytes,
         bound: Bytes,
     ) -> Result<Bytes, (Refused, Grant)> {
-        let _errno = Errno::keep();
+        let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
         let looked = self.look(device, granted, 1);
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);

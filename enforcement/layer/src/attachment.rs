@@ -6,12 +6,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::{ComputeBudget, Remark, Source};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Authority, Ledger, Setup};
+use ledger::{Authority, KeptErrno, Ledger, Setup};
 use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
-use crate::boundary::os;
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held, Targets};
@@ -57,7 +56,7 @@ pub fn current() -> Option<&'static Attachment> {
 #[cold]
 fn make() -> Option<&'static Attachment> {
     static ATTACHING: Mutex<()> = Mutex::new(());
-    let _errno = os::Errno::keep();
+    let _errno = KeptErrno::keep();
     let _attaching = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(attachment) = mine() {
         return Some(attachment);

@@ -1,5 +1,6 @@
 //! One live VkDevice's chain and charges, from creation to destruction.
 
+use ledger::KeptErrno;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +13,6 @@ use crate::attachment::{self, Attachment};
 use crate::boundary::marks::Marking;
 use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
-use crate::boundary::os;
 use crate::instance::Instance;
 use crate::memory;
 use crate::pace::Timed;
@@ -117,7 +117,7 @@ pub fn create(
     hopeless: impl FnOnce() -> bool,
     make: impl FnOnce() -> Result<Made, vk::Result>,
 ) -> vk::Result {
-    let _errno = os::Errno::keep();
+    let _errno = KeptErrno::keep();
     let group: Vec<_> = if attachment::enforcing() {
         group
             .iter()

@@ -1,5 +1,6 @@
 //! One live VkInstance's chain, and what is known of its physical devices.
 
+use ledger::KeptErrno;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +9,6 @@ use ash::vk::Handle;
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
-use crate::boundary::os;
 use crate::physical::{self, Physical, Told};
 use crate::settings::settings;
 use crate::table::{Key, Table};
@@ -126,7 +126,7 @@ impl Instance {
     }
 
     fn learn(&self, others: &[vk::PhysicalDevice]) {
-        let _errno = os::Errno::keep();
+        let _errno = KeptErrno::keep();
         let handles = [&self.next.physical_devices(), others].concat();
         let found = physical::resolve(&self.next, self.promoted, &handles)
             .into_iter()

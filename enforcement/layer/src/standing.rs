@@ -6,6 +6,7 @@
 //! a GPU was used at all, so that programs on other devices take no slot. What nothing could tell then is charged with the first
 //! VkDevice ([`late`]).
 
+use ledger::KeptErrno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use budget::{Bytes, DeviceIndex};
@@ -13,7 +14,6 @@ use budget::{Bytes, DeviceIndex};
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::nvml::{self, Own};
-use crate::boundary::os;
 use crate::targets::{Held, Targets};
 use crate::{candidates, memory, trace};
 
@@ -108,7 +108,7 @@ pub fn taken(grown: Bytes, lost: Option<Bytes>, unsaid: Unsaid, bound: Bytes) ->
 
 /// Before next makes an instance. `None` where no budget is set.
 pub fn begin() -> Result<Option<Making>, Refused> {
-    let _errno = os::Errno::keep();
+    let _errno = KeptErrno::keep();
     if !attachment::enforcing() {
         return Ok(None);
     }
@@ -149,7 +149,7 @@ pub fn begin() -> Result<Option<Making>, Refused> {
 impl Making {
     /// Next made it. Refused if it took more than there is; it is then the caller's to destroy.
     pub fn end(mut self) -> Result<(), Refused> {
-        let _errno = os::Errno::keep();
+        let _errno = KeptErrno::keep();
         let shares = std::mem::take(&mut self.shares);
         let shares: Vec<_> = shares.into_iter().map(Share::measured).collect();
         if shares.iter().any(|(share, now)| share.used(*now))
@@ -257,7 +257,7 @@ impl Standing {
 
 /// An instance is gone: with the last one all that they took.
 pub fn ended() {
-    let _errno = os::Errno::keep();
+    let _errno = KeptErrno::keep();
     if !attachment::enforcing() {
         return;
     }

@@ -63,7 +63,7 @@ impl From<Errno> for Reason {
 
 /// Takes a slot in the ledger at `path`, which is created where nothing is.
 pub fn attach(path: &Path, setup: &Setup) -> Result<Seat, AttachError> {
-    let _errno = KeptErrno::new();
+    let _errno = KeptErrno::keep();
     let _attaching = Attaching::begin();
     let failed = |reason| AttachError {
         path: path.to_path_buf(),
@@ -311,7 +311,7 @@ impl Seat {
 impl Drop for Seat {
     /// Leaves the slot. What is still charged there drains as a dead process's.
     fn drop(&mut self) {
-        let _errno = KeptErrno::new();
+        let _errno = KeptErrno::keep();
         if !self.arena.is_mine() {
             // A fork child has no mapping, and its descriptors were closed by the fork handler.
             return self.map.abandon();

@@ -174,7 +174,7 @@ impl Ledger {
         if !self.is_mine() {
             return Err(Refusal::Forked);
         }
-        let _errno = KeptErrno::new();
+        let _errno = KeptErrno::keep();
         contest::reserve(&self.seat, device, bytes, driver)
     }
 
@@ -330,7 +330,7 @@ impl Ledger {
         if !self.is_mine() {
             return;
         }
-        let _errno = KeptErrno::new();
+        let _errno = KeptErrno::keep();
         let seat = &self.seat;
         if let Ok(fd) = seat.probe.fd() {
             let reaper = Reaper {

@@ -24,7 +24,7 @@ pub use ledger::{Authority, Disagreement, Ledger, Reservation, Setup};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use region::descriptors::{Descriptor, mark as name_descriptor, mark_of as name_of_descriptor};
-pub use region::{complain, write_quietly};
+pub use region::{KeptErrno, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};
 pub use word::MOST;
 

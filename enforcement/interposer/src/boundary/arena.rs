@@ -1,6 +1,7 @@
 //! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use ledger::KeptErrno;
 
 use seeds::{Seed, planted};
 
@@ -126,7 +127,7 @@ impl Lock {
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
-            let _errno = Errno::keep();
+            let _errno = KeptErrno::keep();
             while self.0.swap(2, Ordering::Acquire) != 0 {
                 // SAFETY: waits while the word is 2; every outcome is followed by another try.
                 unsafe {
@@ -197,23 +198,6 @@ impl Reentrant {
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
         self.thread.store(0, Ordering::Relaxed);
-    }
-}
-
-/// Keeps the host's errno over whatever is done while it lives.
-pub struct Errno(i32);
-
-impl Errno {
-    pub fn keep() -> Errno {
-        // SAFETY: the calling thread's own errno.
-        Errno(unsafe { *libc::__errno_location() })
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: the calling thread's own errno.
-        unsafe { *libc::__errno_location() = self.0 };
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is asked of the system.
 
+use ledger::KeptErrno;
 use throttle::Nanos;
 
 use core::ffi::CStr;
@@ -24,7 +25,7 @@ pub fn sleep_until(until: Nanos) {
         tv_sec: (until.0 / 1_000_000_000) as libc::time_t,
         tv_nsec: (until.0 % 1_000_000_000) as libc::c_long,
     };
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     // SAFETY: reads one timespec; nothing is written where the time is absolute.
     unsafe {
         libc::syscall(
@@ -37,27 +38,9 @@ pub fn sleep_until(until: Nanos) {
     }
 }
 
-/// The thread's errno, put back when this is dropped: what is asked of the system on the way is none of the program's.
-#[must_use = "dropping it puts errno back"]
-pub struct Errno(i32);
-
-impl Errno {
-    pub fn keep() -> Errno {
-        // SAFETY: errno is this thread's own.
-        Errno(unsafe { *libc::__errno_location() })
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: errno is this thread's own.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
-
 /// What an open descriptor refers to; `None` where it is not open. Keeps errno.
 pub fn descriptor(fd: i32) -> Option<Descriptor> {
-    let _errno = Errno::keep();
+    let _errno = KeptErrno::keep();
     // SAFETY: `status` has room for what fstat writes.
     unsafe {
         let mut status = std::mem::zeroed::<libc::stat>();

@@ -19,16 +19,19 @@ impl Errno {
     }
 }
 
-/// Keeps the host's errno: it is put back when this goes.
+/// The host's errno, put back when this is dropped: what is asked of the system on the way is none of the program's.
+#[must_use = "dropping it puts errno back"]
 pub struct KeptErrno(pub(super) i32);
 
 impl KeptErrno {
-    pub fn new() -> KeptErrno {
+    #[inline]
+    pub fn keep() -> KeptErrno {
         KeptErrno(Errno::last("").code)
     }
 }
 
 impl Drop for KeptErrno {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = self.0 };

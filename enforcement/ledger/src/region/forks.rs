@@ -105,7 +105,7 @@ fn acquire() {
 }
 
 extern "C" fn before_fork() {
-    let _errno = super::KeptErrno::new();
+    let _errno = super::KeptErrno::keep();
     acquire();
 }
 
@@ -114,7 +114,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let _errno = super::KeptErrno::new();
+    let _errno = super::KeptErrno::keep();
     ATTACHING.store(0, Ordering::Release);
     for row in &INHERITED {
         let fd = row.fd.swap(0, Ordering::AcqRel) - 1;

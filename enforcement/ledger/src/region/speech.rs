@@ -12,7 +12,7 @@ pub fn complain(line: &[u8]) {
 
 /// Writes as much as can be written. Keeps errno, and raises no SIGPIPE and no SIGXFSZ.
 pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
-    let _errno = KeptErrno::new();
+    let _errno = KeptErrno::keep();
     let (mut quiet, mut before, mut pending) = (
         MaybeUninit::<libc::sigset_t>::zeroed(),
         MaybeUninit::<libc::sigset_t>::zeroed(),
@@ -29,7 +29,7 @@ pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
         }
         libc::sigpending(pending.as_mut_ptr());
         let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
-        let raised = match KeptErrno::new().0 {
+        let raised = match KeptErrno::keep().0 {
             _ if written >= 0 => None,
             libc::EPIPE => Some(libc::SIGPIPE),
             libc::EFBIG => Some(libc::SIGXFSZ),
@@ -67,7 +67,7 @@ fn take_back(signal: i32) {
         libc::sigemptyset(only.as_mut_ptr());
         libc::sigaddset(only.as_mut_ptr(), signal);
         while libc::sigtimedwait(only.as_ptr(), core::ptr::null_mut(), &raw const at_once) < 0
-            && KeptErrno::new().0 == libc::EINTR
+            && KeptErrno::keep().0 == libc::EINTR
         {}
     }
 }
