@@ -10,7 +10,7 @@ use crate::greed::{STEPS, Taken, until_refused};
 use abi::nvml::nvmlReturn_t;
 
 /// NVIDIA's PCI vendor id: a real machine may have a software device beside its GPUs.
-const NVIDIA: u32 = 0x10de;
+pub const NVIDIA: u32 = 0x10de;
 
 /// libcuda, initialised, with the primary context of device 0 current.
 pub fn cuda() -> Result<Cuda, Failure> {

@@ -7,7 +7,7 @@ use crate::clients::{self, Gpu};
 use crate::cuda::launches;
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process;
-use crate::ffi::vulkan::{Code, Memory};
+use crate::ffi::vulkan::{Code, Memory, Route};
 use crate::vulkan::submits;
 
 /// Another process of the tenant.
@@ -141,7 +141,7 @@ impl Hands {
             "captured" => launches::captured(self.cuda()?)?,
             "time" => launches::time(self.cuda()?, object)?,
             "work" => launches::work(self.cuda()?, object)?,
-            "time-vulkan" => submits::worker()?.time()? as i64,
+            "time-vulkan" => submits::worker(Route::Submit)?.time()? as i64,
             "work-vulkan" => submits::work(object)?,
             "pid" => i64::from(std::process::id()),
             "bear" => match process::Birth::named(object) {

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use crate::arguments::DiffArguments;
 use allowed::Allowed;
 use compare::{Verdict, compare};
+pub use enforcer::COMMANDS;
 use enforcer::Enforcer;
 use file::Record;
 

@@ -9,6 +9,7 @@ use harness::{Case, Library, artifacts, symbols};
 
 use crate::UNEXPECTED;
 use crate::arguments::ListArguments;
+use crate::diff::COMMANDS;
 
 pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
     if arguments.coverage {
@@ -61,8 +62,8 @@ fn defects() -> Result<Vec<(&'static str, &'static str)>, Box<dyn Error>> {
     .collect()
 }
 
-/// Prints the hooks that no case exercises (what the built interposer exports, less what the cases say), the known defects that no case
-/// names, and, as an error, ids of cases that are no known defect's.
+/// Prints the hooks that no case exercises (what the built interposer exports and the layer's table has, less what the cases say), the known
+/// defects that no case names, and, as an error, ids of cases that are no known defect's.
 fn coverage() -> Result<ExitCode, Box<dyn Error>> {
     let defects = defects()?;
     for case in cases::SUITE.cases() {
@@ -83,7 +84,8 @@ fn coverage() -> Result<ExitCode, Box<dyn Error>> {
         .flat_map(|case| case.entry_points)
         .copied()
         .collect();
-    let hooks: BTreeSet<&str> = exported.iter().map(|(name, _)| name.as_str()).collect();
+    let exported = exported.iter().map(|(name, _)| name.as_str());
+    let hooks: BTreeSet<&str> = exported.chain(COMMANDS.iter().copied()).collect();
     let uncovered: Vec<&&str> = hooks.difference(&exercised).collect();
     for hook in &uncovered {
         println!("{hook}");
@@ -101,7 +103,7 @@ fn coverage() -> Result<ExitCode, Box<dyn Error>> {
         println!("{id} {promise}");
     }
     eprintln!(
-        "{} of the {} entry points that libvgpu.so hooks have no case, {} of the {} known defects",
+        "{} of the {} entry points that libvgpu.so and libvgpu_vk.so hook have no case, {} of the {} known defects",
         uncovered.len(),
         hooks.len(),
         uncaught.len(),

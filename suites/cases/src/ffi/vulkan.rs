@@ -72,6 +72,8 @@ pub enum Client {
     V1_0,
     /// Vulkan 1.0 with VK_KHR_get_physical_device_properties2.
     V1_0WithProperties2,
+    /// Vulkan 1.0 with VK_KHR_device_group_creation.
+    V1_0WithGroups,
     V1_1,
     V1_3,
 }
@@ -79,7 +81,7 @@ pub enum Client {
 impl Client {
     fn version(self) -> u32 {
         match self {
-            Self::V1_0 | Self::V1_0WithProperties2 => vk::API_VERSION_1_0,
+            Self::V1_0 | Self::V1_0WithProperties2 | Self::V1_0WithGroups => vk::API_VERSION_1_0,
             Self::V1_1 => vk::API_VERSION_1_1,
             Self::V1_3 => vk::API_VERSION_1_3,
         }
@@ -146,6 +148,7 @@ struct Inner {
     raw: ash::Instance,
     client: Client,
     properties2: ash::khr::get_physical_device_properties2::Instance,
+    groups: ash::khr::device_group_creation::Instance,
 }
 
 impl Drop for Inner {
@@ -211,8 +214,14 @@ impl Vulkan {
             .api_version(client.version())
             .engine_name(engine);
         let mut extensions = Vec::new();
-        if client == Client::V1_0WithProperties2 {
-            extensions.push(ash::khr::get_physical_device_properties2::NAME.as_ptr());
+        match client {
+            Client::V1_0WithProperties2 => {
+                extensions.push(ash::khr::get_physical_device_properties2::NAME.as_ptr());
+            }
+            Client::V1_0WithGroups => {
+                extensions.push(ash::khr::device_group_creation::NAME.as_ptr());
+            }
+            Client::V1_0 | Client::V1_1 | Client::V1_3 => {}
         }
         let mut layers = Vec::new();
         let mut creation = validation::creation();
@@ -233,12 +242,14 @@ impl Vulkan {
             .flatten();
         let properties2 =
             ash::khr::get_physical_device_properties2::Instance::new(&self.entry, &raw);
+        let groups = ash::khr::device_group_creation::Instance::new(&self.entry, &raw);
         Ok(Instance {
             inner: Arc::new(Inner {
                 messenger,
                 raw,
                 client,
                 properties2,
+                groups,
             }),
         })
     }
@@ -392,7 +403,7 @@ impl Instance {
         // SAFETY: the device is this instance's; the structure is a well-formed chain.
         unsafe {
             match self.inner.client {
-                Client::V1_0 | Client::V1_0WithProperties2 => self
+                Client::V1_0 | Client::V1_0WithProperties2 | Client::V1_0WithGroups => self
                     .inner
                     .properties2
                     .get_physical_device_properties2(device.0, properties),

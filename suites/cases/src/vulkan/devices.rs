@@ -1,8 +1,8 @@
 //! Several instances and devices at once, and Vulkan without the rest of the driver.
 
-use harness::{Bytes, cases, ensure_eq};
+use harness::{Bytes, cases, ensure_eq, fail};
 
-use crate::clients::{Gpu, device_heap, first_gpu, gpus, instance};
+use crate::clients::{Gpu, NVIDIA, device_heap, first_gpu, gpus, instance};
 use crate::ffi::vulkan::{Client, Code, Query};
 use crate::greed::{VULKAN_ROOM, budget, fills};
 
@@ -39,7 +39,8 @@ cases! {
 
     /// Two devices of one GPU draw on one budget; a destroyed one's share can be had by the other.
     two_devices_of_one_gpu_share_the_budget {
-        kind: Budget, defects: ["V14", "V9"], entry_points: ["vkCreateDevice", "vkDestroyDevice", "vkAllocateMemory"], budget: "0=6GiB",
+        kind: Budget, defects: ["V14", "V9"], budget: "0=6GiB",
+        entry_points: ["vkCreateDevice", "vkGetDeviceProcAddr", "vkDestroyDevice", "vkAllocateMemory"],
     } (session) {
         let instance = instance(Client::V1_1)?;
         let physical = first_gpu(&instance)?;
@@ -50,9 +51,27 @@ cases! {
         fills(second.fill().bytes, budget(session, 0)?, VULKAN_ROOM)
     }
 
+    /// A GPU of which only its group was ever asked, by the name that a 1.0 client knows, keeps the budget.
+    found_by_its_group_alone_a_gpu_keeps_the_budget {
+        kind: Budget, defects: ["V14", "V3"], entry_points: ["vkEnumeratePhysicalDeviceGroupsKHR", "vkCreateDevice", "vkAllocateMemory"],
+        // The loader hands the alias on by the name of 1.1.
+        budget: "0=6GiB", invalid_use: ["UNASSIGNED-API-Version-Violation"],
+    } (session) {
+        let instance = instance(Client::V1_0WithGroups)?;
+        let mut members = instance.groups()?.concat();
+        members.retain(|&member| instance.kind(member).1 == NVIDIA);
+        let Some(&physical) = members.first() else {
+            fail!("no group has an NVIDIA device");
+        };
+        ensure_eq!(device_heap(&instance.heaps(physical, Query::First))?, budget(session, 0)?, "the heap");
+        let taken = Gpu::on(&instance, physical)?.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
     /// Devices of two GPUs keep to their own budgets though both live in one instance.
     two_gpus_of_one_instance_keep_apart {
-        kind: Budget, defects: ["V14", "V2"], entry_points: ["vkCreateDevice", "vkAllocateMemory"], machine: "rtx6000-ada*2",
+        kind: Budget, defects: ["V14", "V2"], entry_points: ["vkEnumeratePhysicalDevices", "vkCreateDevice", "vkAllocateMemory"], machine: "rtx6000-ada*2",
         needs_gpus: 2, budget: "0=3GiB,1=3GiB",
     } (session) {
         let instance = instance(Client::V1_1)?;

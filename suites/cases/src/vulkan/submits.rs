@@ -18,7 +18,7 @@ const LEAST: f64 = 1.0;
 cases! {
     /// By every command that submits work to a queue, a tenant has work on the device for no more of the time than its budget says.
     every_submission_is_held_to_the_compute_budget {
-        kind: Budget, defects: ["T1", "V12"], entry_points: ["vkQueueSubmit", "vkQueueSubmit2", "vkQueueSubmit2KHR", "vkGetDeviceQueue"],
+        kind: Budget, defects: ["T1", "V12"], entry_points: ["vkQueueSubmit", "vkQueueSubmit2", "vkQueueSubmit2KHR", "vkGetDeviceQueue", "vkGetDeviceQueue2"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", seconds: 60,
         on_real: SIMULATED,
     } (session) {
@@ -58,7 +58,7 @@ cases! {
         let instance = instance(Client::V1_3)?;
         let gpu = first_gpu(&instance)?;
         for _ in 0..100 {
-            let worker = instance.worker(gpu)?;
+            let worker = instance.worker(gpu, Route::Submit)?;
             worker.submit(Route::Submit)?;
             worker.bind_nothing()?;
             worker.submit(Route::Submit)?;
@@ -93,10 +93,10 @@ pub fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
     Tenant::launch(session.launch("tenant").without("CUDA_DEVICE_SM_LIMIT"))
 }
 
-pub fn worker() -> Result<Worker, Failure> {
+pub fn worker(route: Route) -> Result<Worker, Failure> {
     let instance = instance(Client::V1_3)?;
     let gpu = first_gpu(&instance)?;
-    Ok(instance.worker(gpu)?)
+    Ok(instance.worker(gpu, route)?)
 }
 
 /// `ROUTE MILLISECONDS DEPTH UNIT`, as [`crate::cuda::launches::work`]; negative where the driver lacks the command.
@@ -110,7 +110,7 @@ pub fn work(object: &str) -> Result<i64, Failure> {
     else {
         fail!("\"work-vulkan {object}\" is not ROUTE MILLISECONDS DEPTH UNIT")
     };
-    let worker = worker()?;
+    let worker = worker(route)?;
     if !worker.routes.contains(&route) {
         return Ok(-1);
     }

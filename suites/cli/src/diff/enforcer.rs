@@ -27,7 +27,8 @@ hooks::table!(names);
 
 macro_rules! commands {
     ($($name:ident: $signature:path => $body:path, $scope:ident, $purpose:ident;)*) => {
-        const COMMANDS: &[&str] = &[$(stringify!($name),)*];
+        /// The layer's hooks.
+        pub const COMMANDS: &[&str] = &[$(stringify!($name),)*];
     };
 }
 rows::table!(commands);

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr;
 use std::slice;
 
-use super::{Allocation, Arc, Code, Device, Instance, Memory, PhysicalDevice, vk};
+use super::{Allocation, Arc, Client, Code, Device, Instance, Memory, PhysicalDevice, vk};
 
 /// What vkAllocateMemory is asked beside size and type; each is a structure of its chain.
 #[derive(Default)]
@@ -133,15 +133,21 @@ impl Instance {
         Ok(Device::new(raw, Arc::clone(&self.inner)))
     }
 
-    /// vkEnumeratePhysicalDeviceGroups.
+    /// vkEnumeratePhysicalDeviceGroups, or its alias in a client of 1.0.
     pub fn groups(&self) -> Result<Vec<Vec<PhysicalDevice>>, Code> {
+        let (core, khr) = (&self.inner.raw, &self.inner.groups);
+        let by_alias = self.inner.client == Client::V1_0WithGroups;
         // SAFETY: the instance lives; no more than the array has is written.
         let groups = unsafe {
-            let count = self.inner.raw.enumerate_physical_device_groups_len()?;
+            let count = match by_alias {
+                true => khr.enumerate_physical_device_groups_len()?,
+                false => core.enumerate_physical_device_groups_len()?,
+            };
             let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
-            self.inner
-                .raw
-                .enumerate_physical_device_groups(&mut groups)?;
+            match by_alias {
+                true => khr.enumerate_physical_device_groups(&mut groups)?,
+                false => core.enumerate_physical_device_groups(&mut groups)?,
+            }
             groups
         };
         let members = |group: &vk::PhysicalDeviceGroupProperties<'_>| {

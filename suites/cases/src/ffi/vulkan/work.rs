@@ -8,10 +8,17 @@ pub enum Route {
     Submit,
     Submit2,
     Submit2Khr,
+    /// vkQueueSubmit, to a queue that vkGetDeviceQueue2 gave out.
+    SubmitToSecond,
 }
 
 impl Route {
-    pub const ALL: [Route; 3] = [Route::Submit, Route::Submit2, Route::Submit2Khr];
+    pub const ALL: [Route; 4] = [
+        Route::Submit,
+        Route::Submit2,
+        Route::Submit2Khr,
+        Route::SubmitToSecond,
+    ];
 
     pub fn named(name: &str) -> Option<Route> {
         Route::ALL
@@ -74,8 +81,8 @@ fn shader() -> Vec<u32> {
 }
 
 impl Instance {
-    /// A device with a queue that computes, and synchronization2 by those of its names that the driver has.
-    pub fn worker(&self, physical: PhysicalDevice) -> Result<Worker, Code> {
+    /// A device with a queue that computes, got as `route` has it, and synchronization2 by those of its names that the driver has.
+    pub fn worker(&self, physical: PhysicalDevice, route: Route) -> Result<Worker, Code> {
         let instance = &self.inner.raw;
         let extended = self
             .extensions(physical)?
@@ -88,7 +95,12 @@ impl Instance {
             (Route::Submit, true),
             (Route::Submit2, core),
             (Route::Submit2Khr, extended),
+            (
+                Route::SubmitToSecond,
+                properties.api_version >= vk::API_VERSION_1_1,
+            ),
         ];
+        let first = vk::DeviceQueueInfo2::default();
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(0)
             .queue_priorities(&[1.0])];
@@ -137,7 +149,10 @@ impl Instance {
             )?;
             let worker = Worker {
                 khr: ash::khr::synchronization2::Device::new(instance, &raw),
-                queue: raw.get_device_queue(0, 0),
+                queue: match route {
+                    Route::SubmitToSecond => raw.get_device_queue2(&first),
+                    _ => raw.get_device_queue(0, 0),
+                },
                 raw,
                 pool,
                 queries,
@@ -197,7 +212,9 @@ impl Worker {
         // SAFETY: the queue and its command buffer are this device's, and nobody else submits.
         unsafe {
             match route {
-                Route::Submit => self.raw.queue_submit(self.queue, &first, none)?,
+                Route::Submit | Route::SubmitToSecond => {
+                    self.raw.queue_submit(self.queue, &first, none)?;
+                }
                 Route::Submit2 => self.raw.queue_submit2(self.queue, &second, none)?,
                 Route::Submit2Khr => self.khr.queue_submit2(self.queue, &second, none)?,
             }
