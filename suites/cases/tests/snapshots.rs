@@ -52,7 +52,7 @@ fn run(target: &str, promised: Status, env: &[(&str, &str)]) -> Result<Environme
 /// besides is the loader's affair and differs from one of its versions to the next.
 fn driver_calls(target: &str, promised: Status) -> Result<String, Failed> {
     let environment = run(target, promised, &[])?;
-    let traces = traces::read(&environment.plan.root.join("trace.jsonl"));
+    let traces = traces::read(&environment.plan.trace_path());
     let calls = traces
         .get("case")
         .ok_or("the case's process traced nothing")?;

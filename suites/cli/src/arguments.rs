@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use harness::Driver;
+use harness::{Driver, Shard};
 
 /// Keeps GPU memory budgets, and proves it without a GPU
 #[derive(Parser)]
@@ -23,6 +23,9 @@ pub struct Arguments {
 pub enum Command {
     /// Run the conformance cases; exit status 1 on an unexpected result
     Test(TestArguments),
+    /// Join what shards and other runs reported
+    #[command(subcommand)]
+    Report(ReportCommand),
     /// List the cases with their promises
     List(ListArguments),
     /// Run any program on the simulated machine under the enforcer; its exit status is passed on
@@ -70,9 +73,12 @@ pub struct TestArguments {
     /// A known defect that the libraries of the target `seeded` are to have
     #[arg(long, value_name = "ID")]
     pub seed: Option<String>,
-    /// Write junit=FILE or json=FILE
+    /// Write html=FILE, junit=FILE or json=FILE
     #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
     pub report: Vec<String>,
+    /// Only that part of the entries: 2/8 is the second of eight, 1+1/8 the same where an index counts from 0. A case's part depends on its name alone
+    #[arg(long, value_name = "K/N", default_value_t = Shard::WHOLE, hide_default_value = true)]
+    pub shard: Shard,
     /// Put a trace of each case into this directory, taken by recorders in the drivers' places
     #[arg(long, value_name = "DIRECTORY")]
     pub trace: Option<PathBuf>,
@@ -82,6 +88,22 @@ pub struct TestArguments {
     /// Print every result, not only the table
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+#[derive(Subcommand)]
+pub enum ReportCommand {
+    /// Put the JSON lines of shards, targets and drivers together; exit status 1 if a result is unexpected or missing
+    Merge(MergeArguments),
+}
+
+#[derive(Args)]
+pub struct MergeArguments {
+    /// What `ringfence test --report json=FILE` wrote
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Write html=FILE, junit=FILE or json=FILE
+    #[arg(long, num_args = 1.., value_name = "KIND=FILE")]
+    pub report: Vec<String>,
 }
 
 #[derive(Args)]

@@ -50,7 +50,7 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
 
     let written = match arguments.trace {
         Some(_) if driver.is_real() => environment.record()?,
-        _ => environment.plan.root.join("trace.jsonl"),
+        _ => environment.plan.trace_path(),
     };
     let mut command = Command::new(program);
     environment.plan.apply_over_ours(command.args(rest))?;

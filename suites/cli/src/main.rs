@@ -7,7 +7,9 @@ mod install;
 mod ledger_set;
 mod ledger_show;
 mod list;
+mod outputs;
 mod probe;
+mod report;
 mod score;
 mod sweep;
 mod test;
@@ -19,9 +21,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use harness::report::Report;
 use harness::{Library, artifacts};
 
-use arguments::{Arguments, Command, LedgerCommand};
+use arguments::{Arguments, Command, LedgerCommand, ReportCommand};
 
 /// Exit status of a run with unexpected results.
 const UNEXPECTED: u8 = 1;
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     }
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Report(ReportCommand::Merge(arguments)) => report::join(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
@@ -62,6 +66,14 @@ fn say(text: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
+    }
+}
+
+/// The exit status of runs: whether all is as expected.
+fn judged(runs: &[Report]) -> ExitCode {
+    match runs.iter().all(Report::is_expected) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(UNEXPECTED),
     }
 }
 

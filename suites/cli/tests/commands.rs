@@ -91,7 +91,13 @@ fn a_wrong_word_is_named() {
         "cuNope",
     );
     assert_names(&["exec", "--profile", "h200+", "--", "true"], "h200+");
-    assert_names(&["test", "--report", "html=x"], "html=x");
+    assert_names(&["test", "--report", "pdf=x"], "pdf=x");
+    assert_names(
+        &["test", "--report", "html=/no/such/folder/x"],
+        "/no/such/folder",
+    );
+    assert_names(&["test", "--shard", "9/8"], "9/8");
+    assert_names(&["report", "merge", "/no/such/report"], "/no/such/report");
     assert_names(&["test", "no-such-case"], "no-such-case");
     assert_names(&["ledger", "show", "/no/such/ledger"], "/no/such/ledger");
     assert_names(&["frobnicate"], "frobnicate");

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::case::Suite;
 use crate::failure::Failure;
@@ -27,6 +28,10 @@ pub fn child_main(suite: &Suite) -> Option<ExitCode> {
         ),
         "__where" => return Some(crate::recording::print_path(&args.next()?)),
         "__nvml" => return Some(crate::nvml::print_figures()),
+        "__nvml-watch" => {
+            let interval = Duration::from_millis(args.next()?.parse().ok()?);
+            return Some(crate::nvml::print_again(interval));
+        }
         _ => return None,
     };
     let failed = matches!(outcome, Message::Failed(_));

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -16,19 +17,25 @@ use mock_device::Bytes;
 use crate::case::Case;
 use crate::checkers::Checkers;
 use crate::child::EXHAUST;
+use crate::course::{Course, Observer, Sampler};
 use crate::environment::{Environment, EnvironmentError};
 use crate::message::{self, Message};
+use crate::nvml;
+use crate::plan::Plan;
 use crate::promise::Finding;
 use crate::session::PATIENCE;
 use crate::status::Status;
+use crate::tail;
 
 /// How often a silent child is looked at.
 const TICK: Duration = Duration::from_millis(20);
 /// The end of a case's stderr that a report shows.
 const SHOWN_LINES: usize = 12;
+/// The end of a case's trace that a report shows.
+const SHOWN_CALLS: usize = 40;
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
     pub status: Status,
     pub detail: String,
@@ -38,6 +45,10 @@ pub struct Ending {
     pub excess: Option<Bytes>,
     /// The end of what its processes wrote to stderr, where it did not pass.
     pub said: String,
+    /// The last calls that the drivers got, where it did not pass and was traced.
+    pub calls: String,
+    /// What the devices held meanwhile, where that was looked at.
+    pub courses: Vec<Course>,
 }
 
 impl Ending {
@@ -49,6 +60,8 @@ impl Ending {
             findings: Vec::new(),
             excess: None,
             said,
+            calls: String::new(),
+            courses: Vec::new(),
         }
     }
 }
@@ -70,6 +83,33 @@ pub fn execute(
     environment: &Environment,
     look: Look,
 ) -> Result<Ending, EnvironmentError> {
+    attend(case, environment, look, None)
+}
+
+/// The same, with the devices' figures over the time.
+pub(crate) fn execute_observed(
+    case: &Case,
+    environment: &Environment,
+    look: Look,
+    observer: &Observer,
+) -> Result<Ending, EnvironmentError> {
+    let (ending, courses) = observer.during(environment, |sampler| {
+        attend(case, environment, look, Some(sampler))
+    });
+    Ok(Ending { courses, ..ending? })
+}
+
+fn attend(
+    case: &Case,
+    environment: &Environment,
+    look: Look,
+    sampler: Option<&Sampler<'_>>,
+) -> Result<Ending, EnvironmentError> {
+    let mark = || {
+        if let Some(sampler) = sampler {
+            sampler.mark();
+        }
+    };
     let plan = &environment.plan;
     let stderr_path = plan.root.join("stderr.txt");
     let file_error = |source| EnvironmentError::File {
@@ -89,9 +129,13 @@ pub fn execute(
         path: plan.executable.clone(),
         source,
     })?;
+    if let Some(sampler) = sampler {
+        sampler.follow(child.id());
+    }
     let mut run = Run::new(child, Duration::from_secs(case.seconds.into()));
 
     let (mut status, mut detail) = run.body();
+    mark();
     let checkers = Checkers {
         environment,
         unaccounted: !case.unaccounted.is_empty(),
@@ -111,6 +155,7 @@ pub fn execute(
     if look != Look::Away && status != Status::Skip {
         findings.extend(checkers.after_death());
     }
+    mark();
     if !findings.is_empty() && status == Status::Pass {
         status = Status::Fail;
     }
@@ -118,10 +163,12 @@ pub fn execute(
         .into_iter()
         .chain(findings.iter().map(Finding::to_string));
     let told: Vec<String> = told.filter(|line| !line.is_empty()).collect();
-    let said = if status == Status::Pass {
-        String::new()
-    } else {
-        last_lines(&stderr_path)
+    let (said, calls) = match status {
+        Status::Pass => (String::new(), String::new()),
+        _ => (
+            tail::lines(&stderr_path, SHOWN_LINES, |_| true),
+            last_calls(plan),
+        ),
     };
     Ok(Ending {
         status,
@@ -129,6 +176,8 @@ pub fn execute(
         findings,
         excess,
         said,
+        calls,
+        courses: Vec::new(),
     })
 }
 
@@ -264,9 +313,11 @@ impl End {
     }
 }
 
-fn last_lines(path: &std::path::Path) -> String {
-    let bytes = std::fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+/// What the case's processes last asked the drivers for, as recorders or else the mocks themselves have it.
+fn last_calls(plan: &Plan) -> String {
+    let checkers = format!("\"role\":\"{}\"", nvml::CHECKER);
+    let of = |path: PathBuf| tail::lines(&path, SHOWN_CALLS, |line| !line.contains(&checkers));
+    Some(of(plan.record_path()))
+        .filter(|calls| !calls.is_empty())
+        .unwrap_or_else(|| of(plan.trace_path()))
 }

@@ -1,55 +1,52 @@
 //! A run's results as JUnit XML, for the build servers that show it.
 
 use crate::report::{Report, story};
+use crate::runner::EntryResult;
 use crate::status::Verdict;
 
-/// The whole document.
-pub fn document(report: &Report) -> String {
+/// The whole document: a suite of each run.
+pub fn document(runs: &[Report]) -> String {
+    let suites: String = runs.iter().map(suite).collect();
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{suites}</testsuites>\n")
+}
+
+fn suite(report: &Report) -> String {
     let count = |of: &dyn Fn(Verdict) -> bool| {
-        report
-            .results
-            .iter()
-            .filter(|result| of(result.verdict))
-            .count()
+        let verdicts = report.results.iter().map(|result| result.verdict);
+        verdicts.filter(|verdict| of(*verdict)).count()
     };
     let skips = count(&|verdict| verdict == Verdict::Skip);
     let errors = count(&|verdict| verdict == Verdict::Missing);
     let failures = count(&|verdict| !verdict.is_expected()) - errors;
-    let suite = escape(&format!("{} on {}", report.target, report.driver));
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"{suite}\" tests=\"{}\" \
-         failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skips}\" time=\"{:.3}\">\n",
-        report.results.len(),
-        report.took.as_secs_f64(),
-    );
-    for result in &report.results {
-        let (name, area, seconds) = (
-            escape(&result.name),
-            escape(result.area),
-            result.took.as_secs_f64(),
-        );
-        text +=
-            &format!("    <testcase classname=\"{area}\" name=\"{name}\" time=\"{seconds:.3}\"");
-        let (message, said) = (escape(&story(result)), escape(&result.said));
-        text += &match result.verdict {
-            Verdict::Pass => "/>\n".to_owned(),
-            Verdict::Skip => format!("><skipped message=\"{message}\"/></testcase>\n"),
-            Verdict::ExpectedFail | Verdict::KnownFlake => {
-                format!(
-                    "><system-out>{}: {message}</system-out></testcase>\n",
-                    result.verdict
-                )
-            }
-            Verdict::Missing => format!("><error message=\"{message}\"/></testcase>\n"),
-            Verdict::Fail | Verdict::Crash | Verdict::Timeout | Verdict::UnexpectedImprovement => {
-                format!(
-                    "><failure type=\"{}\" message=\"{message}\">{said}</failure></testcase>\n",
-                    result.verdict
-                )
-            }
-        };
-    }
-    text + "  </testsuite>\n</testsuites>\n"
+    let name = escape(&report.run.to_string());
+    let (tests, seconds) = (report.results.len(), report.took.as_secs_f64());
+    let started = report.run.started.trim_end_matches('Z');
+    let cases: String = report.results.iter().map(case).collect();
+    format!(
+        "  <testsuite name=\"{name}\" timestamp=\"{started}\" tests=\"{tests}\" failures=\"{failures}\" \
+         errors=\"{errors}\" skipped=\"{skips}\" time=\"{seconds:.3}\">\n{cases}  </testsuite>\n"
+    )
+}
+
+fn case(result: &EntryResult) -> String {
+    let (name, area) = (escape(&result.name), escape(&result.area));
+    let seconds = result.took.as_secs_f64();
+    let (message, said) = (escape(&story(result)), escape(&result.said));
+    let verdict = result.verdict;
+    let body = match verdict {
+        Verdict::Pass => "/>".to_owned(),
+        Verdict::Skip => format!("><skipped message=\"{message}\"/></testcase>"),
+        Verdict::ExpectedFail | Verdict::KnownFlake => {
+            format!("><system-out>{verdict}: {message}</system-out></testcase>")
+        }
+        Verdict::Missing => format!("><error message=\"{message}\"/></testcase>"),
+        Verdict::Fail | Verdict::Crash | Verdict::Timeout | Verdict::UnexpectedImprovement => {
+            format!(
+                "><failure type=\"{verdict}\" message=\"{message}\">{said}</failure></testcase>"
+            )
+        }
+    };
+    format!("    <testcase classname=\"{area}\" name=\"{name}\" time=\"{seconds:.3}\"{body}\n")
 }
 
 /// XML 1.0 allows neither its own marks nor most control characters in text.

@@ -10,23 +10,30 @@
 //! * [`recording`], [`traces`], [`trace_diff`]: what drivers are asked, and how two such records compare.
 //! * [`runner`], [`pool`], [`child`], [`checkers`], [`promise`]: running cases and judging what they left behind.
 //! * [`sweep`]: running them again with each call that a driver gets failing once.
-//! * [`status`], [`expectations`], [`report`], [`junit`], [`progress`]: what the results mean and how they are told.
+//! * [`status`], [`expectations`], [`report`], [`progress`]: what the results mean and how they are told.
+//! * [`journal`], [`shard`], [`merge`], [`junit`], [`page`]: results as files, parts of a run, and how those are joined.
+//! * [`course`]: what devices held and the ledger knew of while a case ran.
 
 pub mod artifacts;
 pub mod budgets;
 pub mod case;
 mod checkers;
 mod child;
+pub mod course;
 pub mod driver;
 pub mod environment;
 pub mod evidence;
 pub mod execution;
 pub mod expectations;
 pub mod failure;
+pub mod journal;
 pub mod junit;
+mod machine;
 pub mod maps;
+pub mod merge;
 mod message;
 pub mod nvml;
+pub mod page;
 pub mod peer;
 pub mod plan;
 pub mod pool;
@@ -38,17 +45,21 @@ pub mod report;
 mod rows;
 pub mod runner;
 pub mod session;
+pub mod shard;
 pub mod size;
 pub mod status;
 pub mod sweep;
 pub mod symbols;
+mod tail;
 pub mod target;
 pub mod trace_diff;
 pub mod traces;
+mod watch;
 
 pub use artifacts::Library;
 pub use case::{Absent, Case, Kind, Libraries, RealDriver, Role, Suite};
 pub use child::child_main;
+pub use course::Observer;
 pub use driver::Driver;
 pub use failure::Failure;
 pub use maps::Maps;
@@ -56,5 +67,6 @@ pub use mock_device::{Api, Bytes};
 pub use peer::{Launch, Parent, Peer};
 pub use runner::{Entry, EntryResult, Runner};
 pub use session::Session;
+pub use shard::Shard;
 pub use status::{Status, Verdict};
 pub use target::Target;

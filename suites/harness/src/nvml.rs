@@ -2,7 +2,9 @@
 //! dies must not take the runner with it.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::{ErrorKind, Write};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use libloading::{Library, Symbol};
 use mock_device::Bytes;
@@ -39,6 +41,9 @@ pub enum NvmlError {
     Unreadable { said: String },
 }
 
+/// Who, in a trace, asks for the checkers.
+pub(crate) const CHECKER: &str = "nvml-checker";
+
 /// Asks the NVML of a plan's environment, with nothing before it.
 pub fn figures_of(plan: &Plan) -> Result<Vec<DeviceFigures>, NvmlError> {
     let mut command = Command::new(&plan.executable);
@@ -51,7 +56,7 @@ pub fn figures_of(plan: &Plan) -> Result<Vec<DeviceFigures>, NvmlError> {
         .map_err(std::io::Error::other)?;
     // The checkers' questions are none of the case's.
     command.env_remove(crate::recording::FILE_VARIABLE);
-    ask(command.env("RINGFENCE_ROLE", "nvml-checker"))
+    ask(command.env("RINGFENCE_ROLE", CHECKER))
 }
 
 /// Asks the system's own NVML.
@@ -127,12 +132,31 @@ pub(crate) fn load(soname: &str) -> bool {
         .is_ok()
 }
 
+/// The `__nvml-watch` process: the figures as a line, again and again, until nobody reads them.
+pub(crate) fn print_again(interval: Duration) -> ExitCode {
+    let told = Nvml::start().and_then(|nvml| {
+        loop {
+            let line = serde_json::to_string(&nvml.figures()?).map_err(std::io::Error::other)?;
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{line}")?;
+            out.flush()?;
+            std::thread::sleep(interval);
+        }
+    });
+    match told {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(NvmlError::Process(error)) if error.kind() == ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn figures() -> Result<Vec<DeviceFigures>, NvmlError> {
-    // SAFETY: NVML's initialisers are those of a driver library that this process loads for nothing else.
-    let library = unsafe { Library::new("libnvidia-ml.so.1") }?;
-    let nvml = Nvml { library };
-    nvml.init()?;
-    (0..nvml.count()?).map(|index| nvml.device(index)).collect()
+    Nvml::start()?.figures()
 }
 
 struct Nvml {
@@ -140,6 +164,18 @@ struct Nvml {
 }
 
 impl Nvml {
+    fn start() -> Result<Self, NvmlError> {
+        // SAFETY: NVML's initialisers are those of a driver library that this process loads for nothing else.
+        let library = unsafe { Library::new("libnvidia-ml.so.1") }?;
+        let nvml = Self { library };
+        nvml.init()?;
+        Ok(nvml)
+    }
+
+    fn figures(&self) -> Result<Vec<DeviceFigures>, NvmlError> {
+        (0..self.count()?).map(|index| self.device(index)).collect()
+    }
+
     fn init(&self) -> Result<(), NvmlError> {
         // SAFETY: the type is nvmlInit_v2's of nvml.h.
         let init: Symbol<'_, unsafe extern "C" fn() -> c_int> =

@@ -85,6 +85,16 @@ impl Plan {
         self.root.join("plan.json")
     }
 
+    /// Where the mocks write what they are asked, if they do.
+    pub fn trace_path(&self) -> PathBuf {
+        self.root.join("trace.jsonl")
+    }
+
+    /// Where recorders do.
+    pub fn record_path(&self) -> PathBuf {
+        self.root.join("record.jsonl")
+    }
+
     pub fn load(path: &Path) -> std::io::Result<Self> {
         serde_json::from_slice(&std::fs::read(path)?).map_err(std::io::Error::other)
     }

@@ -32,7 +32,7 @@ impl Environment {
     /// Has the drivers recorded from here on, beneath whatever target is before them. Answers the file.
     pub fn record(&mut self) -> Result<PathBuf, EnvironmentError> {
         let root = self.plan.root.clone();
-        let (lib, file) = (root.join("lib"), root.join("record.jsonl"));
+        let (lib, file) = (root.join("lib"), self.plan.record_path());
         let mut variables = BTreeMap::new();
         for (library, names, variable) in PLACES {
             let Some(driver) = driver_of(&self.plan, names[0])? else {

@@ -1,17 +1,63 @@
-//! A run's results as a person reads them, and as programs do (one JSON line per entry; JUnit is in [`crate::junit`]).
+//! A run's results, and how a person reads them on a terminal. How programs do is in [`crate::journal`] and [`crate::junit`], the page in [`crate::page`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use std::time::Duration;
+use std::fmt::{self, Write};
+use std::time::{Duration, SystemTime};
 
-use crate::runner::EntryResult;
+use serde::{Deserialize, Serialize};
+
+use crate::machine;
+use crate::runner::{EntryResult, Runner};
+use crate::shard::Shard;
 use crate::status::Verdict;
+
+/// What a run is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub target: String,
+    pub driver: String,
+    /// The real driver's version and GPU; empty over mocks.
+    pub machine: String,
+    /// Which part of the entries was run.
+    pub shard: Shard,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// Names of all that the run and its other shards are of.
+    pub entries: Vec<String>,
+}
+
+impl Run {
+    /// One that begins now.
+    pub fn new(runner: &Runner, shard: Shard, entries: Vec<String>) -> Self {
+        let machine = match runner.driver.is_real() {
+            true => machine::of_this_host(),
+            false => String::new(),
+        };
+        Self {
+            target: runner.target.name.clone(),
+            driver: runner.driver.to_string(),
+            machine,
+            shard,
+            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            entries,
+        }
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} on {}", self.target, self.driver)?;
+        match self.machine.as_str() {
+            "" => Ok(()),
+            machine => write!(out, " ({machine})"),
+        }
+    }
+}
 
 /// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    pub target: String,
-    pub driver: String,
+    pub run: Run,
     pub results: Vec<EntryResult>,
     pub took: Duration,
 }
@@ -63,15 +109,23 @@ impl Report {
 
     /// The last line of the table.
     pub fn summary(&self) -> String {
-        let (target, driver) = (&self.target, &self.driver);
         let as_expected = self.count(|verdict| verdict.is_expected());
         let (total, seconds) = (self.results.len(), self.took.as_secs_f64());
-        format!("{as_expected} of {total} as expected: {target} on {driver}, {seconds:.1} s")
+        let run = &self.run;
+        let shard = match run.shard {
+            Shard::WHOLE => String::new(),
+            shard => format!(", shard {shard}"),
+        };
+        format!("{as_expected} of {total} as expected: {run}{shard}, {seconds:.1} s")
     }
 
     /// Several runs, a line each with what `COLUMNS` count; what was skipped in any, and why; what was unexpected.
     pub fn matrix(runs: &[Report]) -> String {
-        let width = runs.iter().map(|run| run.driver.len()).max().unwrap_or(0);
+        let width = runs
+            .iter()
+            .map(|run| run.run.driver.len())
+            .max()
+            .unwrap_or(0);
         let mut text = String::new();
         put(&mut text, format_args!("{:<width$}  cases", "driver"));
         for (heading, _) in COLUMNS {
@@ -81,7 +135,7 @@ impl Report {
         for run in runs {
             put(
                 &mut text,
-                format_args!("{:<width$}  {:>5}", run.driver, run.results.len()),
+                format_args!("{:<width$}  {:>5}", run.run.driver, run.results.len()),
             );
             for (heading, verdicts) in COLUMNS {
                 let count = run.count(|verdict| verdicts.contains(&verdict));
@@ -108,8 +162,18 @@ impl Report {
             );
         }
         for run in runs.iter().filter(|run| !run.is_expected()) {
-            put(&mut text, format_args!("\n{}", run.driver));
+            put(&mut text, format_args!("\n{}", run.run.driver));
             run.section(&mut text, "Unexpected", COLUMNS[3].1);
+        }
+        text
+    }
+
+    /// Several runs, a line each, and what was unexpected in any.
+    pub fn summaries(runs: &[Report]) -> String {
+        let mut text = String::new();
+        for run in runs {
+            run.section(&mut text, "Unexpected", COLUMNS[3].1);
+            put(&mut text, format_args!("{}\n", run.summary()));
         }
         text
     }
@@ -138,31 +202,10 @@ impl Report {
         text
     }
 
-    /// One line per entry, each a complete record.
-    pub fn json_lines(&self) -> Result<String, serde_json::Error> {
-        #[derive(serde::Serialize)]
-        struct Line<'a> {
-            target: &'a str,
-            driver: &'a str,
-            #[serde(flatten)]
-            result: &'a EntryResult,
-        }
-        let mut text = String::new();
-        for result in &self.results {
-            text += &serde_json::to_string(&Line {
-                target: &self.target,
-                driver: &self.driver,
-                result,
-            })?;
-            text.push('\n');
-        }
-        Ok(text)
-    }
-
     fn counts(&self, text: &mut String) {
         let mut areas: BTreeMap<&str, Vec<&EntryResult>> = BTreeMap::new();
         for result in &self.results {
-            areas.entry(result.area).or_default().push(result);
+            areas.entry(&result.area).or_default().push(result);
         }
         let width = areas
             .keys()
@@ -246,4 +289,45 @@ pub fn story(result: &EntryResult) -> String {
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     // A String takes whatever it is given.
     let _ = text.write_fmt(arguments);
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::status::Status;
+
+    /// What the runs of tests are of.
+    pub(crate) const ENTRIES: [&str; 6] = ["one", "two", "three", "four", "five", "six"];
+
+    /// A shard of a run in which all passed.
+    pub(crate) fn report(target: &str, shard: &str) -> Report {
+        let shard: Shard = shard.parse().expect("a shard");
+        let result = |name: &str| EntryResult {
+            name: name.to_owned(),
+            area: "area".to_owned(),
+            promise: format!("Keeps {name}."),
+            defects: vec!["V1".to_owned()],
+            status: Some(Status::Pass),
+            verdict: Verdict::Pass,
+            detail: String::new(),
+            reason: String::new(),
+            said: String::new(),
+            calls: String::new(),
+            courses: Vec::new(),
+            took: Duration::from_millis(250),
+        };
+        let names = ENTRIES.into_iter().filter(|name| shard.holds(name));
+        Report {
+            run: Run {
+                target: target.to_owned(),
+                driver: "mock".to_owned(),
+                machine: String::new(),
+                shard,
+                started: "2026-11-22T13:00:00Z".to_owned(),
+                entries: ENTRIES.map(str::to_owned).to_vec(),
+            },
+            results: names.map(result).collect(),
+            took: Duration::from_secs(2),
+        }
+    }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use mock_device::{Api, Bytes};
 
 use crate::case::{Case, Kind, RealDriver, Suite};
+use crate::course::{Course, Observer};
 use crate::driver::Driver;
 use crate::environment::{Environment, EnvironmentError, Request};
-use crate::execution::{Ending, Look, execute};
+use crate::execution::{Ending, Look, execute, execute_observed};
 use crate::expectations::{self, Expectations, LineError};
 use crate::nvml::{self, NvmlError};
 use crate::pool;
@@ -49,10 +50,14 @@ impl Entry {
 }
 
 /// What came of an entry.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct EntryResult {
     pub name: String,
-    pub area: &'static str,
+    pub area: String,
+    /// On one line.
+    pub promise: String,
+    /// Rows of the defect list that it can catch.
+    pub defects: Vec<String>,
     /// None where it could not be run.
     pub status: Option<Status>,
     pub verdict: Verdict,
@@ -62,12 +67,61 @@ pub struct EntryResult {
     pub reason: String,
     /// The end of its stderr.
     pub said: String,
-    #[serde(serialize_with = "seconds")]
+    /// The last calls that the drivers got of it, a line of JSON each, where it was traced.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub calls: String,
+    /// What the devices held and the ledger knew of, where a report was to show it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub courses: Vec<Course>,
+    #[serde(with = "seconds")]
     pub took: Duration,
 }
 
-fn seconds<S: serde::Serializer>(duration: &Duration, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_f64(duration.as_secs_f64())
+impl EntryResult {
+    /// Of an entry of which nobody can say how it ended.
+    pub fn missing(name: &str, suite: &Suite, why: String) -> Self {
+        let case = suite.case(name.strip_suffix(UNCHANGED).unwrap_or(name));
+        let case = case.unwrap_or(&Case::BLANK);
+        Self {
+            name: name.to_owned(),
+            detail: why,
+            ..Self::of(case)
+        }
+    }
+
+    /// Before anything is known of how it ends.
+    fn of(case: &Case) -> Self {
+        let defects = case.defects.iter().map(|row| (*row).to_owned());
+        Self {
+            name: case.name.to_owned(),
+            area: case.area().to_owned(),
+            promise: case.promise_line(),
+            defects: defects.collect(),
+            status: None,
+            verdict: Verdict::Missing,
+            detail: String::new(),
+            reason: String::new(),
+            said: String::new(),
+            calls: String::new(),
+            courses: Vec::new(),
+            took: Duration::ZERO,
+        }
+    }
+}
+
+/// A duration in a report: seconds.
+pub(crate) mod seconds {
+    use std::time::Duration;
+
+    use serde::Deserialize;
+
+    pub fn serialize<S: serde::Serializer>(took: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_f64(took.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
 }
 
 /// Why a run cannot begin.
@@ -97,6 +151,8 @@ pub struct Runner {
     real_devices: Vec<Bytes>,
     /// Where a trace of each case is put, taken by recorders in the drivers' places.
     pub traces: Option<PathBuf>,
+    /// Has cases traced by the mocks and their devices looked at, for a report that shows both.
+    pub observer: Option<Observer>,
 }
 
 impl Runner {
@@ -122,6 +178,7 @@ impl Runner {
             expectations,
             real_devices,
             traces: None,
+            observer: None,
         })
     }
 
@@ -155,19 +212,27 @@ impl Runner {
             (None, Check::Promise) => self.run_case(entry.case, true),
             (None, Check::Unchanged) => self.compare_traces(entry.case),
         };
-        let (status, detail, said) = match ending {
-            Ok(ending) => (Some(ending.status), ending.detail, ending.said),
-            Err(error) => (None, error.to_string(), String::new()),
-        };
-        EntryResult {
-            area: entry.case.area(),
-            status,
-            verdict: judge(status, expectation),
-            detail,
+        let blank = EntryResult {
             reason: reason.to_owned(),
-            said,
             took: started.elapsed(),
             name,
+            ..EntryResult::of(entry.case)
+        };
+        match ending {
+            Ok(ending) => EntryResult {
+                status: Some(ending.status),
+                verdict: judge(Some(ending.status), expectation),
+                detail: ending.detail,
+                said: ending.said,
+                calls: ending.calls,
+                courses: ending.courses,
+                ..blank
+            },
+            Err(error) => EntryResult {
+                verdict: judge(None, expectation),
+                detail: error.to_string(),
+                ..blank
+            },
         }
     }
 
@@ -199,10 +264,7 @@ impl Runner {
                 return Ok((skipped, BTreeMap::new()));
             }
             let ending = execute(case, &environment, Look::Away)?;
-            Ok::<_, EnvironmentError>((
-                ending,
-                traces::read(&environment.plan.root.join("trace.jsonl")),
-            ))
+            Ok::<_, EnvironmentError>((ending, traces::read(&environment.plan.trace_path())))
         };
         let (bare, bare_traces) = traced(&Target::nothing())?;
         let (guarded, guarded_traces) = traced(&self.target)?;
@@ -248,18 +310,22 @@ impl Runner {
         let mut environment = Environment::create(&Request {
             // It asks the driver for itself.
             validated: self.traces.is_none(),
-            traced: self.traces.is_some(),
+            traced: self.traces.is_some() || self.observer.is_some(),
             ..self.request(case, &self.target)
         })?;
         if heeds && let Some(skipped) = lacking(case, &environment)? {
             return Ok(skipped);
         }
+        let execute = |environment: &Environment| match &self.observer {
+            Some(observer) => execute_observed(case, environment, Look::Check, observer),
+            None => execute(case, environment, Look::Check),
+        };
         let Some(traces) = &self.traces else {
-            return execute(case, &environment, Look::Check);
+            return execute(&environment);
         };
         let recorded = environment.record()?;
-        let ending = execute(case, &environment, Look::Check)?;
-        let own = environment.plan.root.join("trace.jsonl");
+        let ending = execute(&environment)?;
+        let own = environment.plan.trace_path();
         for (written, directory) in [(recorded, traces.clone()), (own, traces.join(OWN_TRACES))] {
             // A case that asked for nothing has none, a real driver writes none itself.
             if written.exists() {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What the case did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Status {
     Pass,
     Fail,
@@ -25,7 +25,9 @@ pub enum Expectation {
 }
 
 /// What the status means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub enum Verdict {
     Pass,
     ExpectedFail,

@@ -158,7 +158,7 @@ impl<'a> Sweeper<'a> {
             })?;
             let ending = self.runner.execute(case, &environment, Look::Check)?;
             let took = started.elapsed();
-            let traces = traces::read(&environment.plan.root.join("trace.jsonl"));
+            let traces = traces::read(&environment.plan.trace_path());
             let again = match ending.status {
                 Status::Pass => self.runner.execute(case, &environment, Look::Exhaust)?,
                 _ => ending.clone(),
@@ -299,7 +299,7 @@ impl<'a> Sweeper<'a> {
         })
         .and_then(|environment| {
             execute(case, &environment, Look::Away)?;
-            Ok(traces::read(&environment.plan.root.join("trace.jsonl")))
+            Ok(traces::read(&environment.plan.trace_path()))
         });
         let sites = traces.map_or_else(|_| Vec::new(), |traces| Site::all(&traces));
         let called = |hit: &Hit| sites.iter().any(|site| site.entry == hit.entry);

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use harness::report::Report;
+use harness::journal::Journal;
+use harness::report::{Report, Run};
 use harness::{
-    Driver, EntryResult, Runner, Status, Suite, Target, Verdict, ensure, ensure_eq, fail, skip,
+    Driver, EntryResult, Runner, Shard, Status, Suite, Target, Verdict, ensure, ensure_eq, fail,
+    skip,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -253,12 +255,22 @@ fn a_report_reads_the_same_on_every_run() -> Result<(), Failed> {
         &["passes", "fails", "skips", "crashes", "hears_failure"],
         true,
     )?;
+    let entries = results.iter().map(|result| result.name.clone()).collect();
     let report = Report {
-        target: "mocked".to_owned(),
-        driver: Driver::default().to_string(),
+        run: Run {
+            target: "mocked".to_owned(),
+            driver: Driver::default().to_string(),
+            machine: String::new(),
+            shard: Shard::WHOLE,
+            started: "2026-11-22T13:00:00Z".to_owned(),
+            entries,
+        },
         results,
         took: Duration::from_secs(1),
     };
+    let file = tempfile::NamedTempFile::new()?;
+    Journal::create(file.path())?.write(&report)?;
+    let lines = std::fs::read_to_string(file.path())?;
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r" +\d+\.\d\n", " [s]\n");
     settings.add_filter(r#"time="\d+\.\d+""#, "time=\"[s]\"");
@@ -266,8 +278,8 @@ fn a_report_reads_the_same_on_every_run() -> Result<(), Failed> {
     settings.set_prepend_module_to_snapshot(false);
     settings.bind(|| -> Result<(), Failed> {
         insta::assert_snapshot!("table", report.table());
-        insta::assert_snapshot!("junit", harness::junit::document(&report));
-        insta::assert_snapshot!("json", report.json_lines()?);
+        insta::assert_snapshot!("junit", harness::junit::document(&[report]));
+        insta::assert_snapshot!("json", lines);
         Ok(())
     })
 }

@@ -277,7 +277,7 @@ pub struct Manners {
     pub blocked: u64,
     pub locale: Vec<u8>,
     pub environment: Vec<(OsString, OsString)>,
-    /// What the descriptors that programs number by themselves refer to, the simulated driver's left out.
+    /// What the descriptors that programs number by themselves refer to, the simulated driver's and the recorders' left out.
     pub descriptors: Vec<(u32, std::path::PathBuf)>,
     pub threads: usize,
 }
@@ -301,7 +301,13 @@ fn low_descriptors() -> Vec<(u32, std::path::PathBuf)> {
     let target = |descriptor| std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
     (0..200)
         .filter_map(|descriptor| Some((descriptor, target(descriptor)?)))
-        .filter(|(_, target)| !target.to_string_lossy().contains("mock-device"))
+        .filter(|(_, target)| {
+            let target = target.to_string_lossy();
+            // The simulated devices, and what is written of the calls that drivers get.
+            !["mock-device", "/trace.jsonl", "/record.jsonl"]
+                .iter()
+                .any(|own| target.contains(own))
+        })
         .collect()
 }
 
