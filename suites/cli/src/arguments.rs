@@ -26,6 +26,8 @@ pub enum Command {
     /// Join what shards and other runs reported
     #[command(subcommand)]
     Report(ReportCommand),
+    /// Run everything that this machine's hardware can run and compare with the last good night; exit status 1 on a regression
+    Nightly(NightlyArguments),
     /// List the cases with their promises
     List(ListArguments),
     /// Run any program on the simulated machine under the enforcer; its exit status is passed on
@@ -88,6 +90,27 @@ pub struct TestArguments {
     /// Print every result, not only the table
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+#[derive(Args)]
+pub struct NightlyArguments {
+    /// Only entries whose name or area contains one of these
+    pub filters: Vec<String>,
+    /// Where nights are kept: each gets a directory named after its time, `last-good` names the last one without a regression
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The night to compare with, instead of `last-good`, which then stays what it is
+    #[arg(long, value_name = "DIR")]
+    pub last_good: Option<PathBuf>,
+    /// real, or mock, mock:PROFILE[*N][+GENERATION] for trial
+    #[arg(long, default_value_t = Driver::Real)]
+    pub driver: Driver,
+    /// The enforcers that are run; without one the driver itself is always recorded
+    #[arg(long, default_values_t = ["ours".to_owned(), "proxy".to_owned()], num_args = 1.., value_name = "TARGET")]
+    pub target: Vec<String>,
+    /// Entries at a time; 2 over mocks, 1 over a real driver
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
 }
 
 #[derive(Subcommand)]

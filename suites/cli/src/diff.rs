@@ -25,6 +25,14 @@ use enforcer::Enforcer;
 use file::Record;
 
 pub fn run(arguments: &DiffArguments) -> Result<ExitCode, Box<dyn Error>> {
+    Ok(match breaks(arguments)? {
+        true => ExitCode::from(crate::UNEXPECTED),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// The same for whoever goes on: whether the upgrade is not to be let through.
+pub fn breaks(arguments: &DiffArguments) -> Result<bool, Box<dyn Error>> {
     let old = Record::read(&arguments.old)?;
     let new = Record::read(&arguments.new)?;
     let allowed = match &arguments.allow {
@@ -47,9 +55,5 @@ pub fn run(arguments: &DiffArguments) -> Result<ExitCode, Box<dyn Error>> {
     } else {
         Verdict::Breaks
     };
-    Ok(if comparison.verdict() >= least {
-        ExitCode::from(crate::UNEXPECTED)
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(comparison.verdict() >= least)
 }

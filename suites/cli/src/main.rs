@@ -7,6 +7,7 @@ mod install;
 mod ledger_set;
 mod ledger_show;
 mod list;
+mod nightly;
 mod outputs;
 mod probe;
 mod report;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
         Command::Report(ReportCommand::Merge(arguments)) => report::join(&arguments),
+        Command::Nightly(arguments) => nightly::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
