@@ -323,6 +323,8 @@ fn group_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     use super::*;
 
@@ -392,7 +394,12 @@ mod tests {
     #[test]
     fn a_case_is_charged_for_its_own_processes_and_for_its_dead() {
         let me = std::process::id();
-        let stranger = 1;
+        let mut other = Command::new("sleep")
+            .arg("1000")
+            .process_group(0)
+            .spawn()
+            .expect("a process of another group");
+        let stranger = other.id();
         let dead = u32::MAX >> 1;
         let rows = [DeviceFigures {
             uuid: String::new(),
@@ -406,7 +413,10 @@ mod tests {
             met: BTreeSet::from([dead]),
         };
         family.meet(&rows);
-        assert_eq!(family.held(&rows, 0), Bytes(40));
+        let held = family.held(&rows, 0);
+        other.kill().expect("it is ours");
+        other.wait().expect("its end");
+        assert_eq!(held, Bytes(40));
         assert_eq!(family.held(&rows, 1), Bytes::ZERO);
         assert_eq!(Family::default().held(&rows, 0), Bytes::ZERO);
     }
