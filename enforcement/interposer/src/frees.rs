@@ -91,9 +91,12 @@ impl Tenant {
                 _ => return,
             },
         };
-        if context == 0 {
-            return;
+        if context != 0 {
+            self.seat(context, stream);
         }
+    }
+
+    fn seat(self, context: u64, stream: u64) {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
         let known = frees.seats.iter().find(|seat| seat.is(context, stream));
@@ -155,6 +158,7 @@ impl Tenant {
         let _turn = frees.turn.hold();
         let end = Nanos(time::now().0.saturating_add(PATIENCE.0));
         let mut reached = frees.rounds.load(Ordering::Acquire) != round;
+        self.seat_default_streams(devices);
         let meant = |seat: &&Seat| {
             self.memory
                 .contexts
@@ -187,6 +191,20 @@ impl Tenant {
             frees.rounds.fetch_add(1, Ordering::AcqRel);
         }
         reached
+    }
+
+    /// Each context has a default stream of its own, and a pool remembers of its last free only that it was in one of them.
+    fn seat_default_streams(self, devices: DeviceSet) {
+        let freed = |seat: &Seat| {
+            seat.stream.load(Ordering::Relaxed) == LEGACY && seat.dirty.load(Ordering::SeqCst) != 0
+        };
+        if self.memory.frees.seats.iter().any(freed) {
+            for context in self.memory.contexts.list() {
+                if self.is_of(context.ordinal, devices) {
+                    self.seat(context.handle, LEGACY);
+                }
+            }
+        }
     }
 
     fn is_of(self, ordinal: u32, devices: DeviceSet) -> bool {

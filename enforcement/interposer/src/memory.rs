@@ -230,15 +230,16 @@ where
 }
 
 pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, address, When::Now, || {
-        next::cuMemFree_v2(address)
-    }))
+    let code = free_by(tenant, address, When::Now, || next::cuMemFree_v2(address));
+    // It waits, so that pools may have given back.
+    Outcome::Done(tenant.after_synchronisation(code))
 }
 
 pub fn free_v1(tenant: Tenant, address: CUdeviceptr_v1) -> Outcome<CUresult> {
-    Outcome::Done(free_by(tenant, u64::from(address), When::Now, || {
+    let code = free_by(tenant, u64::from(address), When::Now, || {
         next::cuMemFree(address)
-    }))
+    });
+    Outcome::Done(tenant.after_synchronisation(code))
 }
 
 /// A 32-bit context refuses the other call.

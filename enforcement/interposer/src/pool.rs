@@ -39,6 +39,11 @@ const LARGE: u64 = 2 << 20;
 const PATIENCE: Nanos = Nanos(2_000_000_000);
 const LOOK: Nanos = Nanos(50_000);
 
+/// Something was freed since the pools were read.
+pub const FREED: u32 = 1;
+/// A wait did not bring back all that it might: what was freed in the order of another stream goes back when that is waited for.
+const SURPLUS: u32 = 2;
+
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
 /// CU_MEM_ALLOCATION_TYPE_MANAGED.
@@ -52,7 +57,7 @@ pub struct Pool {
     unread: AtomicU64,
     /// The stream of the last free in stream order, until it was waited for.
     freed_in: AtomicU64,
-    /// It may hold less than it is charged for.
+    /// [`FREED`]: it may hold less than it is charged for. [`SURPLUS`]: it may come to, when somebody waits.
     slack: AtomicU32,
     lock: Lock,
     /// Requests that may make it grow and are not settled.
@@ -596,6 +601,11 @@ struct Growth {
 }
 
 impl Pool {
+    /// Another pool takes the place of one that is gone: that one's last free says nothing of this one's.
+    pub fn begin(&self) {
+        self.freed_in.store(0, Ordering::SeqCst);
+    }
+
     /// Whether what is charged is enough for what is in use, with all that was given back.
     #[cold]
     fn covers_used(&self) -> bool {
@@ -728,10 +738,24 @@ impl Tenant {
             self.mark_pool(pool);
             return Ok(());
         }
-        match self.reserved(known) {
-            Some(reserved) => self.adjust(known, reserved),
-            None => Ok(()),
+        let Some(reserved) = self.reserved(known) else {
+            return Ok(());
+        };
+        self.adjust(known, reserved)?;
+        if self.may_give_back(known, reserved) {
+            pool.slack.fetch_or(SURPLUS, Ordering::AcqRel);
+            self.memory
+                .slack
+                .fetch_or(u64::from(SURPLUS), Ordering::AcqRel);
         }
+        Ok(())
+    }
+
+    /// Whether the pool holds whole steps that it neither needs nor is to keep.
+    fn may_give_back(self, known: Known, reserved: Bytes) -> bool {
+        let needed = Bytes(known.pool.used.held()).round_up(POOL_STEP);
+        let surplus = needed.is_some_and(|needed| reserved > needed);
+        surplus && self.threshold(known).is_none_or(|keeps| reserved > keeps)
     }
 
     /// A destroyed pool of which nothing is left.
@@ -810,9 +834,9 @@ impl Tenant {
 
     #[inline]
     fn mark_pool(self, pool: &Pool) {
-        if pool.slack.load(Ordering::Relaxed) == 0 {
-            pool.slack.store(1, Ordering::Release);
-            self.memory.slack.store(1, Ordering::Release);
+        if pool.slack.load(Ordering::Relaxed) & FREED == 0 {
+            pool.slack.store(FREED, Ordering::Release);
+            self.memory.slack.store(u64::from(FREED), Ordering::Release);
         }
     }
 
@@ -827,7 +851,7 @@ impl Tenant {
 
     /// Reads the pools that were freed from, and only those.
     #[inline]
-    fn after_synchronisation(self, code: CUresult) -> CUresult {
+    pub fn after_synchronisation(self, code: CUresult) -> CUresult {
         if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
             self.read_marked();
         }

@@ -140,6 +140,7 @@ impl Tenant {
         let seat = &pools.seats[place];
         seat.ordinal.store(ordinal, Ordering::Release);
         seat.managed.store(managed.into(), Ordering::Release);
+        pools.pools[place].begin();
         seat.handle.store(handle.0 as u64, Ordering::Release);
         pools.high.fetch_max(place as u32 + 1, Ordering::AcqRel);
         true
@@ -268,13 +269,18 @@ impl Tenant {
 
     /// What a pool holds, by the driver; `None` where it does not say, or can no longer be asked.
     pub fn reserved(self, known: Known) -> Option<Bytes> {
+        self.told_of_pool(known, pool_attribute::RESERVED_MEM_CURRENT)
+    }
+
+    /// What a pool keeps of what is freed, when somebody waits for it.
+    pub fn threshold(self, known: Known) -> Option<Bytes> {
+        self.told_of_pool(known, pool_attribute::RELEASE_THRESHOLD)
+    }
+
+    fn told_of_pool(self, known: Known, attribute: i32) -> Option<Bytes> {
         let handle = self.handle_of_pool(known)?;
         let mut value = 0;
-        let code = next::cuMemPoolGetAttribute(
-            handle,
-            pool_attribute::RESERVED_MEM_CURRENT,
-            Out::word(&mut value),
-        );
+        let code = next::cuMemPoolGetAttribute(handle, attribute, Out::word(&mut value));
         (code == CUresult::SUCCESS).then_some(Bytes(value))
     }
 

@@ -19,6 +19,7 @@ use crate::devices::Device;
 use crate::grant::Grant;
 use crate::nvml::Session;
 use crate::outcome::Refused;
+use crate::pool::FREED;
 use crate::process::Tenant;
 use crate::report::{self, Once};
 
@@ -345,7 +346,7 @@ impl Tenant {
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
             let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
             let managed = Bytes(figures.managed.load(Ordering::Acquire));
-            let slack = self.memory.slack.load(Ordering::Acquire) != 0;
+            let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let deferred = self.deferred(device).saturating_add(managed);
             let row = nvml.rows(index)?.own?;
             if self.memory.truth.changes.quiet(changes) != Some(before)

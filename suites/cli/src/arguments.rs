@@ -51,6 +51,8 @@ pub enum Command {
     Score(ScoreArguments),
     /// Run cases again and again, each time with another of the calls that the mock drivers get hit by a fault; exit status 1 if a promise breaks
     Sweep(SweepArguments),
+    /// Run programs made by chance over CUDA, NVML and Vulkan, and judge every answer by a model; exit status 1 if a promise breaks
+    Properties(PropertiesArguments),
     /// Read a tenant's ledger, or change its budgets
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -172,6 +174,25 @@ pub struct SweepArguments {
     /// Runs at a time; four times as many as there are processors
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub jobs: Option<u32>,
+}
+
+#[derive(Args)]
+pub struct PropertiesArguments {
+    /// How many operations, at least
+    #[arg(long, default_value_t = 100_000)]
+    pub operations: u64,
+    /// Chooses them
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run the one sequence in this file instead, as a failure prints it, with figures after every operation
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// ours, seeded or another target that keeps our ledger
+    #[arg(long, default_value = "ours")]
+    pub target: String,
+    /// A known defect that the libraries of the target `seeded` are to have
+    #[arg(long, value_name = "ID")]
+    pub defect: Option<String>,
 }
 
 #[derive(Args)]

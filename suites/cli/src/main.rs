@@ -10,6 +10,7 @@ mod list;
 mod nightly;
 mod outputs;
 mod probe;
+mod properties_run;
 mod report;
 mod score;
 mod sweep;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
     if let Some(code) = probe::child_main() {
         return code;
     }
+    if let Some(code) = properties::child_main() {
+        return code;
+    }
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
         Command::Report(ReportCommand::Merge(arguments)) => report::join(&arguments),
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => list::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Properties(arguments) => properties_run::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),

@@ -89,6 +89,56 @@ fn kept_by_default_pool(cuda: &Cuda) -> Result<(), Failure> {
 }
 
 cases! {
+    /// What was freed in a stream's order is told free once that stream was waited for, though another was waited for before it; what a
+    /// free that waits gives back is told free at once.
+    what_a_stream_freed_is_told_free_when_it_is_waited_for {
+        defects: ["C2"],
+        entry_points: ["cuStreamSynchronize_ptsz", "cuCtxSynchronize", "cuMemFreeAsync", "cuMemFree_v2", "cuMemGetInfo_v2"],
+        budget: "0=6GiB",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let current = context(&cuda, 0)?;
+        let own = cuda.create_stream();
+        ensure_eq!(own.code, OK, "cuStreamCreate");
+        let (before, gibibyte) = (cuda.memory_info().out.0, Bytes::gib(1).0);
+        let ordered = cuda.allocate_in(own.out, gibibyte);
+        ensure_eq!(ordered.code, OK, "1 GiB in a stream's order");
+        ensure_eq!(cuda.free_in(own.out, ordered.out), OK, "cuMemFreeAsync");
+        if session.exports("cuStreamSynchronize_ptsz")? {
+            ensure_eq!(cuda.synchronize_by(Wait::ThreadsStream, current), OK, "a wait for another stream");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "a wait for all");
+        // A stream that is used may take some for itself.
+        let back = |free: u64| free + Bytes::mib(16).0 >= before;
+        let free = cuda.memory_info().out.0;
+        ensure!(back(free), "{free} are free when the stream was waited for, {before} before");
+        let ordered = cuda.allocate_async(Stream::Legacy, gibibyte);
+        ensure_eq!(ordered.code, OK, "1 GiB in the default stream's order");
+        ensure_eq!(cuda.synchronize(), OK, "a wait for all");
+        ensure_eq!(cuda.free(ordered.out), OK, "cuMemFree_v2");
+        let free = cuda.memory_info().out.0;
+        ensure!(back(free), "{free} are free after a free that waits, {before} before");
+        Ok(())
+    }
+
+    /// What was freed in one context's default stream after another's makes way for a request that needs the room, though nobody waited.
+    what_is_freed_in_any_contexts_default_stream_makes_way {
+        defects: ["C2"], entry_points: ["cuMemAllocAsync", "cuMemFreeAsync", "cuCtxCreate_v2", "cuMemAlloc_v2"], budget: "0=6GiB",
+    } (session) {
+        let cuda = cuda()?;
+        for mib in [64, 3 << 10] {
+            let ordered = cuda.allocate_async(Stream::Legacy, Bytes::mib(mib).0);
+            ensure_eq!(ordered.code, OK, "{mib} MiB in the order of a context's default stream");
+            ensure_eq!(cuda.free_async(Stream::Legacy, ordered.out), OK, "cuMemFreeAsync");
+            if mib == 64 {
+                ensure_eq!(cuda.create_context(0).code, OK, "another context, which is current");
+            }
+        }
+        ensure_eq!(cuda.allocate(Bytes::gib(4).0).code, OK, "4 of 6 GiB, of which 3 are freed and not waited for");
+        ensure!(session.budget(0).is_some(), "a budget");
+        Ok(())
+    }
+
     /// Whichever call waits for the stream, afterwards freed stream-ordered memory can be had by a plain allocation.
     whoever_waits_gives_freed_memory_back {
         kind: Budget, defects: ["C2", "C10"], budget: "0=6GiB",

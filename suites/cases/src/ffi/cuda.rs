@@ -39,7 +39,7 @@ table! {
     cuGraphInstantiateWithParams_ptsz cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
-    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemMap cuMemUnmap
+    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemAddressFree cuMemMap cuMemUnmap
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
     cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy

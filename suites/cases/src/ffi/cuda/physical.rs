@@ -62,6 +62,10 @@ impl Cuda {
         Answer { code, out }
     }
 
+    pub fn give_addresses_back(&self, address: CUdeviceptr, bytes: u64) -> CUresult {
+        call!(self.cuMemAddressFree(address, bytes as usize))
+    }
+
     pub fn map_memory(&self, address: CUdeviceptr, bytes: u64, handle: u64) -> CUresult {
         call!(self.cuMemMap(address, bytes as usize, 0, handle, 0))
     }
