@@ -14,10 +14,20 @@
 
 pub mod boundary;
 
-/// Defines this library's own `stat`, `stat64`, `fstat`, `fstat64` and `_dl_find_object`, seen by nobody else. `#[no_mangle]` would export them, and
-/// programs would find ours before their libc's.
+/// Defines this library's own `stat`, `stat64`, `fstat`, `fstat64` and `_dl_find_object`, seen by nobody else, and lets std find no statx, getrandom
+/// and gettid. `#[no_mangle]` would export them, and programs would find ours before their libc's.
+///
+/// `provide!(never_unmapped)` also hides `__cxa_thread_atexit_impl`, of glibc 2.18: std then ends a thread's variables by a pthread key, which unlike
+/// that function keeps nobody from unmapping the library before the thread ends.
 #[macro_export]
 macro_rules! provide {
+    (never_unmapped) => {
+        $crate::provide!();
+        core::arch::global_asm!(
+            ".weak __cxa_thread_atexit_impl",
+            ".hidden __cxa_thread_atexit_impl",
+        );
+    };
     () => {
         core::arch::global_asm!(
             ".macro floor_name name, body",
@@ -38,8 +48,8 @@ macro_rules! provide {
             ".popsection",
             ".purgem floor_name",
             // Weak and hidden: whoever asks for one finds that there is none.
-            ".weak statx, getrandom, gettid, __cxa_thread_atexit_impl",
-            ".hidden statx, getrandom, gettid, __cxa_thread_atexit_impl",
+            ".weak statx, getrandom, gettid",
+            ".hidden statx, getrandom, gettid",
             stat = sym $crate::boundary::stat,
             fstat = sym $crate::boundary::fstat,
             find_object = sym $crate::boundary::find_object,

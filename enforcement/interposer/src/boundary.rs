@@ -1,6 +1,6 @@
 //! Where C and the loader are met. All unsafe code of this library is here and below.
 
-floor::provide!();
+floor::provide!(never_unmapped);
 
 pub mod arena;
 pub mod cross;

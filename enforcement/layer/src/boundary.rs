@@ -1,7 +1,7 @@
 //! Where C comes in and goes out. Everything unsafe of this library is here and in the modules below.
 #![expect(unsafe_code, reason = "the boundary")]
 
-floor::provide!();
+floor::provide!(never_unmapped);
 
 pub mod chain;
 pub mod commands;
