@@ -49,6 +49,8 @@ pub enum Command {
     },
     /// Plant known defects into our own libraries, one after another, and tell which case notices each; exit status 1 if one goes unnoticed
     Score(ScoreArguments),
+    /// Tell from reports how many cases of each known defect a target passes: a table in Markdown, a column for each target and driver
+    Tally(TallyArguments),
     /// Run cases again and again, each time with another of the calls that the mock drivers get hit by a fault; exit status 1 if a promise breaks
     Sweep(SweepArguments),
     /// Run programs made by chance over CUDA, NVML and Vulkan, and judge every answer by a model; exit status 1 if a promise breaks
@@ -65,7 +67,7 @@ pub struct TestArguments {
     /// Leave out entries whose name contains this
     #[arg(long, value_name = "NAME")]
     pub without: Vec<String>,
-    /// ours, passthrough, none, a .toml file, or a library to preload
+    /// ours, passthrough, none, hami-core=LIBRARY, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
     /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...] or real; PROFILE may be the path of a file.toml
@@ -147,6 +149,16 @@ pub struct ScoreArguments {
 }
 
 #[derive(Args)]
+pub struct TallyArguments {
+    /// What `ringfence test --report json=FILE` wrote; several of one target and driver are repetitions
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Print the lines for the targets' expectation files instead: what failed each time, and what failed sometimes
+    #[arg(long)]
+    pub expectations: bool,
+}
+
+#[derive(Args)]
 pub struct SweepArguments {
     /// Cases by name, whole or in part, at every call; without any the whole suite, at every place that no case before has had hit
     pub cases: Vec<String>,
@@ -165,7 +177,7 @@ pub struct SweepArguments {
     /// One run with this fault at the N-th call of a role's process, as a report names it
     #[arg(long = "hit", value_name = "ROLE:N=EFFECT", requires = "cases", conflicts_with_all = ["kill", "pairs"])]
     pub hits: Vec<String>,
-    /// ours, passthrough, none, a .toml file, or a library to preload
+    /// ours, passthrough, none, hami-core=LIBRARY, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
     /// mock, mock:PROFILE[*N][+GENERATION[-SYMBOL]...]; PROFILE may be the path of a file.toml
@@ -209,7 +221,7 @@ pub struct ExecArguments {
     /// A fault plan, TOML
     #[arg(long, value_name = "FILE")]
     pub fault: Option<PathBuf>,
-    /// ours, passthrough, none, a .toml file, or a library to preload
+    /// ours, passthrough, none, hami-core=LIBRARY, a .toml file, or a library to preload
     #[arg(long, default_value = "ours")]
     pub target: String,
     /// Write what the drivers were asked, as JSON lines: the mocks by themselves, a real one through recorders

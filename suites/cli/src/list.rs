@@ -51,7 +51,7 @@ fn list(separator: &str, words: &[&str]) -> String {
 /// Known defects: id and promise, a row each.
 const DEFECTS: &str = include_str!("../../../fixtures/defects.txt");
 
-fn defects() -> Result<Vec<(&'static str, &'static str)>, Box<dyn Error>> {
+pub fn defects() -> Result<Vec<(&'static str, &'static str)>, Box<dyn Error>> {
     let rows = DEFECTS
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));

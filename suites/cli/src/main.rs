@@ -14,6 +14,7 @@ mod properties_run;
 mod report;
 mod score;
 mod sweep;
+mod tally;
 mod test;
 mod trace_diff;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Nightly(arguments) => nightly::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
+        Command::Tally(arguments) => tally::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Properties(arguments) => properties_run::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),

@@ -1,6 +1,6 @@
 //! Which cases are known to end otherwise, and why: `case-name,Status  # reason` in
 //! `fixtures/expectations/<target>@<driver>-{fails,flakes,skips}.txt`, falling back to `<target>@mock-…` or
-//! `<target>@real-…`, then to `<target>-…`. Of each kind the most precise file counts alone.
+//! `<target>@real-…`, then to `<target>-…`. Of each kind the most precise file counts alone. A target with a version is called `<target>-<version>` here.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub struct Expectations {
 impl Expectations {
     /// What the suite's files say.
     pub fn known(suite: &Suite, target: &Target, driver: &Driver) -> Result<Self, LineError> {
-        Self::choose(suite.expectations, &target.name, driver)
+        Self::choose(suite.expectations, &target.stem(), driver)
     }
 
     fn choose(files: &[(&str, &str)], target: &str, driver: &Driver) -> Result<Self, LineError> {

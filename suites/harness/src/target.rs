@@ -9,11 +9,17 @@ use mock_device::Bytes;
 /// One target, as its TOML file gives it.
 ///
 /// In values, `{vgpu}`, `{vgpu_vk}`, `{vgpu_cuda}` and `{vgpu_nvml}` are our built libraries, `{vgpu_seeded}` and `{vgpu_vk_seeded}` those with a defect, `{root}` the case's directory, `{ledger}` its ledger;
-/// in a budget's row `{device}`, `{bytes}` and `{mib}` are what they say.
+/// `{library}` the one that the user named with the target (`--target NAME=LIBRARY`); in a budget's row `{device}`, `{bytes}` and `{mib}` are what they say.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     pub name: String,
+    /// Of an enforcer that is not ours: what its expectation files were recorded with, `<name>-<version>-fails.txt` and so on.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Where `{library}` is to be had, for a user who names none.
+    #[serde(default)]
+    pub obtain: String,
     /// Sets budgets and is expected to keep them. Where it does not, a Budget case must fail.
     pub enforces: bool,
     /// Is made of our own libraries, so that Own cases can run.
@@ -67,6 +73,17 @@ pub enum TargetError {
     },
     #[error("target {name}: {source}")]
     Library { name: String, source: ArtifactError },
+    #[error("target {name} needs a library that is not ours: --target {name}=LIBRARY; {obtain}")]
+    NoLibrary { name: String, obtain: String },
+    #[error("target {name} has no place for a library ({{library}})")]
+    NoPlace { name: String },
+    #[error("target {name}: {}: {source}; {obtain}", path.display())]
+    UserLibrary {
+        name: String,
+        path: PathBuf,
+        source: std::io::Error,
+        obtain: String,
+    },
     #[error("target {name} cannot be told a budget of {budget}: {value} counts whole MiB")]
     NotWholeMib {
         name: String,
@@ -86,8 +103,60 @@ pub fn known() -> Vec<&'static str> {
 }
 
 impl Target {
-    /// `ours`, another name that comes with the harness, a TOML file, or a library to preload.
+    /// `ours`, another name that comes with the harness, a TOML file, either with `=LIBRARY` if it is about one that is not ours, or just a library
+    /// to preload.
     pub fn named(text: &str) -> Result<Self, TargetError> {
+        let (name, library) = match text.split_once('=') {
+            Some((name, library)) if !Path::new(text).is_file() => (name, Some(library)),
+            _ => (text, None),
+        };
+        Self::found(name)?.with_library(library)
+    }
+
+    /// Has the user's library in the places that are left for it.
+    fn with_library(mut self, library: Option<&str>) -> Result<Self, TargetError> {
+        let (name, obtain) = (self.name.clone(), self.obtain.clone());
+        let mut places: Vec<_> = self
+            .values()
+            .filter(|value| value.contains(LIBRARY))
+            .collect();
+        let path = match library {
+            None if places.is_empty() => return Ok(self),
+            None => return Err(TargetError::NoLibrary { name, obtain }),
+            Some(_) if places.is_empty() => return Err(TargetError::NoPlace { name }),
+            Some(path) => PathBuf::from(path),
+        };
+        let path = std::fs::canonicalize(&path).map_err(|source| TargetError::UserLibrary {
+            name,
+            path,
+            source,
+            obtain,
+        })?;
+        for place in &mut places {
+            **place = place.replace(LIBRARY, &path.display().to_string());
+        }
+        Ok(self)
+    }
+
+    /// Where paths may stand.
+    fn values(&mut self) -> impl Iterator<Item = &mut String> {
+        let values = self
+            .preload
+            .iter_mut()
+            .chain(self.proxies.values_mut())
+            .chain(self.environment.values_mut());
+        values.chain(self.layer.iter_mut().map(|layer| &mut layer.library))
+    }
+
+    /// What its expectation files are called after.
+    pub fn stem(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{}-{version}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    fn found(text: &str) -> Result<Self, TargetError> {
         if let Some((_, source)) = TARGETS
             .iter()
             .find(|(file, _)| file.strip_suffix(".toml") == Some(text))
@@ -128,6 +197,8 @@ impl Target {
     pub fn nothing() -> Self {
         Self {
             name: "nothing".to_owned(),
+            version: None,
+            obtain: String::new(),
             enforces: false,
             own: false,
             declares_ledger: false,
@@ -149,12 +220,7 @@ impl Target {
     /// The same target with our libraries' and the case's paths filled in.
     pub fn resolved(&self, root: &Path, ledger: &Path) -> Result<Self, TargetError> {
         let mut target = self.clone();
-        let values = target
-            .preload
-            .iter_mut()
-            .chain(target.proxies.values_mut())
-            .chain(target.environment.values_mut());
-        for value in values.chain(target.layer.iter_mut().map(|layer| &mut layer.library)) {
+        for value in target.values() {
             for (word, library) in [
                 ("{vgpu}", Library::Interposer),
                 ("{vgpu_vk}", Library::Layer),
@@ -201,6 +267,9 @@ impl Target {
     }
 }
 
+/// In a target's values: the library that the user names.
+const LIBRARY: &str = "{library}";
+
 /// What a target given as a bare library is taken for: an enforcer that reads HAMi-core's variables.
 const PRELOADED_LIBRARY: &str = r#"
 name = ""
@@ -218,9 +287,19 @@ mod tests {
     #[test]
     fn every_target_that_comes_with_the_harness_reads_and_is_named_as_its_file() {
         for name in known() {
-            assert_eq!(Target::named(name).expect("it reads").name, name);
+            assert_eq!(Target::found(name).expect("it reads").name, name);
         }
-        assert_eq!(known(), ["none", "ours", "passthrough", "proxy", "seeded"]);
+        assert_eq!(
+            known(),
+            [
+                "hami-core",
+                "none",
+                "ours",
+                "passthrough",
+                "proxy",
+                "seeded"
+            ]
+        );
     }
 
     #[test]
@@ -243,6 +322,39 @@ mod tests {
         assert!(matches!(
             target.budget_variables(0, Bytes(5)),
             Err(TargetError::NotWholeMib { .. })
+        ));
+    }
+
+    #[test]
+    fn an_enforcer_that_is_not_ours_has_its_library_from_the_user_and_its_expectations_by_its_version()
+     {
+        let directory = tempfile::tempdir().expect("a directory");
+        let library = directory
+            .path()
+            .canonicalize()
+            .expect("there")
+            .join("a=b.so");
+        std::fs::write(&library, "").expect("writable");
+        let library = library.display().to_string();
+        // Of a path with the sign in it the target's name is what comes before the first.
+        let target = Target::named(&format!("hami-core={library}")).expect("a library");
+        assert_eq!(target.preload, [library]);
+        assert_eq!(target.stem(), "hami-core-8f3a89c");
+        assert_eq!(Target::nothing().stem(), "nothing");
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_an_error_that_says_where_to_get_it() {
+        for text in ["hami-core", "hami-core=", "hami-core=/nowhere/libvgpu.so"] {
+            let error = Target::named(text).expect_err("no library").to_string();
+            let says = |words: &str| assert!(error.contains(words), "{text}: {error}");
+            says("target hami-core");
+            says("https://github.com/Project-HAMi/HAMi-core");
+            says("TARGETS.md");
+        }
+        assert!(matches!(
+            Target::named("ours=/nowhere/libvgpu.so"),
+            Err(TargetError::NoPlace { name }) if name == "ours"
         ));
     }
 
