@@ -102,3 +102,15 @@ fn a_wrong_word_is_named() {
     assert_names(&["ledger", "show", "/no/such/ledger"], "/no/such/ledger");
     assert_names(&["frobnicate"], "frobnicate");
 }
+
+/// A thread may end when the driver that it called, and that wrote a trace of it, is no longer mapped: the loader unmaps an ICD with its last instance.
+#[test]
+fn a_traced_thread_may_end_after_its_driver() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let report = directory.path().join("report.json");
+    let report = format!("json={}", report.display());
+    let name = "recurring_dispatch_keys_meet_their_own_device";
+    let output = ringfence(&["test", name, "--target", "none", "--report", &report]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
