@@ -6,8 +6,8 @@
 //!
 //! * [`provide!`] defines, hidden in the library itself, what glibc had no symbol for before 2.33 (`stat` and `fstat` were written into each program)
 //!   and what gcc's unwinder takes from glibc 2.35 (`_dl_find_object`);
-//! * it declares what std only uses where there is some (statx, getrandom, gettid, `__cxa_thread_atexit_impl`) as not there: std has another way for
-//!   each;
+//! * it declares what std only uses where there is some (statx, getrandom, gettid; in a library that is never unmapped `__cxa_thread_atexit_impl` too)
+//!   as not there: std has another way for each;
 //! * `build_support::link::old_glibc` links what glibc 2.34 moved into libc by the name that it had before.
 //!
 //! Nothing here is called by name: [`provide!`] stands once in each library.
