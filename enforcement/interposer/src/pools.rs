@@ -11,8 +11,8 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
 use crate::grant::Grant;
+use crate::mirror::Pool;
 use crate::outcome::Refused;
-use crate::pool::Pool;
 use crate::process::{ORDINALS, Tenant};
 
 /// Pools that a process can have made at a time.

@@ -59,59 +59,79 @@ impl Threads {
 pub struct Tally {
     /// All that was ever taken.
     taken: AtomicU64,
-    /// All that was ever given back, as far as anybody has looked.
-    seen: AtomicU64,
-    /// By the number of the thread that gave it back.
-    given: [AtomicU64; NUMBERED],
-    /// By threads that have none.
-    given_by_others: AtomicU64,
+    /// By the number of the thread that did it, and the last by all that have none.
+    sums: [Sums; NUMBERED + 1],
+}
+
+#[repr(C)]
+struct Sums {
+    /// Of what was taken, by requests that have been answered.
+    passed: AtomicU64,
+    /// All that was ever given back.
+    given: AtomicU64,
 }
 
 impl Tally {
-    /// Takes, and answers what is held at most: what was given back since anybody looked is in it. Whoever reads what this is compared with
-    /// after it, and whoever changes that before it reads `held`, do not miss each other both.
-    #[inline]
+    /// Takes, and answers all that was ever taken. Whoever reads what this is compared with after it, and whoever changes that before
+    /// it reads `on_the_way`, do not miss each other both.
+    #[inline(always)]
     pub fn take(&self, bytes: u64) -> u64 {
-        // Loaded first: the locked instruction waits for it otherwise.
-        let seen = self.seen.load(Ordering::Relaxed);
         self.taken
             .fetch_add(bytes, Ordering::SeqCst)
             .wrapping_add(bytes)
-            .wrapping_sub(seen)
     }
 
-    #[inline]
+    /// The request that took them has been answered, whatever the answer.
+    #[inline(always)]
+    pub fn pass(&self, thread: Number, bytes: u64) {
+        self.add(thread, bytes, |sums| &sums.passed);
+    }
+
+    #[inline(always)]
     pub fn give(&self, thread: Number, bytes: u64) {
-        match self.given.get(thread.0) {
-            Some(own) => {
-                let given = own.load(Ordering::Relaxed).wrapping_add(bytes);
-                own.store(given, Ordering::Release);
-            }
-            None => {
-                self.given_by_others.fetch_add(bytes, Ordering::Release);
-            }
+        self.add(thread, bytes, |sums| &sums.given);
+    }
+
+    #[inline(always)]
+    fn add(&self, thread: Number, bytes: u64, which: impl Fn(&Sums) -> &AtomicU64) {
+        let word = which(&self.sums[thread.0.min(NUMBERED)]);
+        if thread.0 < NUMBERED {
+            let sum = word.load(Ordering::Relaxed).wrapping_add(bytes);
+            word.store(sum, Ordering::Release);
+        } else {
+            word.fetch_add(bytes, Ordering::Release);
         }
+    }
+
+    /// All that was ever taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst)
+    }
+
+    /// Whether a request that has taken may not have been answered yet.
+    pub fn on_the_way(&self) -> bool {
+        // In this order: what was answered was taken before.
+        let passed = self.sum(|sums| &sums.passed);
+        self.taken() != passed
     }
 
     /// What is held. A thread that gives back at this moment may not have done so yet.
     pub fn held(&self) -> u64 {
         // In this order: what is given back was taken before.
-        let given = self.given();
-        self.taken.load(Ordering::SeqCst).wrapping_sub(given)
+        let given = self.sum(|sums| &sums.given);
+        self.taken().wrapping_sub(given)
     }
 
     /// Nothing is held any longer, whoever took it.
     pub fn clear(&self) {
-        self.taken.store(self.given(), Ordering::SeqCst);
+        let others = &self.sums[NUMBERED];
+        others.given.fetch_add(self.held(), Ordering::AcqRel);
     }
 
-    fn given(&self) -> u64 {
-        let given = self.given.iter().chain([&self.given_by_others]);
-        let given = given.fold(0, |sum: u64, one| {
-            sum.wrapping_add(one.load(Ordering::Acquire))
-        });
-        self.seen.fetch_max(given, Ordering::Relaxed);
-        given
+    fn sum(&self, which: impl Fn(&Sums) -> &AtomicU64) -> u64 {
+        self.sums.iter().fold(0, |sum: u64, one| {
+            sum.wrapping_add(which(one).load(Ordering::Acquire))
+        })
     }
 }
 
@@ -120,11 +140,13 @@ mod tests {
     use super::*;
 
     fn tally() -> Tally {
+        let none = || Sums {
+            passed: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+        };
         Tally {
             taken: AtomicU64::new(0),
-            seen: AtomicU64::new(0),
-            given: [const { AtomicU64::new(0) }; NUMBERED],
-            given_by_others: AtomicU64::new(0),
+            sums: core::array::from_fn(|_| none()),
         }
     }
 
@@ -153,16 +175,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_seen_when_somebody_looks() {
+    fn what_is_given_back_is_held_no_longer() {
         let tally = tally();
         assert_eq!(tally.take(5), 5);
         tally.give(Number(3), 2);
         tally.give(Number(NUMBERED), 1);
         assert_eq!(tally.take(4), 9);
         assert_eq!(tally.held(), 6);
-        assert_eq!(tally.take(4), 10);
         tally.clear();
-        assert_eq!((tally.held(), tally.take(1)), (0, 1));
+        assert_eq!((tally.held(), tally.take(1), tally.held()), (0, 10, 1));
+    }
+
+    #[test]
+    fn a_request_is_on_the_way_until_it_is_answered() {
+        let tally = tally();
+        assert!(!tally.on_the_way());
+        tally.take(5);
+        tally.give(Number(0), 5);
+        assert!(tally.on_the_way());
+        tally.pass(Number(NUMBERED), 5);
+        assert!(!tally.on_the_way());
     }
 
     #[test]
@@ -173,11 +205,13 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
                         tally.take(3);
+                        tally.pass(threads.number(), 3);
                         tally.give(threads.number(), 2);
                     }
                 });
             }
         });
         assert_eq!(tally.held(), (NUMBERED as u64 + 2) * 20_000);
+        assert!(!tally.on_the_way());
     }
 }

@@ -17,9 +17,9 @@ use seeds::{Seed, planted};
 use crate::boundary::arena::Lock;
 use crate::devices::Device;
 use crate::grant::Grant;
+use crate::mirror::FREED;
 use crate::nvml::Session;
 use crate::outcome::Refused;
-use crate::pool::FREED;
 use crate::process::Tenant;
 use crate::report::{self, Once};
 
@@ -367,12 +367,14 @@ impl Tenant {
         None
     }
 
-    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched.
+    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched, and for pools, which
+    /// take it when they grow.
     fn deferred(self, device: &Device) -> Bytes {
         self.memory
             .contexts
             .limits_charged(device.ordinal)
             .saturating_add(self.awaited(device.ordinal))
+            .saturating_add(self.spares(device))
     }
 
     fn figures(self, index: DeviceIndex) -> Option<&'static Figures> {

@@ -38,6 +38,8 @@ pub struct Pool {
     steps: BTreeMap<u64, u32>,
     /// Steps that it may still keep, though nothing lives there.
     kept: BTreeSet<u64>,
+    /// A request that is smaller than a block came since somebody waited for an empty pool: it is charged a step beyond what it holds.
+    small: bool,
     /// Destroyed: the driver no longer tells what it holds, so that all of it stays charged until its last memory is freed and waited for.
     doomed: bool,
 }
@@ -51,6 +53,7 @@ impl Pool {
 
     pub fn enter(&mut self, address: u64, bytes: u64) {
         self.base.get_or_insert(address);
+        self.small |= bytes < BLOCK;
         for step in self.spanned(address, bytes) {
             *self.steps.entry(step).or_insert(0) += 1;
             self.kept.remove(&step);
@@ -71,12 +74,19 @@ impl Pool {
 
     pub fn doom(&mut self) {
         self.doomed = true;
+        self.small = false;
+    }
+
+    /// The step that it is charged for, beyond what it holds.
+    fn spare(&self) -> u64 {
+        if self.small { STEP } else { 0 }
     }
 
     fn settle(&mut self) {
         if !self.doomed || self.steps.is_empty() {
             self.kept.clear();
         }
+        self.small &= !self.steps.is_empty();
     }
 
     fn keeps(&self) -> u64 {
@@ -117,8 +127,6 @@ pub struct Account {
     /// A stream or a context ended in whose order something may have been freed, of which the program alone could have told when it
     /// was waited for: what pools keep is no longer known to come back before the device's last context is gone.
     order_lost: bool,
-    /// The most that [`Account::unread`] ever was.
-    pub unread_ever: u64,
     /// The default pool, and those that were created.
     pub pools: BTreeMap<u64, Pool>,
 }
@@ -224,6 +232,12 @@ impl Account {
         self.pools.values().map(Pool::living).sum()
     }
 
+    /// Of pools that are in use, or of those that are not.
+    fn spares(&self, in_use: bool) -> u64 {
+        let meant = |pool: &&Pool| (self.order_lost || !pool.steps.is_empty()) == in_use;
+        self.pools.values().filter(meant).map(Pool::spare).sum()
+    }
+
     /// What structures may have come to.
     fn structures(&self) -> u64 {
         let arrays = match self.small_arrays_ever {
@@ -247,21 +261,11 @@ impl Account {
             true => self.kept(),
             false => self.pools.values().map(Pool::stuck).sum(),
         };
-        self.least() + self.managed + self.lingering + self.structures() + stuck
-    }
-
-    pub fn note(&mut self) {
-        self.unread_ever = self.unread_ever.max(self.unread());
-    }
-
-    /// By how much more a device may have lost than is charged: a step of each pool that is in use, while it is fragmented.
-    pub fn unread(&self) -> u64 {
-        let used = |pool: &&Pool| pool.living() + pool.keeps() > 0;
-        self.pools.values().filter(used).count() as u64 * STEP
+        self.least() + self.managed + self.lingering + self.structures() + stuck + self.spares(true)
     }
 
     pub fn most(&self) -> u64 {
-        self.needed() + self.kept()
+        self.needed() + self.kept() + self.spares(false)
     }
 
     /// Whether a request that costs `most` may be refused.

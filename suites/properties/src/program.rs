@@ -268,7 +268,6 @@ impl Program {
     pub fn run(&mut self, operations: &[Operation]) -> (usize, Option<Broken>) {
         for (done, operation) in operations.iter().enumerate() {
             let outcome = self.carry_out(operation).and_then(|()| self.invariants());
-            self.accounts.iter_mut().for_each(Account::note);
             if self.told {
                 self.tell(operation);
             }
@@ -344,7 +343,7 @@ impl Program {
             Verdict::Granted => {
                 let held = account.lost_before + account.least();
                 promise!(
-                    held.saturating_add(least) <= account.budget.saturating_add(account.unread()),
+                    held.saturating_add(least) <= account.budget,
                     "{what} was granted, over the budget: {}",
                     told(account)
                 );
@@ -544,15 +543,7 @@ impl Program {
         if bytes == 0 {
             return Ok(());
         }
-        // A fragmented pool may need a step more.
-        let most = up(bytes, STEP).saturating_add(STEP);
-        // While it asks, a request is taken for something that lives in its pool: what the pool keeps makes no way for it.
-        match Verdict::of(answer.code) {
-            Verdict::NoMemory if self.accounts[device].may_refuse_beside_pools(most) => {
-                return Ok(());
-            }
-            verdict => self.judge(&what, device, verdict, 0, most)?,
-        }
+        self.judge(&what, device, Verdict::of(answer.code), 0, up(bytes, STEP))?;
         if answer.code == CUresult::SUCCESS {
             let number = created.map_or(0, |(number, _, _)| number);
             let pool = self.accounts[device].pools.entry(number).or_default();
@@ -1095,9 +1086,8 @@ impl Program {
         for device in self.devices() {
             let lost = self.world.peak(DeviceIndex(device as u32)).0;
             let budget = self.accounts[device].budget;
-            let bound = budget + self.accounts[device].unread_ever;
             promise!(
-                lost <= bound,
+                lost <= budget,
                 "device {device} had lost {lost} at its peak, over {budget}"
             );
             let code = self.cuda.release_primary(device as i32);
@@ -1120,12 +1110,12 @@ impl Program {
             let least = account.lost_before + account.least();
             let most = account.charged_before + account.most() + crate::model::SLACK;
             promise!(
-                lost <= account.budget + account.unread(),
+                lost <= account.budget,
                 "device {device} has lost {lost}, over {}",
                 account.budget
             );
             promise!(
-                lost <= charged + account.unread(),
+                lost <= charged,
                 "device {device} has lost {lost}, {charged} are charged"
             );
             promise!(

@@ -320,4 +320,64 @@ cases! {
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
+
+    /// A pool with gaps grows by a request that fits in none of them, however much of it is free: also such a request is charged first. What
+    /// is as large as what was freed can come and go all the while, though the device is full.
+    a_pool_with_gaps_grows_within_the_budget {
+        kind: Budget, defects: ["R1", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemAllocAsync", "cuMemFreeAsync", "cuMemAlloc_v2", "cuCtxSynchronize"],
+    } (session) {
+        let (gap, more) = (Bytes::mib(1).0, Bytes::mib(1).0 + (Bytes::mib(1).0 >> 1));
+        let cuda = cuda()?;
+        kept_by_default_pool(&cuda)?;
+        let mut held = Vec::new();
+        for _ in 0..512 {
+            let one = cuda.allocate_async(Stream::Legacy, gap);
+            ensure_eq!(one.code, OK, "1 MiB in stream order");
+            held.push(one.out);
+        }
+        for pointer in held.chunks_exact(2).map(|pair| pair[0]) {
+            ensure_eq!(cuda.free_async(Stream::Legacy, pointer), OK, "cuMemFreeAsync");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let plain = fill(&cuda);
+        plain.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        // More than what may be free in whole steps of the pool.
+        for round in 0..512 {
+            let one = cuda.allocate_async(Stream::Legacy, gap);
+            ensure_eq!(one.code, OK, "1 MiB, as much as a gap, the {round}. time on a full device");
+            ensure_eq!(cuda.free_async(Stream::Legacy, one.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        }
+        let grown = until_refused(&[Bytes(more)], |bytes| cuda.allocate_async(Stream::Legacy, bytes.0).granted());
+        grown.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        let taken = plain.bytes + grown.bytes + Bytes::mib(512);
+        fills(taken, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A pool that takes the place of a destroyed one is told of its frees as any other.
+    a_pool_in_the_place_of_a_destroyed_one_gives_its_memory_back {
+        kind: Budget, defects: ["C10"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxSynchronize", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let first = cuda.create_pool(0);
+        ensure_eq!(first.code, OK, "cuMemPoolCreate");
+        let small = cuda.allocate_from_pool(Stream::Legacy, first.out, 2_589);
+        ensure_eq!(small.code, OK, "2,589 bytes from a pool");
+        ensure_eq!(cuda.destroy_pool(first.out), OK, "cuMemPoolDestroy");
+        ensure_eq!(cuda.free_async(Stream::Legacy, small.out), OK, "cuMemFreeAsync of the last in a destroyed pool");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let second = cuda.create_pool(0);
+        ensure_eq!(second.code, OK, "cuMemPoolCreate");
+        let large = cuda.allocate_from_pool(Stream::Legacy, second.out, Bytes::gib(3).0);
+        ensure_eq!(large.code, OK, "3 of 4 GiB from another pool");
+        ensure_eq!(cuda.free(large.out), OK, "cuMemFree_v2");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        // By what asks no pool for anything: Vulkan, or another process.
+        let mut other = crate::tenant::Tenant::start(session)?;
+        ensure_eq!(other.cuda(Bytes::gib(2) + Bytes::mib(256))?, OK, "2.25 GiB of another process beside what was given back");
+        other.peer.finish()?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
 }

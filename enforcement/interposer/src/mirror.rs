@@ -1,0 +1,627 @@
+//! What a pool is charged for, kept so that a small request need not ask anybody.
+//!
+//! A pool reserves memory in steps, and a request that fits in none of its gaps makes it grow by one. Where it has gaps nobody but the driver knows which
+//! requests fit. So a pool that small requests come to is charged a step beyond what it reserves, its spare, as long as anything lives there; what
+//! comes after, up to [`ALLOWANCE`] bytes, needs no more than that step, wherever it fits. Then the pool is read again. Large requests
+//! reserve all that they may make it grow by, each for itself.
+//!
+//! What is charged is lowered only while no request is on its way between the look at the allowance and the driver's answer.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abi::cuda::{CUcontext, CUresult, CUstream};
+use budget::Bytes;
+use budget::charge::POOL_STEP;
+use throttle::Nanos;
+
+use crate::boundary::arena::Lock;
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::boundary::time;
+use crate::capture::Relaxed;
+use crate::devices::{Device, current_context};
+use crate::grant::Grant;
+use crate::memory::When;
+use crate::outcome::Refused;
+use crate::pools::Known;
+use crate::process::Tenant;
+use crate::records::owner_of;
+use crate::threads::{Number, Tally, Threads};
+
+/// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
+pub const LARGE: u64 = 2 << 20;
+
+/// So much in requests smaller than [`LARGE`] makes a pool grow by one step at most. One of them less than a step: where several allowances meet each step may
+/// end with a gap into which the next request does not fit.
+const ALLOWANCE: u64 = POOL_STEP.0 - LARGE;
+
+/// How long a request waits for others that make its pool grow, and how often it looks.
+const PATIENCE: Nanos = Nanos(2_000_000_000);
+const LOOK: Nanos = Nanos(50_000);
+
+/// How long requests that are on their way are waited for: a call of the driver's, whose thread may have lost its core.
+const PASSING: Nanos = Nanos(2_000_000);
+/// Looks before the first pause.
+const LOOKS: u32 = 64;
+
+/// Something was freed since the pools were read.
+pub const FREED: u32 = 1;
+/// A wait did not bring back all that it might: what was freed in the order of another stream goes back when that is waited for.
+const SURPLUS: u32 = 2;
+
+/// One pool. All zeros is an unused one.
+#[repr(C, align(64))]
+pub struct Pool {
+    charged: AtomicU64,
+    /// Small requests may ask the driver until so much was taken in all.
+    limit: AtomicU64,
+    /// The stream of the last free in stream order, until it was waited for.
+    freed_in: AtomicU64,
+    /// [`FREED`]: it may hold less than it is charged for. [`SURPLUS`]: it may come to, when somebody waits.
+    slack: AtomicU32,
+    lock: Lock,
+    /// By how much it was charged beyond what it reserved, when it was read last.
+    spare: AtomicU64,
+    /// A [`Use`].
+    of_use: AtomicU32,
+    /// Requests that may make it grow and are not settled.
+    growing: AtomicU32,
+    /// Requests that ask the ledger for room to grow.
+    asking: AtomicU32,
+    /// How many have been settled.
+    settled: AtomicU32,
+    /// What is in use of it.
+    used: Tally,
+}
+
+/// Whether small requests come to a pool, so that it needs a spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Use {
+    /// None did since it was empty.
+    Large,
+    Small,
+    /// They do, and there was no room for a spare: it is not asked for again unasked.
+    InVain,
+}
+
+/// Why a pool is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// Somebody waited: the driver may have taken back what it keeps.
+    Waited,
+    /// A request is about to be refused.
+    Trimmed,
+    /// A small request needs a spare.
+    Asked,
+    /// A large request was answered.
+    Grown,
+    /// It is about to be destroyed.
+    Ends,
+}
+
+/// A reservation for a pool's growth, and its size.
+pub struct Growth {
+    grant: Grant,
+    bound: Bytes,
+    occasion: Occasion,
+}
+
+/// Each request that may make a pool grow reserves a whole step, and what it did not take is back when it is settled: many at once
+/// may not fit where one after the other do. Waits for those under way; false where there were none, or for too long.
+#[cold]
+fn others_settle(pool: &Pool, before: u32, end: Nanos) -> bool {
+    let busy = || pool.asking.load(Ordering::Acquire) | pool.growing.load(Ordering::Acquire) != 0;
+    if !busy() && pool.settled.load(Ordering::Acquire) == before {
+        return false;
+    }
+    while busy() {
+        let now = time::now();
+        if now >= end {
+            return false;
+        }
+        time::sleep_until(now.plus(LOOK));
+    }
+    true
+}
+
+/// A request is settled once its charge is right.
+struct Settled<'a>(&'a Pool);
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        self.0.settled.fetch_add(1, Ordering::AcqRel);
+        self.0.growing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a small request asks.
+impl Pool {
+    /// Takes of the allowance. False, and nothing is taken, where it does not reach.
+    #[inline(always)]
+    pub fn enter(&self, threads: &Threads, bytes: u64) -> bool {
+        // Taken first, then the look at the limit: whoever closes it looks in the other order, and one of the two sees the other.
+        let taken = self.used.take(bytes);
+        let enters = self.reaches(taken);
+        if !enters {
+            self.withdraw(threads.number(), bytes);
+        }
+        enters
+    }
+
+    /// Takes what is reserved besides.
+    pub fn enter_by_itself(&self, bytes: u64) {
+        self.used.take(bytes);
+    }
+
+    /// The driver has answered.
+    #[inline(always)]
+    pub fn answered(&self, thread: Number, bytes: u64) {
+        self.used.pass(thread, bytes);
+    }
+
+    #[cold]
+    fn withdraw(&self, thread: Number, bytes: u64) {
+        self.used.give(thread, bytes);
+        self.used.pass(thread, bytes);
+    }
+
+    /// Whether the allowance reaches to where so much was taken. All that was ever taken wraps round.
+    #[inline(always)]
+    fn reaches(&self, taken: u64) -> bool {
+        self.limit.load(Ordering::SeqCst).wrapping_sub(taken) as i64 >= 0
+    }
+}
+
+impl Pool {
+    /// Another pool takes the place of one that is gone: what was known of that one says nothing of this one.
+    pub fn begin(&self) {
+        self.freed_in.store(0, Ordering::SeqCst);
+        self.slack.store(0, Ordering::SeqCst);
+        self.of_use.store(Use::Large as u32, Ordering::SeqCst);
+        self.limit.store(self.used.taken(), Ordering::SeqCst);
+    }
+
+    pub fn charged(&self) -> Bytes {
+        Bytes(self.charged.load(Ordering::SeqCst))
+    }
+
+    /// Of that, what the driver may not have taken yet.
+    pub fn spare(&self) -> Bytes {
+        Bytes(self.spare.load(Ordering::Relaxed))
+    }
+
+    pub fn is_in_use(&self) -> bool {
+        self.used.held() != 0
+    }
+
+    fn charge(&self, bytes: Bytes, reserved: Bytes) {
+        self.charged.store(bytes.0, Ordering::SeqCst);
+        let spare = bytes.saturating_sub(reserved);
+        self.spare.store(spare.0, Ordering::Relaxed);
+    }
+
+    /// Lets nobody enter any more. Answers whether nobody is on the way, be it after a while.
+    fn close(&self) -> bool {
+        self.limit.store(self.used.taken(), Ordering::SeqCst);
+        let mut end = None;
+        for look in 0.. {
+            if !self.used.on_the_way() {
+                return true;
+            }
+            if look < LOOKS {
+                core::hint::spin_loop();
+                continue;
+            }
+            let now = time::now();
+            if now >= *end.get_or_insert(now.plus(PASSING)) {
+                break;
+            }
+            time::sleep_until(now.plus(LOOK));
+        }
+        false
+    }
+
+    /// From now on so much may be taken.
+    fn open(&self) {
+        let limit = self.used.taken().wrapping_add(ALLOWANCE);
+        self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    fn uses(&self, how: Use) -> bool {
+        self.of_use.load(Ordering::Relaxed) == how as u32
+    }
+
+    fn set_use(&self, how: Use) {
+        self.of_use.store(how as u32, Ordering::Relaxed);
+    }
+
+    /// Whether it is to have a spare.
+    fn needs_spare(&self, occasion: Occasion) -> bool {
+        match occasion {
+            Occasion::Ends => false,
+            Occasion::Asked => true,
+            Occasion::Waited | Occasion::Trimmed | Occasion::Grown => {
+                !self.uses(Use::Large) && self.is_in_use()
+            }
+        }
+    }
+}
+
+impl Tenant {
+    /// Has room made for small requests: afterwards some may enter.
+    #[cold]
+    pub fn make_room(self, known: Known) -> Result<(), Refused> {
+        let pool = known.pool;
+        let change = self.change();
+        let held = pool.lock.hold();
+        // Others may have made it meanwhile, or there is a whole step of it still.
+        if pool.reaches(pool.used.taken().wrapping_add(LARGE)) || self.reopen(known) {
+            return Ok(());
+        }
+        drop((held, change));
+        let growth = self.grow_by(known, POOL_STEP, Occasion::Asked)?;
+        self.settle(known, growth)
+    }
+
+    /// Where a whole step is charged that the pool does not reserve, that is the spare. The pool's lock is held.
+    fn reopen(self, known: Known) -> bool {
+        let pool = known.pool;
+        if pool.charged() < POOL_STEP || !pool.close() {
+            return false;
+        }
+        let has_spare = |reserved: &Bytes| reserved.saturating_add(POOL_STEP) <= pool.charged();
+        self.reserved(known)
+            .filter(has_spare)
+            .is_some_and(|reserved| {
+                pool.set_use(Use::Small);
+                self.bring(known, reserved, Occasion::Asked).is_ok()
+            })
+    }
+
+    /// Reserves what a large request may make its pool grow by.
+    #[cold]
+    pub fn grow(self, known: Known, size: Bytes) -> Result<Growth, Refused> {
+        // It may fit nowhere in what is reserved: the pool then grows by all of it.
+        let bound = size.round_up(POOL_STEP).ok_or(Refused::TableFull)?;
+        self.grow_by(known, bound, Occasion::Grown)
+    }
+
+    fn grow_by(self, known: Known, bound: Bytes, occasion: Occasion) -> Result<Growth, Refused> {
+        if self.is_managed(known) {
+            self.keep_for_managed(known.device)?;
+        }
+        let (pool, end) = (known.pool, time::now().plus(PATIENCE));
+        loop {
+            let before = pool.settled.load(Ordering::Acquire);
+            pool.asking.fetch_add(1, Ordering::AcqRel);
+            let grant = self.reserve_or_trim(known.device.indices, bound);
+            // Never neither: whoever looks sees a request that asks, or one that grows.
+            pool.growing
+                .fetch_add(u32::from(grant.is_ok()), Ordering::AcqRel);
+            pool.asking.fetch_sub(1, Ordering::AcqRel);
+            match grant {
+                Ok(grant) => {
+                    return Ok(Growth {
+                        grant,
+                        bound,
+                        occasion,
+                    });
+                }
+                Err(refused) if !others_settle(pool, before, end) => return Err(refused),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A pool's growth is charged: what it really grew by where that can be told, and a spare of the rest where it needs one.
+    #[cold]
+    pub fn settle(self, known: Known, growth: Growth) -> Result<(), Refused> {
+        self.memory.activity.fetch_add(1, Ordering::Relaxed);
+        let Growth {
+            grant,
+            bound,
+            occasion,
+        } = growth;
+        let pool = known.pool;
+        let _change = self.change();
+        let _held = pool.lock.hold();
+        let alone = pool.growing.load(Ordering::Acquire) == 1;
+        let _settled = Settled(pool);
+        if occasion == Occasion::Asked {
+            pool.set_use(Use::Small);
+        }
+        let limit = pool.limit.load(Ordering::SeqCst);
+        let quiet = alone && pool.close();
+        let reserved = if quiet { self.reserved(known) } else { None };
+        // All of it is the pool's first, and what it does not need goes back.
+        let charged = pool.charged();
+        pool.charge(charged.saturating_add(bound), charged);
+        grant.commit_as(bound);
+        match reserved {
+            Some(reserved) => {
+                // What was allowed before is so still, unless the pool has given something back.
+                let limit = Some(limit).filter(|_| reserved >= charged);
+                self.bring_keeping(known, reserved, occasion, limit)
+            }
+            None => {
+                match occasion {
+                    Occasion::Asked => pool.open(),
+                    _ => pool.limit.store(limit, Ordering::SeqCst),
+                }
+                self.mark_pool(pool);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a pool and charges what it reserves.
+    #[cold]
+    fn read_pool(self, known: Known, occasion: Occasion) -> Result<(), Refused> {
+        let pool = known.pool;
+        let _change = self.change();
+        let _held = pool.lock.hold();
+        let limit = pool.limit.load(Ordering::SeqCst);
+        let quiet = pool.growing.load(Ordering::Acquire) == 0 && pool.close();
+        let reserved = if quiet { self.reserved(known) } else { None };
+        let Some(reserved) = reserved else {
+            pool.limit.store(limit, Ordering::SeqCst);
+            if !quiet {
+                self.mark_pool(pool);
+            }
+            return Ok(());
+        };
+        let limit = Some(limit).filter(|_| reserved >= pool.charged());
+        self.bring_keeping(known, reserved, occasion, limit)?;
+        if self.may_give_back(known, reserved) {
+            pool.slack.fetch_or(SURPLUS, Ordering::AcqRel);
+            self.memory
+                .slack
+                .fetch_or(u64::from(SURPLUS), Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Whether the pool holds whole steps that it neither needs nor is to keep.
+    fn may_give_back(self, known: Known, reserved: Bytes) -> bool {
+        let needed = Bytes(known.pool.used.held()).round_up(POOL_STEP);
+        let surplus = needed.is_some_and(|needed| reserved > needed);
+        surplus && self.threshold(known).is_none_or(|keeps| reserved > keeps)
+    }
+
+    fn bring(self, known: Known, reserved: Bytes, occasion: Occasion) -> Result<(), Refused> {
+        self.bring_keeping(known, reserved, occasion, None)
+    }
+
+    /// Brings the charge to what the driver says, and a spare where it needs one. The pool is closed and quiet, its lock held. `limit` was
+    /// the limit, if that still holds.
+    fn bring_keeping(
+        self,
+        known: Known,
+        reserved: Bytes,
+        occasion: Occasion,
+        limit: Option<u64>,
+    ) -> Result<(), Refused> {
+        let Known { pool, device, .. } = known;
+        let charged = pool.charged();
+        if !pool.is_in_use() && occasion != Occasion::Asked {
+            pool.set_use(Use::Large);
+        }
+        if reserved > charged {
+            let excess = reserved.saturating_sub(charged);
+            // Until it can be charged the pool stays closed: nothing is granted beside what nobody pays for.
+            self.reserve(device.indices, excess)?.commit_as(excess);
+            pool.charge(reserved, reserved);
+        }
+        let charged = pool.charged();
+        let needs_spare = pool.needs_spare(occasion);
+        let with_spare = reserved.saturating_add(POOL_STEP);
+        let wanted = if needs_spare && charged >= with_spare {
+            with_spare
+        } else {
+            reserved
+        };
+        if wanted < charged {
+            self.memory.activity.fetch_add(1, Ordering::Relaxed);
+        }
+        pool.charge(wanted, reserved);
+        self.release(device.indices, charged.saturating_sub(wanted));
+        if needs_spare && wanted == reserved && occasion == Occasion::Waited {
+            self.take_spare(known, with_spare);
+        }
+        if pool.charged() == with_spare {
+            pool.open();
+        } else if let Some(limit) = limit {
+            pool.limit.store(limit, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The pool has gaps and no spare: as long as there is room for one, so that what lives there can come and go when there is none.
+    fn take_spare(self, known: Known, with_spare: Bytes) {
+        let Known { pool, device, .. } = known;
+        if !pool.uses(Use::Small) {
+            return;
+        }
+        match self.reserve(device.indices, POOL_STEP) {
+            Ok(grant) => {
+                grant.commit_as(POOL_STEP);
+                pool.charge(with_spare, with_spare.saturating_sub(POOL_STEP));
+            }
+            Err(_) => pool.set_use(Use::InVain),
+        }
+    }
+
+    /// A pool is about to be destroyed, after which nobody tells what it holds: it is charged for what it reserves now.
+    #[cold]
+    pub fn end_pool(self, known: Known) {
+        // Where it cannot be read it stays charged as it is.
+        let _ = self.read_pool(known, Occasion::Ends);
+        let _held = known.pool.lock.hold();
+        self.doom_pool(known);
+    }
+
+    /// A destroyed pool of which nothing is left.
+    #[cold]
+    pub fn bury_pool(self, known: Known) {
+        let _held = known.pool.lock.hold();
+        if !known.pool.is_in_use() && self.is_doomed(known) {
+            let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
+            self.unseat_pool(known);
+        }
+    }
+
+    /// A device's destroyed pools that are out of use: what they owe to streams is done once its context was waited for.
+    #[cold]
+    pub fn unused_doomed(self, ordinal: Option<u32>) -> Vec<Known> {
+        self.pools()
+            .filter(|known| {
+                Some(known.device.ordinal) == ordinal
+                    && !known.pool.is_in_use()
+                    && self.is_doomed(*known)
+            })
+            .collect()
+    }
+
+    /// What a device's pools are charged for that the driver may not have taken yet.
+    pub fn spares(self, device: &Device) -> Bytes {
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal);
+        of_device.fold(Bytes::ZERO, |sum, known| {
+            sum.saturating_add(known.pool.spare())
+        })
+    }
+}
+
+/// What is freed.
+impl Tenant {
+    /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
+    #[inline]
+    pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
+        if let Some(pool) = self.mirror(place) {
+            pool.used.give(self.memory.threads.number(), size.0);
+            self.mark_pool(pool);
+            if let When::InStreamOrder(stream) = when {
+                self.freed_in(stream, &pool.freed_in);
+            }
+        }
+    }
+
+    /// Every next free in stream order is remembered.
+    pub fn forget_last_frees(self) {
+        for known in self.pools() {
+            known.pool.freed_in.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Blocks that the driver lets go of when their stream comes to it: charged until its whole context was waited for or is gone.
+    /// A wait for another stream says nothing of it, and handles of streams recur.
+    #[cold]
+    pub fn linger(self, stream: CUstream, ordinal: u32, bytes: Bytes) {
+        let context = context_of(stream).unwrap_or_else(current_context);
+        if bytes != Bytes::ZERO && !self.memory.contexts.linger(context, ordinal, bytes) {
+            // Another device's stream, or a context that was never charged: charged until the process ends.
+        }
+    }
+
+    #[inline]
+    fn mark_pool(self, pool: &Pool) {
+        if pool.slack.load(Ordering::Relaxed) & FREED == 0 {
+            pool.slack.store(FREED, Ordering::Release);
+            self.memory.slack.store(u64::from(FREED), Ordering::Release);
+        }
+    }
+
+    /// Marks every pool that is charged for anything.
+    pub fn mark_pools(self) {
+        for known in self.pools() {
+            if known.pool.charged.load(Ordering::Relaxed) != 0 {
+                self.mark_pool(known.pool);
+            }
+        }
+    }
+
+    /// Reads the pools that were freed from, and only those.
+    #[inline]
+    pub fn after_synchronisation(self, code: CUresult) -> CUresult {
+        if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
+            self.read_marked();
+        }
+        code
+    }
+
+    #[cold]
+    fn read_marked(self) {
+        self.memory.slack.store(0, Ordering::SeqCst);
+        for known in self.pools() {
+            if known.pool.slack.swap(0, Ordering::AcqRel) != 0 {
+                // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
+                let _ = self.read_pool(known, Occasion::Waited);
+            }
+        }
+    }
+
+    /// Gives back what our pools hold without need. Answers whether anything came back.
+    pub fn trim_pools(self) -> bool {
+        let mut freed = false;
+        for known in self.pools() {
+            let charged = known.pool.charged();
+            if charged == Bytes::ZERO {
+                continue;
+            }
+            self.trim_pool(known);
+            freed |= known.pool.charged() < charged;
+        }
+        freed
+    }
+
+    /// The driver is asked under the pool's lock: a pool that another thread destroys may not be named to it.
+    pub fn trim_pool(self, known: Known) {
+        let _change = self.change();
+        let held = known.pool.lock.hold();
+        if let Some(handle) = self.handle_of_pool(known) {
+            let _relaxed = Relaxed::begin(self);
+            let _ = next::cuMemPoolTrimTo(handle, 0);
+        }
+        drop(held);
+        // What cannot be charged stays marked; nobody is asking for anything here.
+        let _ = self.read_pool(known, Occasion::Trimmed);
+    }
+
+    /// A device's last context is gone. Pools that are empty then have no records.
+    pub fn forget_pools(self, device: &Device) {
+        self.forget_managed(device);
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal);
+        for known in of_device {
+            let pool = known.pool;
+            if self.is_doomed(known) {
+                self.bury_pool(known);
+                continue;
+            }
+            let _held = pool.lock.hold();
+            if pool.charged() == Bytes::ZERO
+                || self.reserved(known).is_some_and(|held| held != Bytes::ZERO)
+            {
+                continue;
+            }
+            self.memory
+                .records
+                .take_owned(owner_of(known.place), |_| {});
+            pool.used.clear();
+            pool.limit.store(pool.used.taken(), Ordering::SeqCst);
+            let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
+        }
+    }
+}
+
+/// The context of a stream that is not one of the current context's own.
+pub fn context_of(stream: CUstream) -> Option<u64> {
+    const PER_THREAD: usize = 2;
+    let mut context = CUcontext::NULL;
+    (stream.0 as usize > PER_THREAD
+        && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS)
+        .then_some(context.0 as u64)
+}
