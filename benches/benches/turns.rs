@@ -3,21 +3,25 @@
 //!
 //! Alone, with 5,000 live allocations, and beside 64 processes of the tenant.
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::CString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
-use abi::cuda::{CUcontext, CUresult, CUstream, fns};
-use object::{Object, ObjectSymbol};
+use abi::cuda::{CUresult, CUstream, fns};
+
+#[path = "measure/driver.rs"]
+mod driver;
+#[path = "measure/turns.rs"]
+mod turns;
+
+use driver::Driver;
+use turns::Turns;
 
 /// What a child of the benchmark is to do.
 const ROLE: &str = "RINGFENCE_BENCH_CHILD";
 const MEASURE: &str = "measure";
 const STAND_BY: &str = "stand by";
-const BATCHES: usize = 301;
-const CALLS: u32 = 200;
 const PROCESSES: usize = 64;
 const LIVE: usize = 5000;
 /// Steps and lines of a call: nothing, about 200 and about 250 ns, the latter mostly of stores.
@@ -90,72 +94,6 @@ fn stand_by() {
     assert_eq!(driver.begin(), CUresult::SUCCESS);
     println!("{STAND_BY}");
     let _ = std::io::stdin().read(&mut [0]);
-}
-
-struct Driver {
-    handle: *mut c_void,
-    file: Vec<u8>,
-    base: usize,
-}
-
-impl Driver {
-    fn open() -> Self {
-        // SAFETY: a constant name; the library's constructors are Rust's own.
-        let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
-        assert!(!handle.is_null(), "libcuda.so.1 is in LD_LIBRARY_PATH");
-        let path = PathBuf::from(std::env::var_os("LD_LIBRARY_PATH").expect("a folder"));
-        let path = std::fs::canonicalize(path.join("libcuda.so.1")).expect("a file");
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("our own maps");
-        // The first mapping of a file is that of its beginning.
-        let line = maps
-            .lines()
-            .find(|line| line.ends_with(path.to_str().expect("a path")))
-            .expect("it is mapped");
-        let base = line.split('-').next().expect("an address");
-        Self {
-            handle,
-            file: std::fs::read(&path).expect("a library"),
-            base: usize::from_str_radix(base, 16).expect("a number"),
-        }
-    }
-
-    /// As a program finds it.
-    ///
-    /// # Safety
-    /// `F` is the type of the function of that name.
-    unsafe fn hooked<F: Copy>(&self, name: &CStr) -> F {
-        // SAFETY: a live handle and a C string.
-        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        assert!(!address.is_null(), "{name:?}");
-        // SAFETY: the caller's obligation.
-        unsafe { std::mem::transmute_copy(&address) }
-    }
-
-    /// The driver's own, past every hook.
-    ///
-    /// # Safety
-    /// As `hooked`.
-    unsafe fn bare<F: Copy>(&self, name: &CStr) -> F {
-        let file = object::File::parse(&*self.file).expect("an ELF file");
-        let symbol = file
-            .dynamic_symbols()
-            .find(|symbol| symbol.name_bytes() == Ok(name.to_bytes()) && symbol.is_definition())
-            .unwrap_or_else(|| panic!("{name:?}"));
-        let address = self.base + symbol.address() as usize;
-        // SAFETY: the caller's obligation.
-        unsafe { std::mem::transmute_copy(&address) }
-    }
-
-    fn begin(&self) -> CUresult {
-        // SAFETY: the types are those that `abi` gives the names; live out-parameters.
-        unsafe {
-            let init: fns::cuInit = self.hooked(c"cuInit");
-            let retain: fns::cuDevicePrimaryCtxRetain = self.hooked(c"cuDevicePrimaryCtxRetain");
-            let mut context = CUcontext::NULL;
-            assert_eq!(init(0), CUresult::SUCCESS);
-            retain(&mut context, 0)
-        }
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -232,7 +170,9 @@ fn measure() {
         bare.alloc as usize, ours.alloc as usize,
         "nothing is hooked"
     );
-    let in_turns = |name: &str, call: fn(&Calls)| compare(name, &bare, &ours, call);
+    let in_turns = |name: &str, call: fn(&Calls)| {
+        Turns::default().compare(name, || call(&bare), || call(&ours));
+    };
     for (steps, lines) in WORK {
         // SAFETY: takes two numbers.
         unsafe { works(steps, lines) };
@@ -247,35 +187,4 @@ fn measure() {
         ours.allocate();
     }
     in_turns("cuMemAllocAsync + free, 5,000 live", Calls::pair);
-}
-
-/// Prints the least of each, and what the hooked ones differ by from the mean of those beside them, in the middle of all batches.
-fn compare(name: &str, bare: &Calls, ours: &Calls, call: fn(&Calls)) {
-    let mut times: [Vec<f64>; 3] = Default::default();
-    for round in 0..BATCHES {
-        for turn in 0..3 {
-            let which = (turn + round) % 3;
-            let calls = if which == 2 { ours } else { bare };
-            (0..10).for_each(|_| call(calls));
-            let began = Instant::now();
-            (0..CALLS).for_each(|_| call(calls));
-            times[which].push(began.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS));
-        }
-    }
-    let [bare, again, ours] = &times;
-    let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
-    let middle = |mut differences: Vec<f64>| {
-        differences.sort_by(f64::total_cmp);
-        differences[BATCHES / 2]
-    };
-    let beyond = (0..BATCHES).map(|at| ours[at] - f64::midpoint(bare[at], again[at]));
-    let null = (0..BATCHES).map(|at| again[at] - bare[at]);
-    println!(
-        "{name:<44} bare {:>8.1}  again {:>8.1}  ours {:>8.1}  in the middle {:>+6.1}, null test {:>+5.1}",
-        least(bare),
-        least(again),
-        least(ours),
-        middle(beyond.collect()),
-        middle(null.collect()),
-    );
 }

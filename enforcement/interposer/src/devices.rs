@@ -160,11 +160,12 @@ pub fn current_context() -> u64 {
     }
 }
 
-/// The container's devices before cuInit. The kernel's list costs nothing, where NVML takes some ten milliseconds to begin and to end; it may name
-/// devices that the container does not have, unless it names but one.
+/// The container's devices before cuInit. The kernel's list costs nothing, where NVML takes some ten milliseconds a device to begin and to end; it may name
+/// devices that the container does not have, unless it names but one, or the container has the nodes of all.
 pub fn devices_before_init() -> Option<Vec<Candidate>> {
-    kernel_devices()
-        .filter(|listed| listed.len() == 1)
+    listed_by_kernel()
+        .filter(|listed| listed.len() == 1 || listed.iter().all(|listed| listed.has_node))
+        .map(numbered)
         .or_else(container_devices)
 }
 
@@ -181,7 +182,7 @@ fn are_all_of(candidates: &[Candidate], asked: &[Asked]) -> bool {
 pub fn container_devices() -> Option<Vec<Candidate>> {
     Session::open()
         .and_then(|nvml| nvml.candidates())
-        .or_else(kernel_devices)
+        .or_else(|| listed_by_kernel().map(numbered))
 }
 
 fn is_known(ordinal: c_int) -> bool {
@@ -224,32 +225,48 @@ fn parse_pci(text: &str) -> Option<Pci> {
     Some(pci)
 }
 
-/// The kernel module's own list. Its directories are named by PCI address.
-fn kernel_devices() -> Option<Vec<Candidate>> {
-    let mut found: Vec<(Pci, Option<[u8; 16]>)> = fs::read_dir("/proc/driver/nvidia/gpus")
+/// A device in the kernel module's own list.
+struct Listed {
+    pci: Pci,
+    uuid: Option<[u8; 16]>,
+    /// Whether its node is there.
+    has_node: bool,
+}
+
+/// The kernel module's own list, in the order of the addresses by which its directories are named. `None` where it is empty, or there is none.
+fn listed_by_kernel() -> Option<Vec<Listed>> {
+    let mut found: Vec<Listed> = fs::read_dir("/proc/driver/nvidia/gpus")
         .ok()?
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let pci = parse_pci(entry.file_name().to_str()?)?;
             let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
-            let uuid = text
-                .lines()
-                .find_map(|line| line.strip_prefix("GPU UUID:"))
+            let told = |what: &str| text.lines().find_map(|line| line.strip_prefix(what));
+            let uuid = told("GPU UUID:")
                 .and_then(|uuid| parse_uuid(format!("{}\0", uuid.trim()).as_bytes()));
-            Some((Pci { function: 0, ..pci }, uuid))
+            let minor = told("Device Minor:").and_then(|minor| minor.trim().parse::<u32>().ok());
+            Some(Listed {
+                pci: Pci { function: 0, ..pci },
+                uuid,
+                has_node: minor.is_some_and(|minor| {
+                    fs::exists(format!("/dev/nvidia{minor}")).unwrap_or(false)
+                }),
+            })
         })
         .collect();
-    found.sort();
-    (!found.is_empty()).then(|| {
-        (0..)
-            .zip(found)
-            .map(|(index, (pci, uuid))| Candidate {
-                index: DeviceIndex(index),
-                uuid,
-                pci: Some(pci),
-            })
-            .collect()
-    })
+    found.sort_by_key(|listed| listed.pci);
+    (!found.is_empty()).then_some(found)
+}
+
+fn numbered(listed: Vec<Listed>) -> Vec<Candidate> {
+    (0..)
+        .zip(listed)
+        .map(|(index, listed)| Candidate {
+            index: DeviceIndex(index),
+            uuid: listed.uuid,
+            pci: Some(listed.pci),
+        })
+        .collect()
 }
 
 /// Without any list the devices that CUDA shows are the container's, in PCI order.

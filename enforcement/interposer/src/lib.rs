@@ -44,6 +44,7 @@ mod report;
 #[cfg(not(proxy))]
 mod scope;
 mod sharing;
+mod slack;
 mod stream;
 mod texels;
 mod threads;

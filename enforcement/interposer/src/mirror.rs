@@ -9,23 +9,18 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use abi::cuda::{CUcontext, CUresult, CUstream};
 use budget::Bytes;
 use budget::charge::POOL_STEP;
 use throttle::Nanos;
 
-use crate::boundary::arena::Lock;
-use crate::boundary::cross::Out;
-use crate::boundary::entries::next;
+use crate::boundary::arena::{Held, Lock};
 use crate::boundary::time;
-use crate::capture::Relaxed;
-use crate::devices::{Device, current_context};
+use crate::devices::Device;
 use crate::grant::Grant;
-use crate::memory::When;
 use crate::outcome::Refused;
 use crate::pools::Known;
 use crate::process::Tenant;
-use crate::records::owner_of;
+use crate::slack::SURPLUS;
 use crate::threads::{Number, Tally, Threads};
 
 /// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
@@ -44,11 +39,6 @@ const PASSING: Nanos = Nanos(2_000_000);
 /// Looks before the first pause.
 const LOOKS: u32 = 64;
 
-/// Something was freed since the pools were read.
-pub const FREED: u32 = 1;
-/// A wait did not bring back all that it might: what was freed in the order of another stream goes back when that is waited for.
-const SURPLUS: u32 = 2;
-
 /// One pool. All zeros is an unused one.
 #[repr(C, align(64))]
 pub struct Pool {
@@ -57,7 +47,7 @@ pub struct Pool {
     limit: AtomicU64,
     /// The stream of the last free in stream order, until it was waited for.
     freed_in: AtomicU64,
-    /// [`FREED`]: it may hold less than it is charged for. [`SURPLUS`]: it may come to, when somebody waits.
+    /// What `slack` keeps of it: that it may hold less than it is charged for, or come to.
     slack: AtomicU32,
     lock: Lock,
     /// By how much it was charged beyond what it reserved, when it was read last.
@@ -87,7 +77,7 @@ enum Use {
 
 /// Why a pool is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
+pub enum Occasion {
     /// Somebody waited: the driver may have taken back what it keeps.
     Waited,
     /// A request is about to be refused.
@@ -193,6 +183,31 @@ impl Pool {
 
     pub fn is_in_use(&self) -> bool {
         self.used.held() != 0
+    }
+
+    /// Held while what is charged for it changes.
+    pub fn hold(&self) -> Held<'_> {
+        self.lock.hold()
+    }
+
+    pub fn slack(&self) -> &AtomicU32 {
+        &self.slack
+    }
+
+    pub fn last_freed_in(&self) -> &AtomicU64 {
+        &self.freed_in
+    }
+
+    /// An allocation is gone.
+    #[inline(always)]
+    pub fn give(&self, thread: Number, bytes: Bytes) {
+        self.used.give(thread, bytes.0);
+    }
+
+    /// All that lived there is gone, and nobody enters.
+    pub fn end_use(&self) {
+        self.used.clear();
+        self.limit.store(self.used.taken(), Ordering::SeqCst);
     }
 
     fn charge(&self, bytes: Bytes, reserved: Bytes) {
@@ -357,7 +372,7 @@ impl Tenant {
 
     /// Reads a pool and charges what it reserves.
     #[cold]
-    fn read_pool(self, known: Known, occasion: Occasion) -> Result<(), Refused> {
+    pub fn read_pool(self, known: Known, occasion: Occasion) -> Result<(), Refused> {
         let pool = known.pool;
         let _change = self.change();
         let _held = pool.lock.hold();
@@ -389,7 +404,7 @@ impl Tenant {
         surplus && self.threshold(known).is_none_or(|keeps| reserved > keeps)
     }
 
-    fn bring(self, known: Known, reserved: Bytes, occasion: Occasion) -> Result<(), Refused> {
+    pub fn bring(self, known: Known, reserved: Bytes, occasion: Occasion) -> Result<(), Refused> {
         self.bring_keeping(known, reserved, occasion, None)
     }
 
@@ -492,136 +507,4 @@ impl Tenant {
             sum.saturating_add(known.pool.spare())
         })
     }
-}
-
-/// What is freed.
-impl Tenant {
-    /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
-    #[inline]
-    pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
-        if let Some(pool) = self.mirror(place) {
-            pool.used.give(self.memory.threads.number(), size.0);
-            self.mark_pool(pool);
-            if let When::InStreamOrder(stream) = when {
-                self.freed_in(stream, &pool.freed_in);
-            }
-        }
-    }
-
-    /// Every next free in stream order is remembered.
-    pub fn forget_last_frees(self) {
-        for known in self.pools() {
-            known.pool.freed_in.store(0, Ordering::SeqCst);
-        }
-    }
-
-    /// Blocks that the driver lets go of when their stream comes to it: charged until its whole context was waited for or is gone.
-    /// A wait for another stream says nothing of it, and handles of streams recur.
-    #[cold]
-    pub fn linger(self, stream: CUstream, ordinal: u32, bytes: Bytes) {
-        let context = context_of(stream).unwrap_or_else(current_context);
-        if bytes != Bytes::ZERO && !self.memory.contexts.linger(context, ordinal, bytes) {
-            // Another device's stream, or a context that was never charged: charged until the process ends.
-        }
-    }
-
-    #[inline]
-    fn mark_pool(self, pool: &Pool) {
-        if pool.slack.load(Ordering::Relaxed) & FREED == 0 {
-            pool.slack.store(FREED, Ordering::Release);
-            self.memory.slack.store(u64::from(FREED), Ordering::Release);
-        }
-    }
-
-    /// Marks every pool that is charged for anything.
-    pub fn mark_pools(self) {
-        for known in self.pools() {
-            if known.pool.charged.load(Ordering::Relaxed) != 0 {
-                self.mark_pool(known.pool);
-            }
-        }
-    }
-
-    /// Reads the pools that were freed from, and only those.
-    #[inline]
-    pub fn after_synchronisation(self, code: CUresult) -> CUresult {
-        if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
-            self.read_marked();
-        }
-        code
-    }
-
-    #[cold]
-    fn read_marked(self) {
-        self.memory.slack.store(0, Ordering::SeqCst);
-        for known in self.pools() {
-            if known.pool.slack.swap(0, Ordering::AcqRel) != 0 {
-                // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
-                let _ = self.read_pool(known, Occasion::Waited);
-            }
-        }
-    }
-
-    /// Gives back what our pools hold without need. Answers whether anything came back.
-    pub fn trim_pools(self) -> bool {
-        let mut freed = false;
-        for known in self.pools() {
-            let charged = known.pool.charged();
-            if charged == Bytes::ZERO {
-                continue;
-            }
-            self.trim_pool(known);
-            freed |= known.pool.charged() < charged;
-        }
-        freed
-    }
-
-    /// The driver is asked under the pool's lock: a pool that another thread destroys may not be named to it.
-    pub fn trim_pool(self, known: Known) {
-        let _change = self.change();
-        let held = known.pool.lock.hold();
-        if let Some(handle) = self.handle_of_pool(known) {
-            let _relaxed = Relaxed::begin(self);
-            let _ = next::cuMemPoolTrimTo(handle, 0);
-        }
-        drop(held);
-        // What cannot be charged stays marked; nobody is asking for anything here.
-        let _ = self.read_pool(known, Occasion::Trimmed);
-    }
-
-    /// A device's last context is gone. Pools that are empty then have no records.
-    pub fn forget_pools(self, device: &Device) {
-        self.forget_managed(device);
-        let of_device = self
-            .pools()
-            .filter(|known| known.device.ordinal == device.ordinal);
-        for known in of_device {
-            let pool = known.pool;
-            if self.is_doomed(known) {
-                self.bury_pool(known);
-                continue;
-            }
-            let _held = pool.lock.hold();
-            if pool.charged() == Bytes::ZERO
-                || self.reserved(known).is_some_and(|held| held != Bytes::ZERO)
-            {
-                continue;
-            }
-            self.memory
-                .records
-                .take_owned(owner_of(known.place), |_| {});
-            pool.used.clear();
-            pool.limit.store(pool.used.taken(), Ordering::SeqCst);
-            let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
-        }
-    }
-}
-
-/// The context of a stream that is not one of the current context's own.
-pub fn context_of(stream: CUstream) -> Option<u64> {
-    const PER_THREAD: usize = 2;
-    let mut context = CUcontext::NULL;
-    (stream.0 as usize > PER_THREAD
-        && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS)
-        .then_some(context.0 as u64)
 }

@@ -8,11 +8,12 @@ use crate::boundary::cross::Out;
 use crate::capture::Capture;
 use crate::devices::Device;
 use crate::memory::{IMPOSSIBLE, When, free_by, refused_unless_undone};
-use crate::mirror::{LARGE, context_of};
+use crate::mirror::LARGE;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::Pooled;
+use crate::slack::context_of;
 
 /// How often a request asks for room that others take before it, until it asks for itself alone.
 const ROUNDS: u32 = 4;

@@ -17,11 +17,11 @@ use seeds::{Seed, planted};
 use crate::boundary::arena::Lock;
 use crate::devices::Device;
 use crate::grant::Grant;
-use crate::mirror::FREED;
 use crate::nvml::Session;
 use crate::outcome::Refused;
 use crate::process::Tenant;
 use crate::report::{self, Once};
+use crate::slack::FREED;
 
 /// A look is taken again if the books changed under it, so many times.
 const TRIES: usize = 3;

@@ -1,0 +1,323 @@
+//! What hooks cost over the driver that this machine has, bare against ours in one process, in turns, with a null test beside each.
+//!
+//! `ringfence exec --driver real --memory 0=100GiB -- card` (the built executable, by itself: it needs nothing beside it), or with `--profile h200` on the mock. A
+//! compute budget, and how often a process is started for `cuInit`, are its arguments: `card [--compute PERCENT] [--starts N] [--processes N]`.
+
+use std::ffi::{CString, c_void};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use abi::cuda::{CUfunction, CUmodule, CUresult, CUstream, fns};
+
+#[path = "measure/chain.rs"]
+mod chain;
+#[path = "measure/driver.rs"]
+mod driver;
+#[path = "measure/turns.rs"]
+mod turns;
+
+use chain::Chain;
+use driver::Driver;
+use turns::{Clock, Turns};
+
+/// What a child of the benchmark is to do.
+const ROLE: &str = "RINGFENCE_BENCH_CHILD";
+const LIVE: usize = 5000;
+/// A kernel that does nothing.
+const IMAGE: &[u8] =
+    b".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nothing() { ret; }\n\0";
+
+fn main() {
+    let asked = std::env::var_os(ROLE);
+    match asked.as_deref().and_then(|role| role.to_str()) {
+        Some("start") => return start(),
+        Some("stand by") => return stand_by(),
+        Some("pairs") => return pairs(),
+        Some("launches") => return launches(),
+        _ => {}
+    }
+    let (mut compute, mut starts, mut processes) = (90_u32, 20_usize, 64_usize);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { continue };
+        match (name.as_str(), value.parse::<u32>()) {
+            ("--compute", Ok(percent)) => compute = percent,
+            ("--starts", Ok(count)) => starts = count as usize,
+            ("--processes", Ok(count)) => processes = count as usize,
+            _ => panic!("{name} {value}"),
+        }
+    }
+    println!("alone");
+    done(role("pairs"));
+    done(role("launches"));
+    println!("with a compute budget of {compute} %");
+    let mut budgeted = role("launches");
+    budgeted.env("CUDA_DEVICE_SM_LIMIT", compute.to_string());
+    budgeted.env("GPU_CORE_UTILIZATION_POLICY", "force");
+    done(budgeted);
+    vulkan();
+    begun(starts);
+    beside(processes);
+}
+
+fn role(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this executable"));
+    command.env(ROLE, role);
+    command
+}
+
+fn done(mut command: Command) {
+    assert!(command.status().expect("a child").success());
+}
+
+/// The same beside processes of the tenant that hold a context each.
+fn beside(processes: usize) {
+    println!("beside {processes} processes of the tenant");
+    let stand = || {
+        let mut command = role("stand by");
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        piped.spawn().expect("a child")
+    };
+    let mut others: Vec<Child> = (0..processes).map(|_| stand()).collect();
+    for other in &mut others {
+        let mut line = String::new();
+        let output = other.stdout.as_mut().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line.trim(), "ready");
+    }
+    done(role("pairs"));
+    for other in &mut others {
+        drop(other.stdin.take());
+        other.wait().expect("an end");
+    }
+}
+
+/// A process that holds a context, until its standard input ends.
+fn stand_by() {
+    let driver = Driver::open();
+    assert_eq!(driver.begin(), CUresult::SUCCESS);
+    println!("ready");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// cuInit and the primary context, in processes of their own, with the library and without in turns.
+fn begun(starts: usize) {
+    let mut times: [Vec<[f64; 2]>; 2] = Default::default();
+    for round in 0..starts * 2 {
+        let mut command = role("start");
+        if round % 2 == 0 {
+            command.env_remove("LD_PRELOAD");
+        }
+        let output = command.output().expect("a child");
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("figures");
+        let figures: Vec<f64> = text
+            .split_whitespace()
+            .map(|figure| figure.parse().expect("a figure"))
+            .collect();
+        times[round % 2].push([figures[0], figures[1]]);
+    }
+    for (at, name) in ["cuInit", "cuDevicePrimaryCtxRetain"].iter().enumerate() {
+        let sorted = |which: usize| {
+            let mut all: Vec<f64> = times[which].iter().map(|times| times[at]).collect();
+            all.sort_by(f64::total_cmp);
+            (all[0], all[all.len() / 2])
+        };
+        let (bare, ours) = (sorted(0), sorted(1));
+        println!(
+            "{name:<52} bare {:.2} ms, middle {:.2}  ours {:.2}, middle {:.2}  differ by {:+.2} and {:+.2}",
+            bare.0,
+            bare.1,
+            ours.0,
+            ours.1,
+            ours.0 - bare.0,
+            ours.1 - bare.1
+        );
+    }
+}
+
+fn start() {
+    let driver = Driver::open();
+    let began = Instant::now();
+    driver.init();
+    let after = Instant::now();
+    assert_eq!(driver.begin(), CUresult::SUCCESS);
+    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{} {}",
+        milliseconds(after - began),
+        milliseconds(after.elapsed())
+    );
+}
+
+#[derive(Clone, Copy)]
+struct Calls {
+    alloc: fns::cuMemAllocAsync,
+    free: fns::cuMemFreeAsync,
+    information: fns::cuMemGetInfo_v2,
+    look_up: fns::cuGetProcAddress_v2,
+}
+
+impl Calls {
+    fn allocate(&self) -> u64 {
+        let mut pointer = 0;
+        // SAFETY: a live out-parameter and the NULL stream.
+        let code = unsafe { (self.alloc)(&mut pointer, 4096, CUstream::NULL) };
+        assert_eq!(code, CUresult::SUCCESS);
+        pointer
+    }
+
+    fn free(&self, pointer: u64) {
+        // SAFETY: the pointer just granted, and the NULL stream.
+        let code = unsafe { (self.free)(pointer, CUstream::NULL) };
+        assert_eq!(code, CUresult::SUCCESS);
+    }
+
+    fn ask(&self) {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: live out-parameters.
+        let code = unsafe { (self.information)(&mut free, &mut total) };
+        assert_eq!(code, CUresult::SUCCESS);
+    }
+
+    fn proc_address(&self, name: &CString) {
+        let (mut found, mut status) = (std::ptr::null_mut(), 0);
+        // SAFETY: a C string and live out-parameters.
+        let code = unsafe {
+            (self.look_up)(
+                name.as_ptr(),
+                &mut found,
+                12000,
+                0,
+                (&raw mut status).cast(),
+            )
+        };
+        assert_eq!(code, CUresult::SUCCESS);
+    }
+}
+
+fn pairs() {
+    let driver = Driver::open();
+    assert_eq!(driver.begin(), CUresult::SUCCESS);
+    // SAFETY: the types are those that `abi` gives the names.
+    let (bare, ours) = unsafe {
+        let bare = Calls {
+            alloc: driver.bare(c"cuMemAllocAsync"),
+            free: driver.bare(c"cuMemFreeAsync"),
+            information: driver.bare(c"cuMemGetInfo_v2"),
+            look_up: driver.bare(c"cuGetProcAddress_v2"),
+        };
+        let ours = Calls {
+            alloc: driver.hooked(c"cuMemAllocAsync"),
+            free: driver.hooked(c"cuMemFreeAsync"),
+            information: driver.hooked(c"cuMemGetInfo_v2"),
+            look_up: driver.hooked(c"cuGetProcAddress_v2"),
+        };
+        (bare, ours)
+    };
+    assert_ne!(
+        bare.alloc as usize, ours.alloc as usize,
+        "nothing is hooked"
+    );
+    let turns = Turns::default();
+    let pair = |calls: &Calls| calls.free(calls.allocate());
+    let in_turns = |name: &str| turns.compare(name, || pair(&bare), || pair(&ours));
+    // Something lives in the pool, as in any program that uses one: it is not given back at each wait.
+    let kept = ours.allocate();
+    in_turns("cuMemAllocAsync + cuMemFreeAsync, 4 KiB");
+    for name in [c"cuMemAlloc", c"cuCtxGetFlags"] {
+        let told = format!("cuGetProcAddress_v2 of {name:?}");
+        let name = CString::from(name);
+        turns.compare(
+            &told,
+            || bare.proc_address(&name),
+            || ours.proc_address(&name),
+        );
+    }
+    turns.compare("cuMemGetInfo_v2", || bare.ask(), || ours.ask());
+    let live: Vec<u64> = (0..LIVE).map(|_| ours.allocate()).collect();
+    in_turns("cuMemAllocAsync + cuMemFreeAsync, 5,000 live");
+    live.into_iter()
+        .chain([kept])
+        .for_each(|one| ours.free(one));
+}
+
+fn launches() {
+    let driver = Driver::open();
+    assert_eq!(driver.begin(), CUresult::SUCCESS);
+    let (mut module, mut nothing) = (CUmodule::NULL, CUfunction::NULL);
+    // SAFETY: the types are those that `abi` gives the names; a PTX text that ends with 0, and live out-parameters.
+    let (bare, ours) = unsafe {
+        let load: fns::cuModuleLoadData = driver.hooked(c"cuModuleLoadData");
+        let get: fns::cuModuleGetFunction = driver.hooked(c"cuModuleGetFunction");
+        assert_eq!(load(&mut module, IMAGE.as_ptr().cast()), CUresult::SUCCESS);
+        assert_eq!(
+            get(&mut nothing, module, c"nothing".as_ptr()),
+            CUresult::SUCCESS
+        );
+        let bare: fns::cuLaunchKernel = driver.bare(c"cuLaunchKernel");
+        let ours: fns::cuLaunchKernel = driver.hooked(c"cuLaunchKernel");
+        (bare, ours)
+    };
+    let launch = |launch: fns::cuLaunchKernel| {
+        let none = std::ptr::null_mut::<*mut c_void>();
+        // SAFETY: a function without parameters, one thread, the NULL stream.
+        let code = unsafe { launch(nothing, 1, 1, 1, 1, 1, 1, 0, CUstream::NULL, none, none) };
+        assert_eq!(code, CUresult::SUCCESS);
+    };
+    let turns = Turns {
+        batches: 301,
+        calls: 400,
+        between: settle,
+        row: 20,
+        clock: Clock::Wall,
+    };
+    turns.compare("cuLaunchKernel", || launch(bare), || launch(ours));
+    let turns = Turns {
+        clock: Clock::Thread,
+        ..turns
+    };
+    // What is waited for, because a budget's time is spent, is no cost of the call.
+    turns.compare(
+        "cuLaunchKernel, processor time",
+        || launch(bare),
+        || launch(ours),
+    );
+}
+
+/// Waits for all launches.
+fn settle() {
+    let driver = Driver::open();
+    // SAFETY: the type is the one that `abi` gives the name; it takes nothing.
+    let code = unsafe { driver.hooked::<fns::cuCtxSynchronize>(c"cuCtxSynchronize")() };
+    assert_eq!(code, CUresult::SUCCESS);
+}
+
+fn vulkan() {
+    let (bare, ours) = (Chain::without_the_layer(), Chain::create());
+    let turns = Turns::default();
+    turns.compare(
+        "vkQueueSubmit of nothing",
+        || bare.submit_nothing(),
+        || ours.submit_nothing(),
+    );
+    let heaps = |chain: &Chain| assert!(chain.properties() > 0);
+    turns.compare(
+        "vkGetPhysicalDeviceMemoryProperties",
+        || heaps(&bare),
+        || heaps(&ours),
+    );
+    let heaps = |chain: &Chain| assert!(chain.properties2() > 0);
+    turns.compare(
+        "vkGetPhysicalDeviceMemoryProperties2",
+        || heaps(&bare),
+        || heaps(&ours),
+    );
+    let memory = |chain: &Chain| chain.allocate_and_free();
+    turns.compare(
+        "vkAllocateMemory + vkFreeMemory of 64 KiB",
+        || memory(&bare),
+        || memory(&ours),
+    );
+}

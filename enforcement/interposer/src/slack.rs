@@ -1,0 +1,151 @@
+//! Pools that may hold less than they are charged for: what was freed marks them, whoever waits has them read, and before a refusal they are trimmed.
+
+use core::sync::atomic::Ordering;
+
+use abi::cuda::{CUcontext, CUresult, CUstream};
+use budget::Bytes;
+
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::capture::Relaxed;
+use crate::devices::{Device, current_context};
+use crate::memory::When;
+use crate::mirror::{Occasion, Pool};
+use crate::pools::Known;
+use crate::process::Tenant;
+use crate::records::owner_of;
+
+/// Something was freed since the pools were read.
+pub const FREED: u32 = 1;
+/// A wait did not bring back all that it might: what was freed in the order of another stream goes back when that is waited for.
+pub const SURPLUS: u32 = 2;
+
+impl Tenant {
+    /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
+    #[inline]
+    pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
+        if let Some(pool) = self.mirror(place) {
+            pool.give(self.memory.threads.number(), size);
+            self.mark_pool(pool);
+            if let When::InStreamOrder(stream) = when {
+                self.freed_in(stream, pool.last_freed_in());
+            }
+        }
+    }
+
+    /// Every next free in stream order is remembered.
+    pub fn forget_last_frees(self) {
+        for known in self.pools() {
+            known.pool.last_freed_in().store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Blocks that the driver lets go of when their stream comes to it: charged until its whole context was waited for or is gone.
+    /// A wait for another stream says nothing of it, and handles of streams recur.
+    #[cold]
+    pub fn linger(self, stream: CUstream, ordinal: u32, bytes: Bytes) {
+        let context = context_of(stream).unwrap_or_else(current_context);
+        if bytes != Bytes::ZERO && !self.memory.contexts.linger(context, ordinal, bytes) {
+            // Another device's stream, or a context that was never charged: charged until the process ends.
+        }
+    }
+
+    #[inline]
+    pub fn mark_pool(self, pool: &Pool) {
+        if pool.slack().load(Ordering::Relaxed) & FREED == 0 {
+            pool.slack().store(FREED, Ordering::Release);
+            self.memory.slack.store(u64::from(FREED), Ordering::Release);
+        }
+    }
+
+    /// Marks every pool that is charged for anything.
+    pub fn mark_pools(self) {
+        for known in self.pools() {
+            if known.pool.charged() != Bytes::ZERO {
+                self.mark_pool(known.pool);
+            }
+        }
+    }
+
+    /// Reads the pools that were freed from, and only those.
+    #[inline]
+    pub fn after_synchronisation(self, code: CUresult) -> CUresult {
+        if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
+            self.read_marked();
+        }
+        code
+    }
+
+    #[cold]
+    fn read_marked(self) {
+        self.memory.slack.store(0, Ordering::SeqCst);
+        for known in self.pools() {
+            if known.pool.slack().swap(0, Ordering::AcqRel) != 0 {
+                // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
+                let _ = self.read_pool(known, Occasion::Waited);
+            }
+        }
+    }
+
+    /// Gives back what our pools hold without need. Answers whether anything came back.
+    pub fn trim_pools(self) -> bool {
+        let mut freed = false;
+        for known in self.pools() {
+            let charged = known.pool.charged();
+            if charged == Bytes::ZERO {
+                continue;
+            }
+            self.trim_pool(known);
+            freed |= known.pool.charged() < charged;
+        }
+        freed
+    }
+
+    /// The driver is asked under the pool's lock: a pool that another thread destroys may not be named to it.
+    pub fn trim_pool(self, known: Known) {
+        let _change = self.change();
+        let held = known.pool.hold();
+        if let Some(handle) = self.handle_of_pool(known) {
+            let _relaxed = Relaxed::begin(self);
+            let _ = next::cuMemPoolTrimTo(handle, 0);
+        }
+        drop(held);
+        // What cannot be charged stays marked; nobody is asking for anything here.
+        let _ = self.read_pool(known, Occasion::Trimmed);
+    }
+
+    /// A device's last context is gone. Pools that are empty then have no records.
+    pub fn forget_pools(self, device: &Device) {
+        self.forget_managed(device);
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal);
+        for known in of_device {
+            let pool = known.pool;
+            if self.is_doomed(known) {
+                self.bury_pool(known);
+                continue;
+            }
+            let _held = pool.hold();
+            if pool.charged() == Bytes::ZERO
+                || self.reserved(known).is_some_and(|held| held != Bytes::ZERO)
+            {
+                continue;
+            }
+            self.memory
+                .records
+                .take_owned(owner_of(known.place), |_| {});
+            pool.end_use();
+            let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
+        }
+    }
+}
+
+/// The context of a stream that is not one of the current context's own.
+pub fn context_of(stream: CUstream) -> Option<u64> {
+    const PER_THREAD: usize = 2;
+    let mut context = CUcontext::NULL;
+    (stream.0 as usize > PER_THREAD
+        && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS)
+        .then_some(context.0 as u64)
+}
