@@ -11,6 +11,7 @@
 //! | know the devices | [`World::devices`], what an API shows: [`World::shown`], [`World::identity`], [`World::reserve`], [`World::missing_symbols`] |
 //! | account memory | [`World::take`], [`World::give_back`]; [`World::used`], [`World::free`], [`World::processes`], [`World::peak`] |
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
+//! | have a death's teardown begin at the death | [`World::keep_watch`] |
 //! | know which devices reach each other's memory | [`MachineProfile::link`], [`mod@peer`] |
 //! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
 //! | let one API's work wait for another's | [`mod@payload`]: [`payload::Words`], a fence's or semaphore's |
@@ -45,6 +46,7 @@ mod schedule;
 mod settings;
 pub mod units;
 mod view;
+mod watch;
 pub mod world;
 
 pub use boundary::{Parameter, Parameters};

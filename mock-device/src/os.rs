@@ -2,10 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 pub(crate) fn kill_self() -> ! {
     loop {
@@ -37,6 +38,39 @@ pub(crate) fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is delivered to nobody.
     let answer = unsafe { libc::kill(pid, 0) };
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// A descriptor that is ready once the process has ended; none where there is no such process, or no such descriptors.
+pub(crate) fn pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    // SAFETY: pidfd_open takes two numbers; the returned descriptor is closed on exec and owned by nobody else.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+        Some(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Waits until a descriptor is ready, or closed at its other end, or time is up. Which of them are.
+pub(crate) fn ready(descriptors: &[BorrowedFd<'_>], patience: Duration) -> Vec<bool> {
+    let asked = descriptors.iter().map(|fd| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let mut asked: Vec<libc::pollfd> = asked.collect();
+    let milliseconds = patience.as_nanos().div_ceil(1_000_000);
+    let milliseconds = i32::try_from(milliseconds).unwrap_or(i32::MAX);
+    // SAFETY: the pointer and the length are those of one array of pollfd, which poll reads and writes.
+    let answer = unsafe {
+        libc::poll(
+            asked.as_mut_ptr(),
+            asked.len() as libc::nfds_t,
+            milliseconds,
+        )
+    };
+    let is_ready = |asked: &libc::pollfd| answer > 0 && asked.revents != 0;
+    asked.iter().map(is_ready).collect()
 }
 
 /// A number that exec changes and fork does not: part of the random bytes which the kernel hands every new image.

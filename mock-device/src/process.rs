@@ -22,7 +22,7 @@ const LOCKS_AT: u64 = 1 << 40;
 pub(crate) struct Image {
     pub(crate) pid: u32,
     start: u64,
-    namespace: u64,
+    pub(crate) namespace: u64,
     image: u64,
 }
 

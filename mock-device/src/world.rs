@@ -295,8 +295,8 @@ impl World {
         self.give_back(dev, Kind::Unlisted, own.unlisted);
     }
 
-    /// What all processes hold, the dead included until their teardown ends. A teardown begins when any process's use of
-    /// the world first notices the death.
+    /// What all processes hold, the dead included until their teardown ends. A teardown begins at the
+    /// death where somebody keeps watch ([`World::keep_watch`]), else when any process's use of the world first notices it.
     #[must_use]
     pub fn used(&self, dev: DeviceIndex) -> Bytes {
         self.accounts.used(dev.as_usize())

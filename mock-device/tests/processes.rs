@@ -96,6 +96,29 @@ fn a_killed_process_memory_comes_back_after_the_teardown_lag_and_not_before() {
 }
 
 #[test]
+fn a_teardown_that_is_watched_begins_and_ends_though_nobody_looks() {
+    let scene = scene(20);
+    let (stopped, stop) = std::io::pipe().unwrap();
+    // A peak that was set back is what is held by the counters, which asking for it does not bring up to date.
+    let held = || {
+        scene.world.reset_peak();
+        scene.world.peak(DEV0)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| scene.world.keep_watch(&stopped));
+        let victim = holder(&scene.path, wait);
+        assert_eq!(held(), HELD);
+        assert_eq!(victim.kill(), End::Signal(libc::SIGKILL));
+        let began = Instant::now();
+        while held() > Bytes::ZERO && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(held(), Bytes::ZERO);
+        drop(stop);
+    });
+}
+
+#[test]
 fn an_unreaped_zombie_holds_nothing() {
     let scene = scene(0);
     let mut victim = holder(&scene.path, |_, _| 0);

@@ -8,16 +8,20 @@ use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Peer, Session, fail, roles};
+use mock_device::World;
 
 use crate::clients::{self, Gpu};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::vulkan::Code;
+use crate::room::{Room, Wait, Waits};
 
 /// How many processes rage at once.
 pub const PROCESSES: usize = 12;
 /// Set to the number of kills for the long form.
 pub const KILLS: &str = "RINGFENCE_STORM_KILLS";
 const NAP: Duration = Duration::from_millis(1);
+/// A request that took longer than this is noted by itself: it waited for something.
+const SLOW: Duration = Duration::from_millis(4);
 /// Most allocations that one process holds.
 const MOST_HELD: usize = 8;
 
@@ -115,6 +119,8 @@ pub struct Outcome {
     pub refusals: u64,
     /// The longest request of each of the twelve places.
     pub longest: Vec<Duration>,
+    /// The slow ones that were granted.
+    pub waits: Waits,
 }
 
 impl<'a> Storm<'a> {
@@ -156,6 +162,12 @@ impl<'a> Storm<'a> {
 
     /// Kills a process at a random moment and starts another, that many times.
     pub fn rage(&mut self, kills: u64) -> Result<Outcome, Failure> {
+        let world = self.session.world()?;
+        let (raged, room) = Room::during(world, || self.kill_and_start(kills));
+        raged.map(|()| self.outcome(&room))
+    }
+
+    fn kill_and_start(&mut self, kills: u64) -> Result<(), Failure> {
         for _ in 0..kills {
             let pause = self.dice.below(8_000);
             std::thread::sleep(Duration::from_micros(pause));
@@ -164,10 +176,12 @@ impl<'a> Storm<'a> {
             self.peers[place].kill().map(drop)?;
             self.peers[place] = self.another(place)?;
         }
-        Ok(self.outcome())
+        Ok(())
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self, room: &Room) -> Outcome {
+        let budget = crate::greed::budget(self.session, 0).unwrap_or(Bytes(u64::MAX));
+        let slow = self.notes.iter().flatten().flat_map(slow_of);
         let of_place = |files: &Vec<PathBuf>| {
             files
                 .iter()
@@ -179,6 +193,7 @@ impl<'a> Storm<'a> {
             grants: places.iter().map(|place| place.grants).sum(),
             refusals: places.iter().map(|place| place.refusals).sum(),
             longest: places.iter().map(|place| place.longest).collect(),
+            waits: Waits::of(slow, room, budget),
         }
     }
 
@@ -193,17 +208,18 @@ impl<'a> Storm<'a> {
 
 roles! {
     /// Allocates and frees at random until it is killed.
-    stormer(_session, parent) {
+    stormer(session, parent) {
         let mut dice = Dice::new(parent.number(0)?);
         let Some(path) = parent.args().get(1).cloned() else { fail!("a stormer is told where to note") };
         let file = File::create(path)?;
         let by_vulkan = parent.args().get(2).is_some_and(|api| api == Api::Vulkan.name());
         let control = Control::default();
+        let pen = Pen { world: session.world()?, file };
         std::thread::scope(|scope| {
             scope.spawn(|| control.watch());
             let raged = match by_vulkan {
-                true => by_vulkan_rage(&mut dice, &file, &control),
-                false => by_cuda_rage(&mut dice, &file, &control),
+                true => by_vulkan_rage(&mut dice, &pen, &control),
+                false => by_cuda_rage(&mut dice, &pen, &control),
             };
             control.stop.store(true, Ordering::Relaxed);
             raged
@@ -211,7 +227,7 @@ roles! {
     }
 }
 
-fn by_cuda_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+fn by_cuda_rage(dice: &mut Dice, pen: &Pen<'_>, control: &Control) -> Result<(), Failure> {
     let cuda = Cuda::open()?;
     // The budget may be used up to the last MiB: there may be no room for a context for a while.
     while cuda.init() != CUresult::SUCCESS || clients::context(&cuda, 0).is_err() {
@@ -226,10 +242,10 @@ fn by_cuda_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(), F
         harness::ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
         Ok(())
     };
-    rage(dice, file, control, take, free)
+    rage(dice, pen, control, take, free)
 }
 
-fn by_vulkan_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(), Failure> {
+fn by_vulkan_rage(dice: &mut Dice, pen: &Pen<'_>, control: &Control) -> Result<(), Failure> {
     // As above: neither an instance nor a device may be granted at once.
     let gpu = loop {
         match Gpu::first() {
@@ -246,18 +262,43 @@ fn by_vulkan_rage(dice: &mut Dice, file: &File, control: &Control) -> Result<(),
         gpu.device.free(memory);
         Ok(())
     };
-    rage(dice, file, control, take, free)
+    rage(dice, pen, control, take, free)
+}
+
+/// Where a process notes down what came of its requests, and by which clock: after the sums the slow ones, each as it comes.
+struct Pen<'a> {
+    world: &'a World,
+    file: File,
+}
+
+impl Pen<'_> {
+    fn slow(&self, nth: u64, wait: &Wait) -> std::io::Result<()> {
+        let sums = Notes::default().bytes().len();
+        let at = sums as u64 + nth * Wait::SIZE as u64;
+        self.file.write_all_at(&wait.bytes(), at)
+    }
+}
+
+/// The slow requests of a process.
+fn slow_of(notes: &PathBuf) -> Vec<Wait> {
+    let bytes = std::fs::read(notes).unwrap_or_default();
+    let sums = Notes::default().bytes().len();
+    let slow = bytes.get(sums..).unwrap_or_default();
+    slow.chunks_exact(Wait::SIZE)
+        .filter_map(Wait::read)
+        .collect()
 }
 
 /// Takes and frees until it is killed; `take` answers none where it was refused for want of memory.
 fn rage<H>(
     dice: &mut Dice,
-    file: &File,
+    pen: &Pen<'_>,
     control: &Control,
     mut take: impl FnMut(u64) -> Result<Option<H>, Failure>,
     mut free: impl FnMut(H) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut notes = Notes::default();
+    let mut slow = 0;
     let mut held = Vec::new();
     loop {
         let full = held.len() == MOST_HELD;
@@ -271,16 +312,21 @@ fn rage<H>(
         let start = Instant::now();
         let taken = take(bytes)?;
         let took = start.elapsed();
+        let granted_at = pen.world.now();
         let overslept = Duration::from_micros(control.overslept.load(Ordering::Relaxed));
         notes.longest = notes.longest.max(took.saturating_sub(overslept));
         match taken {
             Some(memory) => {
                 held.push(memory);
                 notes.grants += 1;
+                if took >= SLOW {
+                    pen.slow(slow, &Wait::ending(granted_at, took, Bytes(bytes)))?;
+                    slow += 1;
+                }
             }
             None => notes.refusals += 1,
         }
-        file.write_all_at(&notes.bytes(), 0)?;
+        pen.file.write_all_at(&notes.bytes(), 0)?;
     }
 }
 

@@ -1,7 +1,8 @@
 //! The conformance cases: promises to a tenant of a shared GPU, each tried by a client that sees only the C APIs.
 //!
 //! * [`ffi`]: the one room of unsafe, typed clients of CUDA, NVML and Vulkan.
-//! * [`clients`], [`greed`], [`tenant`], [`kill_storm`]: clients made ready, memory taken until refused, further processes.
+//! * [`clients`], [`greed`], [`tenant`], [`kill_storm`], [`room`]: clients made ready, memory taken until refused, further
+//!   processes, and how long they were let wait.
 //! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`], [`faults`], [`views`]: the cases, a
 //!   file per noun.
 
@@ -15,6 +16,7 @@ pub mod greed;
 pub mod kill_storm;
 pub mod nvml;
 pub mod process;
+pub mod room;
 pub mod symbols;
 pub mod tenant;
 pub mod views;

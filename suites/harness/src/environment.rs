@@ -1,8 +1,11 @@
 //! The directory that a case runs in: mock drivers under the names clients ask for, manifests, a home, the simulated
 //! world and a ledger. Removed with its value.
 
+use std::io::PipeWriter;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use mock_device::fault::{self, At, Effect, Fault};
 use mock_device::generation;
@@ -120,9 +123,11 @@ pub enum EnvironmentError {
 
 /// A directory with everything in it.
 pub struct Environment {
+    /// Ends before what it watches.
+    _vigil: Option<Vigil>,
     pub plan: Plan,
     /// The simulated devices, as an onlooker sees them.
-    pub world: Option<World>,
+    pub world: Option<Arc<World>>,
     /// NVML answers truthfully, so that it can be compared with the simulated devices.
     pub nvml_answers: bool,
     _root: tempfile::TempDir,
@@ -175,7 +180,7 @@ impl Environment {
             Some(spec) => {
                 absent.extend(spec.faults.absent().map(absent_library));
                 install_mocks(spec, &absent, &path)?;
-                Some(World::create(&path.join("world"), spec)?)
+                Some(Arc::new(World::create(&path.join("world"), spec)?))
             }
             None => None,
         };
@@ -206,13 +211,44 @@ impl Environment {
         plan.store().map_err(file_error(&plan.path()))?;
         let without = absent.contains(&Absent::Nvml);
         let nvml_answers = spec.is_none_or(|spec| !without && !faults_nvml(&spec.faults));
+        let vigil = world.clone().map(Vigil::over).transpose();
         Ok(Self {
+            _vigil: vigil.map_err(file_error(&plan.root))?,
             nvml_answers,
             plan,
             world,
             _root: root,
             _shared: shared,
         })
+    }
+}
+
+/// A thread that sees to it that a dead process's teardown begins at its death, as a driver's does, and not when somebody looks.
+struct Vigil {
+    /// Closed, it ends the thread.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Vigil {
+    fn over(world: Arc<World>) -> std::io::Result<Self> {
+        let (stopped, stop) = std::io::pipe()?;
+        let watch = move || world.keep_watch(&stopped);
+        let thread = std::thread::Builder::new().name("vigil".to_owned());
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread.spawn(watch)?),
+        })
+    }
+}
+
+impl Drop for Vigil {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has told so itself.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use harness::{Bytes, cases, ensure};
 use ledger::DeviceIndex;
 
 use crate::kill_storm::{Api, KILLS, PROCESSES, Storm};
+use crate::room::Waits;
 
 /// A request gets past others' announcements for 50 ms, napping 20 µs at least, and waits 2.1 s for the driver's teardown,
 /// napping 1 ms: 2,500 + 2,100 tries, and some without a nap.
@@ -54,6 +55,9 @@ cases! {
             eprintln!("tries again                {} in all, {} at most for one request; reaped {}", stats.retries, stats.most_retries, stats.reaps);
             eprintln!("longest time in the ledger {:?}, waits for the driver's teardown apart; longest of those {:?}",
                 Duration::from_nanos(stats.longest_stall), Duration::from_nanos(stats.longest_drain));
+            eprintln!("slow requests, granted     {}", outcome.waits.whole.len());
+            eprintln!("  each as a whole          {}", Waits::told(&outcome.waits.whole));
+            eprintln!("  with room on the device  {}", Waits::told(&outcome.waits.with_room));
             eprintln!("longest allocation of each place, less the machine's own delays, teardown waits included:");
             for (place, longest) in outcome.longest.iter().enumerate() {
                 eprintln!("  {place:>2}  {longest:?}");
