@@ -243,6 +243,11 @@ impl Pool {
         self.limit.store(limit, Ordering::SeqCst);
     }
 
+    /// Whether any small request may enter.
+    fn has_room(&self) -> bool {
+        self.reaches(self.used.taken().wrapping_add(LARGE))
+    }
+
     fn uses(&self, how: Use) -> bool {
         self.of_use.load(Ordering::Relaxed) == how as u32
     }
@@ -271,12 +276,14 @@ impl Tenant {
         let change = self.change();
         let held = pool.lock.hold();
         // Others may have made it meanwhile, or there is a whole step of it still.
-        if pool.reaches(pool.used.taken().wrapping_add(LARGE)) || self.reopen(known) {
+        if pool.has_room() || self.reopen(known) {
             return Ok(());
         }
         drop((held, change));
-        let growth = self.grow_by(known, POOL_STEP, Occasion::Asked)?;
-        self.settle(known, growth)
+        match self.grow_by(known, POOL_STEP, Occasion::Asked)? {
+            Some(growth) => self.settle(known, growth),
+            None => Ok(()),
+        }
     }
 
     /// Where a whole step is charged that the pool does not reserve, that is the spare. The pool's lock is held.
@@ -299,10 +306,17 @@ impl Tenant {
     pub fn grow(self, known: Known, size: Bytes) -> Result<Growth, Refused> {
         // It may fit nowhere in what is reserved: the pool then grows by all of it.
         let bound = size.round_up(POOL_STEP).ok_or(Refused::TableFull)?;
-        self.grow_by(known, bound, Occasion::Grown)
+        let growth = self.grow_by(known, bound, Occasion::Grown)?;
+        growth.ok_or(Refused::TableFull)
     }
 
-    fn grow_by(self, known: Known, bound: Bytes, occasion: Occasion) -> Result<Growth, Refused> {
+    /// `None` where another's growth made the room that is asked for.
+    fn grow_by(
+        self,
+        known: Known,
+        bound: Bytes,
+        occasion: Occasion,
+    ) -> Result<Option<Growth>, Refused> {
         if self.is_managed(known) {
             self.keep_for_managed(known.device)?;
         }
@@ -317,12 +331,13 @@ impl Tenant {
             pool.asking.fetch_sub(1, Ordering::AcqRel);
             match grant {
                 Ok(grant) => {
-                    return Ok(Growth {
+                    return Ok(Some(Growth {
                         grant,
                         bound,
                         occasion,
-                    });
+                    }));
                 }
+                Err(_) if occasion == Occasion::Asked && pool.has_room() => return Ok(None),
                 Err(refused) if !others_settle(pool, before, end) => return Err(refused),
                 Err(_) => {}
             }

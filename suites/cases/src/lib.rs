@@ -80,6 +80,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::proc_address::CASES,
         symbols::missing::CASES,
         symbols::runtimes::CASES,
+        symbols::ways::CASES,
     ],
     roles: &[
         tenant::ROLES,

@@ -4,3 +4,4 @@ pub mod lookup;
 pub mod missing;
 pub mod proc_address;
 pub mod runtimes;
+pub mod ways;

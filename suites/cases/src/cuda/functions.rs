@@ -21,7 +21,7 @@ fn kernel(name: &str, local: Bytes) -> String {
 }
 
 /// A small kernel and one of 64 KiB a thread: 13 GiB and more on a large card.
-fn image() -> Image {
+pub fn image() -> Image {
     let (small, large) = (
         kernel("small", Bytes::kib(4)),
         kernel("large", Bytes::kib(64)),

@@ -13,7 +13,7 @@ use crate::greed::{CONTEXT_ROOM, budget, fills};
 const OK: CUresult = CUresult::SUCCESS;
 
 /// A program with one variable and one kernel.
-fn program(bytes: Bytes) -> String {
+pub fn program(bytes: Bytes) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 large[{}];\n.visible .entry empty()\n{{\nret;\n}}\n",
         bytes.0

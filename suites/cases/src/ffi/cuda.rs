@@ -12,9 +12,9 @@ macro_rules! table {
         struct Table { $($name: Option<fns::$name>,)* }
 
         impl Table {
-            fn of(library: Library) -> Self {
+            fn of(find: impl Fn(&'static str) -> Option<Address>) -> Self {
                 // SAFETY: each name is paired with its own type from the one table of signatures.
-                unsafe { Self { $($name: library.function(stringify!($name)),)* } }
+                unsafe { Self { $($name: find(stringify!($name)).map(|found| found.as_function()),)* } }
             }
         }
     };
@@ -82,6 +82,7 @@ mod stream;
 
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use ipc::{IpcHandle, Open, PoolPointer};
+pub use lookup::Way;
 pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};
 pub use physical::Purpose;
 pub use stream::OwnStream;
@@ -180,8 +181,18 @@ impl Cuda {
     pub fn of(library: Library) -> Self {
         Self {
             library,
-            table: Table::of(library),
+            table: Table::of(|name| library.address(name)),
         }
+    }
+
+    /// The functions as another look-up finds them.
+    pub fn found_by(way: Way) -> Result<Self, Absent> {
+        let opened = Self::open_as("libcuda.so.1", Visibility::Global)?;
+        let library = opened.library;
+        Ok(Self {
+            library,
+            table: Table::of(|name| opened.look_up(way, name)),
+        })
     }
 
     pub fn init(&self) -> CUresult {

@@ -6,8 +6,62 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use abi::cuda::CUresult;
 
 use super::{Address, Cuda, MISSING, ProcAddress, UNTOUCHED};
+use crate::ffi::library::{self, Scope};
+
+/// How cuGetProcAddress is asked for each export.
+const ANSWERS: &str = include_str!("../../../../../fixtures/oracle/proc-address.txt");
+
+/// By which look-up a program finds the driver's functions. Not by dlvsym: their names have no versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// dlsym by handle.
+    Dlsym,
+    /// dlsym with RTLD_DEFAULT.
+    DlsymDefault,
+    /// dlsym with RTLD_NEXT.
+    DlsymNext,
+    /// cuGetProcAddress_v2.
+    ProcAddress,
+    /// The older cuGetProcAddress.
+    OlderProcAddress,
+}
+
+/// The base name, version and flags for which cuGetProcAddress answers with an export.
+fn question_for(export: &str) -> Option<(&'static str, i32, u64)> {
+    let rows = ANSWERS.lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|row| row.split_once(' '))
+        .filter_map(|(base, runs)| Some((base, export.strip_prefix(base)?, runs)))
+        .find_map(|(base, suffix, runs)| {
+            runs.split(' ').find_map(|run| {
+                let (version, answers) = run.split_once(':')?;
+                let answers = answers.split(',').map(|answer| answer.strip_prefix('+'));
+                let flags = answers
+                    .into_iter()
+                    .position(|answer| answer == Some(suffix))?;
+                Some((base, version.parse().ok()?, flags as u64))
+            })
+        })
+}
 
 impl Cuda {
+    /// An export as that look-up finds it.
+    pub fn look_up(&self, way: Way, export: &str) -> Option<Address> {
+        let asked = || question_for(export);
+        match way {
+            Way::Dlsym => self.library.address(export),
+            Way::DlsymDefault => library::look_up(Scope::Default, export),
+            Way::DlsymNext => library::look_up(Scope::Next, export),
+            Way::ProcAddress => {
+                let (base, version, flags) = asked()?;
+                self.proc_address(base, version, flags).address
+            }
+            Way::OlderProcAddress => {
+                let (base, version, flags) = asked()?;
+                self.proc_address_v1(base, version, flags).address
+            }
+        }
+    }
+
     /// The older cuGetProcAddress, without a status.
     pub fn proc_address_v1(&self, name: &str, version: i32, flags: u64) -> ProcAddress {
         let (name, mut pointer) = (c_name(name), untouched_pointer());
