@@ -41,6 +41,8 @@ struct Book {
     opened: HashMap<u64, Vec<Opened>>,
     /// How often a row is held: the ledger knows a process once.
     holds: HashMap<Object, u32>,
+    /// Refused openings, of which the program never heard, that the driver would not close: address and context.
+    unheard: Vec<(u64, u64)>,
 }
 
 /// One opening.
@@ -101,6 +103,7 @@ pub fn open_handle_v2(
 }
 
 pub fn close_handle(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
+    tenant.close_unheard();
     // The record leaves first: the address may come back to another thread at once.
     let Some(opened) = tenant.sharing(|book| book.take(address)) else {
         return Outcome::PassThrough(Reason::TakesNothing);
@@ -194,6 +197,7 @@ impl Tenant {
         key: Key,
         call: &dyn Fn() -> CUresult,
     ) -> Outcome<CUresult> {
+        self.close_unheard();
         let before = place.read();
         let row = (!planted(Seed::R9)).then(|| self.hold(key)).flatten();
         let code = call();
@@ -214,10 +218,24 @@ impl Tenant {
                 Outcome::Done(code)
             }
             Err(refused) => {
-                let _ = next::cuIpcCloseMemHandle(address);
+                let context = current_context();
+                self.sharing(|book| book.unheard.push((address, context)));
+                // A second time where it fails: what stays open nobody is charged for.
+                (0..2).for_each(|_| self.close_unheard());
                 before.into_iter().for_each(|before| place.write(before));
                 Outcome::Refused(refused)
             }
+        }
+    }
+
+    /// Closes what was opened and refused. What the driver will not close now is left for the next opening or closing.
+    fn close_unheard(self) {
+        let unheard = self.sharing(|book| std::mem::take(&mut book.unheard));
+        let failed =
+            |(address, _): &(u64, u64)| next::cuIpcCloseMemHandle(*address) != CUresult::SUCCESS;
+        let left: Vec<(u64, u64)> = unheard.into_iter().filter(failed).collect();
+        if !left.is_empty() {
+            self.sharing(|book| book.unheard.extend(left));
         }
     }
 
@@ -259,6 +277,7 @@ impl Tenant {
         }
         let ended = self.sharing(|book| {
             let mut ended = Vec::new();
+            book.unheard.retain(|(_, of)| *of != context);
             book.opened.retain(|_, all| {
                 ended.extend(all.extract_if(.., |opened| opened.context == context));
                 !all.is_empty()
@@ -301,7 +320,7 @@ impl Tenant {
             .unwrap_or_else(|| sharing.set(Sharing::default()));
         let mut book = sharing.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = act(&mut book);
-        let count = book.exported.len() + book.opened.len();
+        let count = book.exported.len() + book.opened.len() + book.unheard.len();
         self.memory.shared.0.store(count as u64, Ordering::Release);
         answer
     }

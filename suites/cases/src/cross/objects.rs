@@ -296,6 +296,27 @@ cases! {
         ensure_eq!(available(&cuda)?, left + SHARED, "free when it is closed");
         stranger.0.finish()
     }
+
+    /// What was opened and refused is closed again even where the driver fails to at first: nobody holds it uncharged.
+    a_refused_opening_that_will_not_close_at_once_is_closed_all_the_same {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"],
+        faults: r#"fault = [{ at = "cuIpcCloseMemHandle", when = "1", then = "result:999", role = "case" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut other = Holder::start(session)?;
+        let handle = stranger.export()?;
+        other.opens(&handle, OK)?;
+        let refused = cuda.open_ipc(Open::Second, &handle);
+        ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
+        other.0.finish()?;
+        stranger.0.finish()?;
+        // What is left of the memory would be held by this process.
+        let device = mock_device::DeviceIndex(0);
+        let world = session.world()?;
+        session.eventually("nobody holds the stranger's memory", || world.used(device) < SHARED)
+    }
 }
 
 /// What the role holds.
