@@ -2,13 +2,17 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use harness::progress::Bar;
+use harness::progress::{Bar, Long};
 use harness::sweep::{
-    self, Baseline, Effect, Hit, LeftOut, Outcome, Site, Step, SweepReport, Sweeper,
+    self, Baseline, Effect, Hit, Jobs, LeftOut, Outcome, Site, Step, SweepReport, Sweeper,
 };
 use harness::{Case, Runner, Target, pool};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::arguments::SweepArguments;
 use crate::{UNEXPECTED, score};
@@ -40,29 +44,55 @@ pub fn run(arguments: &SweepArguments) -> Result<ExitCode, Box<dyn Error>> {
         ([], Some(runs)) => sweep::pairs(&baselines, runs, arguments.chance),
         (hits, _) => named(&baselines, hits)?,
     };
-    let bar = Bar::new(steps.len());
-    let outcomes = sweeper.run_all(&steps, jobs, |outcome| {
-        bar.advance(
-            outcome.step.baseline.case.name,
-            unexpected(outcome).as_deref(),
-        );
+    let stop = stopped_by_signals()?;
+    let cost = |step: &Step<'_>| step.baseline.took;
+    eprintln!("{} runs to make, {jobs} at a time", steps.len());
+    let mut bar = Long::new(steps.len(), steps.iter().map(cost).sum());
+    let runs = Jobs {
+        first: jobs,
+        again: jobs.min(processors()),
+    };
+    let outcomes = sweeper.run_all(&steps, runs, &stop, |outcome| {
+        let name = outcome.step.baseline.case.name;
+        match outcome.confirmed {
+            false => bar.advance(name, cost(&outcome.step)),
+            true => unexpected(outcome)
+                .into_iter()
+                .for_each(|line| bar.tell(&line)),
+        }
     });
     bar.finish();
     let report = SweepReport {
         baselines: &baselines,
         left_out: &left_out,
         outcomes: &outcomes,
+        planned: steps.len(),
         took: started.elapsed(),
     };
     crate::say(&report.text())?;
     Ok(match report.broken() {
-        0 => ExitCode::SUCCESS,
+        0 if outcomes.len() == steps.len() => ExitCode::SUCCESS,
         _ => ExitCode::from(UNEXPECTED),
     })
 }
 
+/// Set by the first signal that asks for an end: what was found until then is told. The second ends it at once.
+fn stopped_by_signals() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds it unset.
+        flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
 fn jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from) * JOBS_PER_CPU
+    processors() * JOBS_PER_CPU
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// One line of an outcome that nobody hoped for.
@@ -124,7 +154,7 @@ fn baselines(
             Err(left) => left_out.push(left),
         }
     }
-    baselines.sort_by_key(|baseline| (baseline.sites.len(), baseline.took));
+    baselines.sort_by_key(|baseline| (baseline.took, baseline.sites.len()));
     (baselines, left_out)
 }
 

@@ -1,6 +1,7 @@
 //! Sweeps as a user types them: the short form, in which all of a few cases' calls fail, and what is said of an enforcer that breaks.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 fn sweep(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ringfence"))
@@ -84,6 +85,31 @@ fn an_enforcer_that_grants_where_it_knows_nothing_is_found_and_the_way_to_it_tol
         (output.status.code(), runs(&found)),
         (Some(1), 1),
         "{found}"
+    );
+}
+
+#[test]
+fn a_sweep_that_is_stopped_tells_what_it_found() {
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_ringfence"))
+        .args(["sweep", "-j", "1"])
+        .args(SHORT)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ringfence starts");
+    let mut heard = BufReader::new(sweep.stderr.take().expect("piped")).lines();
+    let first = heard.next().and_then(Result::ok).unwrap_or_default();
+    assert!(first.contains(" runs to make"), "{first}");
+    let pid = sweep.id().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let output = sweep.wait_with_output().expect("it ends");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopped: "), "{said}");
+    assert!(
+        said.contains(" runs with a fault, 0 that broke a promise"),
+        "{said}"
     );
 }
 

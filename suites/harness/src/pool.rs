@@ -1,11 +1,22 @@
 //! Several pieces of work at a time, each result shown as it comes.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 /// Does all of it, `jobs` at a time, and shows each result to the observer as it comes. Answers in the order of the work.
 pub fn all<T: Sync, R: Send>(
+    jobs: usize,
+    work: &[T],
+    run: impl Fn(&T) -> R + Sync,
+    observe: impl FnMut(&R),
+) -> Vec<R> {
+    until(&AtomicBool::new(false), jobs, work, run, observe)
+}
+
+/// The same until it is told to stop. What ends after that does not count: what stopped it may have disturbed it.
+pub fn until<T: Sync, R: Send>(
+    stop: &AtomicBool,
     jobs: usize,
     work: &[T],
     run: impl Fn(&T) -> R + Sync,
@@ -19,11 +30,15 @@ pub fn all<T: Sync, R: Send>(
             let (next, run, sender) = (&next, &run, sender.clone());
             scope.spawn(move || {
                 loop {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(piece) = work.get(index) else {
                         return;
                     };
-                    if sender.send((index, run(piece))).is_err() {
+                    let result = run(piece);
+                    if stop.load(Ordering::Relaxed) || sender.send((index, result)).is_err() {
                         return;
                     }
                 }
@@ -40,6 +55,18 @@ pub fn all<T: Sync, R: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn what_ends_after_the_stop_does_not_count() {
+        let stop = AtomicBool::new(false);
+        let run = |piece: &u64| {
+            stop.store(*piece == 3, Ordering::Relaxed);
+            *piece
+        };
+        assert_eq!(super::until(&stop, 1, &[1, 2, 3, 4], run, |_| ()), [1, 2]);
+    }
+
     #[test]
     fn results_come_in_the_order_of_the_work() {
         let work: Vec<u64> = (0..50).rev().collect();

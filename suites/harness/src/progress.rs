@@ -1,6 +1,8 @@
-//! How far a run has come: a bar on a terminal with the time that is left, what is unexpected above it; nothing elsewhere but that.
+//! How far a run has come: a bar on a terminal with the time that is left, what is unexpected above it; elsewhere nothing but that, and of a
+//! long run a line now and then.
 
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -13,8 +15,77 @@ pub struct Bar {
     visible: bool,
 }
 
+/// How often a long run that nobody watches says how far it is.
+const NEWS_EVERY: Duration = Duration::from_secs(60);
+
+/// A long run's pieces, each with what it costs: where pieces differ much their number tells little of the time that is left.
+pub struct Long {
+    bar: Bar,
+    pieces: usize,
+    done: usize,
+    cost: Duration,
+    spent: Duration,
+    began: Instant,
+    told: Instant,
+}
+
+impl Long {
+    /// That many pieces, which cost so much together.
+    pub fn new(pieces: usize, cost: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            bar: Bar::like(pieces, "{bar:30} {pos}/{len} {elapsed}, {msg}"),
+            pieces,
+            done: 0,
+            cost,
+            spent: Duration::ZERO,
+            began: now,
+            told: now,
+        }
+    }
+
+    /// One more is done.
+    pub fn advance(&mut self, name: &str, cost: Duration) {
+        self.done += 1;
+        self.spent += cost;
+        let left = humantime::format_duration(self.left()).to_string();
+        self.bar.advance(&format!("{left} left {name}"), None);
+        if !self.bar.visible && self.told.elapsed() >= NEWS_EVERY {
+            self.told = Instant::now();
+            let passed = whole_seconds(self.began.elapsed());
+            let passed = humantime::format_duration(passed);
+            eprintln!("{} of {} in {passed}, {left} left", self.done, self.pieces);
+        }
+    }
+
+    /// A line that nobody hoped for.
+    pub fn tell(&self, line: &str) {
+        self.bar.tell(line);
+    }
+
+    /// The rest at the speed of what is done.
+    fn left(&self) -> Duration {
+        let share = self.cost.as_secs_f64() / self.spent.as_secs_f64().max(1e-3);
+        let whole = self.began.elapsed().as_secs_f64() * share;
+        let left = whole - self.began.elapsed().as_secs_f64();
+        whole_seconds(Duration::try_from_secs_f64(left.max(0.0)).unwrap_or_default())
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish();
+    }
+}
+
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs())
+}
+
 impl Bar {
     pub fn new(pieces: usize) -> Self {
+        Self::like(pieces, "{bar:30} {pos}/{len} {elapsed}, {eta} left {msg}")
+    }
+
+    fn like(pieces: usize, template: &str) -> Self {
         let visible = std::io::stderr().is_terminal();
         let target = if visible {
             ProgressDrawTarget::stderr()
@@ -22,9 +93,7 @@ impl Bar {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(pieces as u64), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}, {eta} left {msg}")
-        {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self { bar, visible }
@@ -34,11 +103,13 @@ impl Bar {
     pub fn advance(&self, name: &str, unexpected: Option<&str>) {
         self.bar.set_message(name.to_owned());
         self.bar.inc(1);
-        if let Some(line) = unexpected {
-            match self.visible {
-                true => self.bar.println(line),
-                false => eprintln!("{line}"),
-            }
+        unexpected.into_iter().for_each(|line| self.tell(line));
+    }
+
+    fn tell(&self, line: &str) {
+        match self.visible {
+            true => self.bar.println(line),
+            false => eprintln!("{line}"),
         }
     }
 

@@ -4,13 +4,14 @@
 //! body says then is its own affair, for its driver failed it. What must hold is what holds whatever happens ([`Promise`]): nobody dies or waits for ever, the
 //! budget holds, the books are right, nothing is left of the dead, and the same case, run once more in what the first left behind, passes.
 //!
-//! What was found is looked at twice more, by itself on a quiet machine, and a death also without the enforcer: a driver that lies ends programs too.
+//! What was found is looked at twice more when all has run, and a death also without the enforcer: a driver that lies ends programs too.
 
 mod known;
 mod report;
 mod sites;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ledger::{DeviceIndex, View};
@@ -34,6 +35,8 @@ pub use sites::Site;
 const MODEL: Bytes = Bytes(64 << 20);
 /// Runs without the enforcer by which a death is found to be the driver's doing.
 const BARE_TRIES: u64 = 64;
+/// What a case that takes longer than this by itself has hit in a sweep of all: the entry points that no faster case calls.
+const SLOW: Duration = Duration::from_secs(2);
 /// A run may take this many times as long as without a fault.
 const SLOWER: u32 = 20;
 const LEAST_SECONDS: u32 = 30;
@@ -115,6 +118,8 @@ pub struct Outcome<'a> {
     pub step: Step<'a>,
     /// A fault stood beyond the last call that was made.
     pub reached: bool,
+    /// What was found was looked at again.
+    pub confirmed: bool,
     pub status: Option<Status>,
     pub findings: Vec<Finding>,
     /// What was found was not found again.
@@ -125,6 +130,13 @@ pub struct Outcome<'a> {
     pub known: Vec<(Finding, &'static str)>,
     /// The end of stderr where something was found.
     pub said: String,
+}
+
+/// Runs at a time: at first, and of what is looked at again.
+#[derive(Clone, Copy, Debug)]
+pub struct Jobs {
+    pub first: usize,
+    pub again: usize,
 }
 
 /// Why a case cannot be swept.
@@ -181,8 +193,43 @@ impl<'a> Sweeper<'a> {
         })
     }
 
-    /// One step, judged; what is found is looked at again.
-    pub fn run<'b>(&self, step: &Step<'b>) -> Outcome<'b> {
+    /// Runs steps, `jobs` at a time, until it is told to stop; then what was found is looked at again, fewer at a time: on a machine that is
+    /// busy with the sweep itself much comes too late.
+    pub fn run_all<'b>(
+        &self,
+        steps: &[Step<'b>],
+        jobs: Jobs,
+        stop: &AtomicBool,
+        mut observe: impl FnMut(&Outcome<'b>),
+    ) -> Vec<Outcome<'b>> {
+        let mut outcomes = pool::until(
+            stop,
+            jobs.first,
+            steps,
+            |step| self.first(step),
+            &mut observe,
+        );
+        let found: Vec<(usize, Outcome<'b>)> = (0..)
+            .zip(&outcomes)
+            .filter(|(_, outcome)| !outcome.findings.is_empty())
+            .map(|(place, outcome)| (place, outcome.clone()))
+            .collect();
+        let again = pool::until(
+            stop,
+            jobs.again,
+            &found,
+            |(place, outcome)| (*place, self.again(outcome)),
+            |(_, outcome)| observe(outcome),
+        );
+        // Those that were stopped stay as they were found.
+        for (place, outcome) in again {
+            outcomes[place] = outcome;
+        }
+        outcomes
+    }
+
+    /// One step, judged; what is known is told apart.
+    fn first<'b>(&self, step: &Step<'b>) -> Outcome<'b> {
         let mut outcome = self.once(step);
         let (findings, known) = (std::mem::take(&mut outcome.findings), &mut outcome.known);
         for finding in findings {
@@ -191,9 +238,16 @@ impl<'a> Sweeper<'a> {
                 None => outcome.findings.push(finding),
             }
         }
-        if outcome.findings.is_empty() {
-            return outcome;
-        }
+        outcome
+    }
+
+    /// What was found, after two more runs.
+    fn again<'b>(&self, found: &Outcome<'b>) -> Outcome<'b> {
+        let mut outcome = Outcome {
+            confirmed: true,
+            ..found.clone()
+        };
+        let step = &found.step;
         let promises = |outcome: &Outcome<'_>| -> BTreeSet<Promise> {
             outcome
                 .findings
@@ -216,20 +270,11 @@ impl<'a> Sweeper<'a> {
         outcome
     }
 
-    /// Runs steps, `jobs` at a time.
-    pub fn run_all<'b>(
-        &self,
-        steps: &[Step<'b>],
-        jobs: usize,
-        observe: impl FnMut(&Outcome<'b>),
-    ) -> Vec<Outcome<'b>> {
-        pool::all(jobs, steps, |step| self.run(step), observe)
-    }
-
     fn once<'b>(&self, step: &Step<'b>) -> Outcome<'b> {
         let mut outcome = Outcome {
             step: step.clone(),
             reached: true,
+            confirmed: false,
             status: None,
             findings: Vec::new(),
             unsteady: Vec::new(),
@@ -388,17 +433,22 @@ fn judge(step: &Step<'_>, ending: &Ending) -> Vec<Finding> {
     findings
 }
 
-/// What to run of a baseline: all of its sites, or those of places that nobody has hit yet.
+/// What to run of a baseline: all of its sites, or those of places that nobody has hit yet, the baselines in their order.
 pub fn steps<'a>(
     baselines: &'a [Baseline],
     every: bool,
     effects: impl Fn(&Site) -> Vec<Effect>,
 ) -> Vec<Step<'a>> {
-    let mut seen = BTreeSet::new();
+    let (mut places, mut entries) = (BTreeSet::new(), BTreeSet::new());
     let mut steps = Vec::new();
     for baseline in baselines {
         for site in &baseline.sites {
-            let fresh = seen.insert(site.place());
+            let fresh_entry = entries.insert((site.api, site.entry.clone()));
+            let fresh_place = places.insert(site.place());
+            let fresh = match baseline.took > SLOW {
+                true => fresh_entry,
+                false => fresh_place,
+            };
             if !every && !fresh {
                 continue;
             }

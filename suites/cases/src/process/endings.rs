@@ -83,7 +83,14 @@ cases! {
             ensure!(told().0 + Bytes::gib(20).0 <= before.0, "{} free beside 20 GiB, {} before", told().0, before.0);
         }
         doomed.peer.kill()?;
-        session.eventually("as much is told as free as before", || told().0 == before.0)
+        let mut code = OK;
+        session.eventually("as much is told as free as before", || {
+            let info = cuda.memory_info();
+            code = info.code;
+            code != OK || info.out.0 == before.0
+        })?;
+        ensure_eq!(code, OK, "cuMemGetInfo_v2 while it is waited for");
+        Ok(())
     }
 
     /// A process that ends in good order, with its memory still allocated, gives everything back.

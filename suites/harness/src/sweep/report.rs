@@ -1,6 +1,6 @@
 //! What a sweep has shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ pub struct SweepReport<'a> {
     pub baselines: &'a [Baseline],
     pub left_out: &'a [LeftOut],
     pub outcomes: &'a [Outcome<'a>],
+    /// How many outcomes there would be, had it not been stopped.
+    pub planned: usize,
     pub took: Duration,
 }
 
@@ -44,10 +46,16 @@ impl SweepReport<'_> {
             .iter()
             .map(|baseline| baseline.sites.len())
             .sum();
+        let entries = self.baselines.iter().flat_map(|baseline| &baseline.sites);
+        let entries: BTreeSet<&str> = entries.map(|site| site.entry.as_str()).collect();
         let (cases, runs, broken) = (self.baselines.len(), self.outcomes.len(), self.broken());
+        if runs < self.planned {
+            let _ = writeln!(text, "\nstopped: {runs} of {} runs were made", self.planned);
+        }
         let _ = writeln!(
             text,
-            "\n{cases} cases, {sites} consultations, {runs} runs with a fault, {broken} that broke a promise, {:.0} s",
+            "\n{cases} cases, {sites} consultations of {} entry points, {runs} runs with a fault, {broken} that broke a promise, {:.0} s",
+            entries.len(),
             self.took.as_secs_f64()
         );
         text
@@ -108,10 +116,14 @@ impl SweepReport<'_> {
                 .map(|hit| hit.entry.as_str())
                 .collect();
             let entries = entries.join(", ");
+            let found = match outcome.confirmed {
+                true => "BROKEN",
+                false => "FOUND, NOT LOOKED AT AGAIN",
+            };
             for (heading, findings) in [
                 ("ends without the enforcer too", &outcome.bare),
                 ("NOT SEEN AGAIN", &outcome.unsteady),
-                ("BROKEN", &outcome.findings),
+                (found, &outcome.findings),
             ] {
                 for finding in findings {
                     let (promise, command) = (finding.promise.name(), outcome.step.command());

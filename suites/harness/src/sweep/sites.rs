@@ -17,7 +17,7 @@ pub struct Site {
     pub nth: u64,
     pub api: Api,
     pub entry: String,
-    /// The entry points of the two calls before it, the latest last.
+    /// The entry points of the two calls that its thread made before it, the latest last.
     pub before: [String; 2],
     /// It answers a code.
     pub answers: bool,
@@ -29,7 +29,7 @@ impl Site {
         let mut sites = Vec::new();
         // Without a role: the harness's own look at NVML.
         for (role, lines) in traces.iter().filter(|(role, _)| !role.is_empty()) {
-            let mut before = [String::new(), String::new()];
+            let mut before: BTreeMap<u64, [String; 2]> = BTreeMap::new();
             let mut calls: BTreeMap<String, u64> = BTreeMap::new();
             for (n, line) in (1..).zip(lines) {
                 let record: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
@@ -40,6 +40,9 @@ impl Site {
                 let (Some(api), Some(entry)) = (api, text("entry")) else {
                     continue;
                 };
+                // The first thread of a process has no number.
+                let thread = record.get("thread").and_then(serde_json::Value::as_u64);
+                let before = before.entry(thread.unwrap_or(1)).or_default();
                 let [_, latest] = before.clone();
                 let nth = calls.entry(entry.to_owned()).or_default();
                 *nth += 1;
@@ -49,7 +52,7 @@ impl Site {
                     nth: *nth,
                     api,
                     entry: entry.to_owned(),
-                    before: std::mem::replace(&mut before, [latest, entry.to_owned()]),
+                    before: std::mem::replace(before, [latest, entry.to_owned()]),
                     answers: record.get("answer").is_some_and(|answer| !answer.is_null()),
                 });
             }
@@ -93,6 +96,27 @@ fn codes(api: Api) -> &'static [i32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_another_thread_does_in_between_makes_no_new_place() {
+        let line = |thread: &str, entry: &str| {
+            format!(
+                r#"{{"role":"case",{thread}"api":"cuda","entry":"{entry}","args":{{}},"answer":0}}"#
+            )
+        };
+        let other = r#""thread":2,"#;
+        let calls = [
+            ("", "cuInit"),
+            (other, "cuEventQuery"),
+            ("", "cuCtxGetCurrent"),
+            (other, "cuEventQuery"),
+        ];
+        let lines = calls.map(|(thread, entry)| line(thread, entry)).to_vec();
+        let sites = Site::all(&Traces::from([("case".to_owned(), lines)]));
+        let before = |index: usize| sites[index].before.clone();
+        assert_eq!(before(2), [String::new(), "cuInit".to_owned()]);
+        assert_eq!(before(3), [String::new(), "cuEventQuery".to_owned()]);
+    }
 
     #[test]
     fn a_site_knows_its_number_and_what_came_before() {
