@@ -32,7 +32,7 @@ pub fn create(
         channels: it.NumChannels,
         flags: 0,
     });
-    one(tenant, array, asked, &|| {
+    one(tenant, array, asked, without_memory, &|| {
         next::cuArrayCreate_v2(array, descriptor)
     })
 }
@@ -50,7 +50,7 @@ pub fn create_v1(
         channels: it.NumChannels,
         flags: 0,
     });
-    one(tenant, array, asked, &|| {
+    one(tenant, array, asked, without_memory_v1, &|| {
         next::cuArrayCreate(array, descriptor)
     })
 }
@@ -60,7 +60,7 @@ pub fn create_3d(
     array: Out<'_, CUarray>,
     descriptor: In<'_, CUDA_ARRAY3D_DESCRIPTOR>,
 ) -> Outcome<CUresult> {
-    one(tenant, array, deep(descriptor), &|| {
+    one(tenant, array, deep(descriptor), without_memory, &|| {
         next::cuArray3DCreate_v2(array, descriptor)
     })
 }
@@ -78,7 +78,7 @@ pub fn create_3d_v1(
         channels: it.NumChannels,
         flags: it.Flags,
     });
-    one(tenant, array, asked, &|| {
+    one(tenant, array, asked, without_memory_v1, &|| {
         next::cuArray3DCreate(array, descriptor)
     })
 }
@@ -96,6 +96,7 @@ pub fn create_mipmapped(
         call: &|| next::cuMipmappedArrayCreate(array, descriptor, levels),
         handle: &|| array.read().map(|array| array.0 as u64),
         destroy: &|handle| next::cuMipmappedArrayDestroy(CUmipmappedArray(handle as *mut _)),
+        least: without_memory,
         judge: &|| {
             let mut probe = CUmipmappedArray::NULL;
             let code =
@@ -135,6 +136,8 @@ struct Made<'a> {
     call: &'a dyn Fn() -> CUresult,
     handle: &'a dyn Fn() -> Option<u64>,
     destroy: &'a dyn Fn(u64) -> CUresult,
+    /// What it says to one that is surely right.
+    least: fn(Array) -> CUresult,
     /// What the driver says to the descriptor where it takes no memory for it.
     judge: &'a dyn Fn() -> CUresult,
 }
@@ -143,6 +146,7 @@ fn one(
     tenant: Tenant,
     array: Out<'_, CUarray>,
     asked: Option<Array>,
+    without_memory: fn(Array) -> CUresult,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
     let (Some(asked), false) = (asked, array.is_null()) else {
@@ -152,6 +156,7 @@ fn one(
         call,
         handle: &|| array.read().map(|array| array.0 as u64),
         destroy: &|handle| next::cuArrayDestroy(CUarray(handle as *mut _)),
+        least: without_memory,
         judge: &|| without_memory(asked),
     };
     make(tenant, asked, 1, &made)
@@ -161,6 +166,25 @@ fn one(
 fn without_memory(asked: Array) -> CUresult {
     let mut probe = CUarray::NULL;
     let code = next::cuArray3DCreate_v2(Out::to(&mut probe), In::of(&deferred(asked)));
+    if code == CUresult::SUCCESS {
+        let _ = next::cuArrayDestroy(probe);
+    }
+    code
+}
+
+/// The same by the 32-bit version, which refuses contexts that are not its own.
+fn without_memory_v1(asked: Array) -> CUresult {
+    let wide = deferred(asked);
+    let narrow = CUDA_ARRAY3D_DESCRIPTOR_v1 {
+        Width: wide.Width as c_uint,
+        Height: wide.Height as c_uint,
+        Depth: wide.Depth as c_uint,
+        Format: wide.Format,
+        NumChannels: wide.NumChannels,
+        Flags: wide.Flags,
+    };
+    let mut probe = CUarray::NULL;
+    let code = next::cuArray3DCreate(Out::to(&mut probe), In::of(&narrow));
     if code == CUresult::SUCCESS {
         let _ = next::cuArrayDestroy(probe);
     }
@@ -230,8 +254,10 @@ fn judged(made: &Made<'_>) -> CUresult {
         channels: 1,
         flags: 0,
     };
-    match without_memory(least) {
+    match (made.least)(least) {
         CUresult::SUCCESS => (made.judge)(),
+        // The context is not of the call's generation: no descriptor would do.
+        CUresult::ERROR_INVALID_CONTEXT => CUresult::ERROR_INVALID_CONTEXT,
         _ => CUresult::ERROR_OUT_OF_MEMORY,
     }
 }

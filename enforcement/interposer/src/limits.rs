@@ -45,8 +45,13 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     // What it would take more than now cannot be told otherwise.
-    let Some(before) = told(limit) else {
-        return Outcome::Refused(Refused::UnknownDevice);
+    let before = match told(limit) {
+        Ok(before) => before,
+        // A context that is gone is still current, and has a device: the driver refuses all that needs one.
+        Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) => {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        Err(_) => return Outcome::Refused(Refused::UnknownDevice),
     };
     let shape = device.shape;
     let expected = within_bounds(shape, limit, value as u64);
@@ -121,10 +126,12 @@ impl Tenant {
 }
 
 /// A limit's value, by the driver.
-fn told(limit: CUlimit) -> Option<usize> {
+fn told(limit: CUlimit) -> Result<usize, CUresult> {
     let mut value = 0;
-    let code = next::cuCtxGetLimit(Out::to(&mut value), limit);
-    (code == CUresult::SUCCESS).then_some(value)
+    match next::cuCtxGetLimit(Out::to(&mut value), limit) {
+        CUresult::SUCCESS => Ok(value),
+        code => Err(code),
+    }
 }
 
 /// What the driver makes of a value, or more (H200, 580.159.04: 511 KiB of stack, an eighth of the memory for the heap, 2 GiB

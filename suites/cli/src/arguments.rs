@@ -55,6 +55,8 @@ pub enum Command {
     Sweep(SweepArguments),
     /// Run programs made by chance over CUDA, NVML and Vulkan, and judge every answer by a model; exit status 1 if a promise breaks
     Properties(PropertiesArguments),
+    /// Call every hook with arbitrary arguments, family by family, with and without the enforcer; exit status 1 if a promise breaks
+    Fuzz(FuzzArguments),
     /// Read a tenant's ledger, or change its budgets
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -205,6 +207,36 @@ pub struct PropertiesArguments {
     /// A known defect that the libraries of the target `seeded` are to have
     #[arg(long, value_name = "ID")]
     pub defect: Option<String>,
+}
+
+#[derive(Args)]
+pub struct FuzzArguments {
+    /// Only these families of hooks; without one all of them
+    pub families: Vec<String>,
+    /// How many calls of each family, at least
+    #[arg(long, default_value_t = 1_000_000)]
+    pub calls: u64,
+    /// Chooses them
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many at once, each by three processes
+    #[arg(short, default_value_t = 1)]
+    pub jobs: u64,
+    /// Run what this file holds instead, as a failure leaves it, and say every call
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Where a failure is left
+    #[arg(long, value_name = "FILE", default_value = "fuzz-failure.json")]
+    pub save: PathBuf,
+    /// ours, seeded or another target that keeps our ledger
+    #[arg(long, default_value = "ours")]
+    pub target: String,
+    /// A known defect that the libraries of the target `seeded` are to have
+    #[arg(long, value_name = "ID")]
+    pub defect: Option<String>,
+    /// Be guided by what is reached in the libraries of this directory, which are built as CONTRIBUTING says
+    #[arg(long, value_name = "DIR")]
+    pub guided: Option<PathBuf>,
 }
 
 #[derive(Args)]

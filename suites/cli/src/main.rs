@@ -3,6 +3,7 @@
 mod arguments;
 mod diff;
 mod exec;
+mod fuzz_run;
 mod install;
 mod ledger_set;
 mod ledger_show;
@@ -44,6 +45,9 @@ fn main() -> ExitCode {
     if let Some(code) = properties::child_main() {
         return code;
     }
+    if let Some(code) = fuzz::child_main() {
+        return code;
+    }
     let outcome = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
         Command::Report(ReportCommand::Merge(arguments)) => report::join(&arguments),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Tally(arguments) => tally::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Properties(arguments) => properties_run::run(&arguments),
+        Command::Fuzz(arguments) => fuzz_run::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),

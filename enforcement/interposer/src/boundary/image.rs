@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use budget::image::{Form, Needs, needs};
+use ledger::KeptErrno;
 
 use super::cross::{Cross, In};
 
@@ -58,6 +59,7 @@ fn first(start: *const u8) -> [u8; Form::LOOKS_AT] {
 
 /// What the image in a file needs; nothing where it cannot be read, which the driver refuses.
 pub fn needs_of_file(name: In<'_, c_char>) -> Needs {
+    let _errno = KeptErrno::keep();
     let name = <*const c_char as Cross>::back(name);
     if name.is_null() {
         return Needs::default();

@@ -1,0 +1,155 @@
+//! Begins and ends what a sequence works with: contexts before it, everything that it left after it.
+
+use std::ptr;
+
+use abi::cuda::*;
+
+use super::calls::{self, Place};
+use crate::maker::{Handles, Kind};
+
+macro_rules! table {
+    ($($name:ident)*) => {
+        /// What ends things, as this process finds it.
+        #[allow(non_snake_case, reason = "C names stay exact")]
+        pub struct Ending { $($name: fns::$name,)* }
+
+        impl Ending {
+            /// None where the driver lacks one of them.
+            #[allow(non_snake_case, reason = "as above")]
+            pub fn open() -> Option<Self> {
+                $(
+                    let $name = calls::address(stringify!($name), Place::Cuda);
+                    if $name == 0 { return None; }
+                )*
+                // SAFETY: each address is paired with its own type from the one table of signatures.
+                Some(unsafe { Self { $($name: std::mem::transmute::<usize, fns::$name>($name),)* } })
+            }
+        }
+    };
+}
+
+table! {
+    cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuCtxSetCurrent cuCtxPopCurrent_v2
+    cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
+    cuArrayDestroy cuMipmappedArrayDestroy cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
+    cuCtxSynchronize
+}
+
+/// Times that something is given back that counts its holders.
+const HOLDS: usize = 64;
+
+fn handle(value: u64) -> *mut c_void {
+    ptr::without_provenance_mut(value as usize)
+}
+
+#[allow(non_snake_case, reason = "an answer of the driver's")]
+fn SUCCESS(code: CUresult) -> bool {
+    code == CUresult::SUCCESS
+}
+
+impl Ending {
+    pub fn init(&self) -> CUresult {
+        // SAFETY: no precondition.
+        unsafe { (self.cuInit)(0) }
+    }
+
+    /// A primary context on each device; the first's becomes current.
+    pub fn begin(&self, devices: i32) -> CUresult {
+        let mut outcome = CUresult::SUCCESS;
+        for device in (0..devices).rev() {
+            let mut context = CUcontext::NULL;
+            // SAFETY: a place of our own, and a context that was just given.
+            outcome = unsafe {
+                match (self.cuDevicePrimaryCtxRetain)(&raw mut context, device) {
+                    CUresult::SUCCESS => (self.cuCtxSetCurrent)(context),
+                    refused => refused,
+                }
+            };
+        }
+        outcome
+    }
+
+    /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
+    pub fn end(&self, handles: &Handles, devices: i32) {
+        let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
+        // SAFETY: handles that the driver gave and that nothing ended, but with their contexts, which it remembers; places of our own.
+        unsafe {
+            // Whatever became of the contexts, there is one to work in.
+            self.begin(devices);
+            for stream in live(Kind::Stream).chain([handle(2)]) {
+                let mut graph = CUgraph::NULL;
+                if SUCCESS((self.cuStreamEndCapture)(CUstream(stream), &raw mut graph))
+                    && !graph.is_null()
+                {
+                    (self.cuGraphDestroy)(graph);
+                }
+            }
+            live(Kind::Exec).for_each(|one| {
+                (self.cuGraphExecDestroy)(CUgraphExec(one));
+            });
+            live(Kind::Graph).for_each(|one| {
+                (self.cuGraphDestroy)(CUgraph(one));
+            });
+            (self.cuCtxSynchronize)();
+            live(Kind::Library).for_each(|one| {
+                (self.cuLibraryUnload)(CUlibrary(one));
+            });
+            live(Kind::Module).for_each(|one| {
+                (self.cuModuleUnload)(CUmodule(one));
+            });
+            for &(address, size) in &handles.mapped {
+                (self.cuMemUnmap)(address, size as usize);
+            }
+            for &address in handles.live(Kind::Address) {
+                (self.cuMemFree_v2)(address);
+            }
+            for &address in handles.live(Kind::Low) {
+                (self.cuMemFree)(address as u32);
+            }
+            live(Kind::Array).for_each(|one| {
+                (self.cuArrayDestroy)(CUarray(one));
+            });
+            live(Kind::Mipmap).for_each(|one| {
+                (self.cuMipmappedArrayDestroy)(CUmipmappedArray(one));
+            });
+            let physical = [handles.live(Kind::Physical), handles.gone(Kind::Physical)].concat();
+            for one in physical {
+                (0..HOLDS)
+                    .take_while(|_| SUCCESS((self.cuMemRelease)(one)))
+                    .count();
+            }
+            for &(address, size) in &handles.reserved {
+                (self.cuMemAddressFree)(address, size as usize);
+            }
+            live(Kind::Pool).for_each(|one| {
+                (self.cuMemPoolDestroy)(CUmemoryPool(one));
+            });
+            live(Kind::Stream).for_each(|one| {
+                (self.cuStreamDestroy_v2)(CUstream(one));
+            });
+            live(Kind::Event).for_each(|one| {
+                (self.cuEventDestroy_v2)(CUevent(one));
+            });
+            (self.cuCtxSynchronize)();
+            live(Kind::Context).for_each(|one| {
+                (self.cuCtxDestroy_v2)(CUcontext(one));
+            });
+            for device in 0..devices {
+                (self.cuDevicePrimaryCtxReset_v2)(device);
+                (0..HOLDS * 8)
+                    .take_while(|_| SUCCESS((self.cuDevicePrimaryCtxRelease_v2)(device)))
+                    .count();
+            }
+            let mut context = CUcontext::NULL;
+            (0..HOLDS * 8)
+                .take_while(|_| {
+                    SUCCESS((self.cuCtxPopCurrent_v2)(&raw mut context)) && !context.is_null()
+                })
+                .count();
+        }
+        for &descriptor in handles.live(Kind::Descriptor) {
+            // SAFETY: a descriptor that the driver gave to us.
+            unsafe { libc::close(descriptor as i32) };
+        }
+    }
+}

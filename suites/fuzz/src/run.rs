@@ -1,0 +1,351 @@
+//! Many sequences of one family, each by three processes at once, and the smallest that breaks a promise.
+//!
+//! * *plain*: without an enforcer. * *ample*: with one, whose budgets are larger than the devices: every answer must be the plain process's.
+//! * *tight*: with budgets of a fraction: what is refused differs, what is promised does not.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use harness::{Driver, Target};
+
+use crate::family::Family;
+use crate::input;
+use crate::remote::{Circumstances, Remote, Told, Trouble};
+
+/// Sequences that are sent at once.
+const BATCH: usize = 32;
+/// Sequences that a process runs before a fresh one takes its place: so much is run again where one sequence alone shows nothing.
+const LIFE: u64 = 4_096;
+/// Tries to make a failure smaller.
+const TRIES: u32 = 2_000;
+/// What is kept of the sequences that reached something new.
+const CORPUS: usize = 4_096;
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Role {
+    Plain,
+    Ample,
+    Tight,
+}
+
+const ROLES: [Role; 3] = [Role::Plain, Role::Ample, Role::Tight];
+
+/// What is wanted.
+#[derive(Clone)]
+pub struct Wish {
+    /// Calls under an enforcer, at least.
+    pub calls: u64,
+    pub seed: u64,
+    /// How long a failure may be made smaller.
+    pub patience: Duration,
+    /// The enforcer: `ours`, or another that keeps our ledger.
+    pub target: Target,
+    /// Makes sequences from those that reached something new, where the libraries tell.
+    pub guided: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub sequences: u64,
+    /// Under an enforcer; those of the plain process are not counted.
+    pub calls: u64,
+    pub took: Duration,
+    /// Places reached, of how many; none where the libraries do not tell.
+    pub reached: (usize, usize),
+    pub broken: Option<Smallest>,
+}
+
+/// What breaks a promise, as small as it could be made, as a file holds it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Smallest {
+    pub family: String,
+    pub what: String,
+    /// Sequences, the one that showed it last; of each a line for each call.
+    pub sequences: Vec<Vec<String>>,
+}
+
+/// The three processes.
+struct Three {
+    circumstances: [Circumstances; 3],
+    running: Option<[Remote; 3]>,
+}
+
+/// What three processes said of some sequences.
+enum Outcome {
+    Fine(Box<[Told; 3]>),
+    /// One of them broke a promise.
+    Broken(String),
+}
+
+impl Three {
+    fn new(family: &Family, target: &Target) -> Result<Self, Trouble> {
+        let with = |target: Target, budget: &str, paced: bool| Circumstances {
+            target,
+            driver: Driver::default(),
+            machine: "rtx6000-ada*2".to_owned(),
+            budget: budget.to_owned(),
+            env: match paced {
+                true => vec![("CUDA_DEVICE_SM_LIMIT".to_owned(), "90".to_owned())],
+                false => Vec::new(),
+            },
+        };
+        Ok(Self {
+            circumstances: [
+                with(Target::named("none")?, "", false),
+                with(target.clone(), "0=1024GiB,1=1024GiB", false),
+                with(target.clone(), "0=1536MiB,1=1GiB", family.paced),
+            ],
+            running: None,
+        })
+    }
+
+    fn forget(&mut self) {
+        self.running = None;
+    }
+
+    fn run(
+        &mut self,
+        family: &Family,
+        sequences: &[Vec<u8>],
+        tell: bool,
+    ) -> Result<Outcome, Trouble> {
+        let mut running = match self.running.take() {
+            Some(running) => running,
+            None => {
+                let [plain, ample, tight] = &self.circumstances;
+                [
+                    Remote::start(plain)?,
+                    Remote::start(ample)?,
+                    Remote::start(tight)?,
+                ]
+            }
+        };
+        for remote in &mut running {
+            // One that is dead says so when it is asked.
+            let _ = remote.send(family, sequences, tell);
+        }
+        let mut told = Vec::with_capacity(3);
+        for (remote, role) in running.iter_mut().zip(ROLES) {
+            match remote.told() {
+                Ok(one) => told.push(one),
+                Err(death) => return Ok(Outcome::Broken(format!("{role:?}: {}", death.0))),
+            }
+        }
+        let Ok(told) = <[Told; 3]>::try_from(told) else {
+            return Err(Trouble::Beginning("one of three did not answer".to_owned()));
+        };
+        match judged(&told) {
+            Some(what) => Ok(Outcome::Broken(what)),
+            None => {
+                self.running = Some(running);
+                Ok(Outcome::Fine(Box::new(told)))
+            }
+        }
+    }
+}
+
+/// What is wrong with what three processes said of the same sequences.
+fn judged(told: &[Told; 3]) -> Option<String> {
+    let [plain, ample, tight] = told;
+    for (nth, one) in plain.verdicts.iter().enumerate() {
+        let (Some(two), Some(three)) = (ample.verdicts.get(nth), tight.verdicts.get(nth)) else {
+            return Some("a process left out a sequence".to_owned());
+        };
+        for (verdict, role) in [one, two, three].into_iter().zip(ROLES) {
+            if let Some(broken) = &verdict.broken {
+                return Some(format!("{role:?}: {broken}"));
+            }
+        }
+        // A driver may leave errno as it likes; where it left it alone, so must we.
+        for (verdict, role) in [(two, Role::Ample), (three, Role::Tight)] {
+            if let Some(call) = verdict.errno.iter().find(|call| !one.errno.contains(call)) {
+                return Some(format!("{role:?}: call {call} changed errno"));
+            }
+        }
+        if one.digest != two.digest {
+            let mut pairs = one.told.iter().zip(&two.told).enumerate();
+            let told = match pairs.find(|(_, (one, two))| one.1 != two.1) {
+                Some((call, (one, two))) => format!(
+                    "call {call}: {} [{}] without, {} [{}] with an enforcer",
+                    one.0, one.1, two.0, two.1
+                ),
+                None => "the answers with an enforcer are not those without".to_owned(),
+            };
+            return Some(told);
+        }
+    }
+    None
+}
+
+/// Runs sequences of a family until so many calls were made, or one broke a promise.
+pub fn run(family: &'static Family, wish: &Wish) -> Result<Report, Trouble> {
+    let started = Instant::now();
+    let mut three = Three::new(family, &wish.target)?;
+    let mut report = Report::default();
+    let mut rng = Rng::with_seed(wish.seed);
+    let mut corpus: Vec<Vec<u8>> = Vec::new();
+    let mut history: Vec<Vec<u8>> = Vec::new();
+    while report.calls < wish.calls {
+        let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| next(&mut rng, &corpus)).collect();
+        match three.run(family, &batch, false)? {
+            Outcome::Fine(told) => {
+                let [_, ample, tight] = *told;
+                for (nth, sequence) in batch.iter().enumerate() {
+                    let (one, two) = (&ample.verdicts[nth], &tight.verdicts[nth]);
+                    report.calls += one.calls + two.calls;
+                    if wish.guided && (one.new || two.new) {
+                        if corpus.len() == CORPUS {
+                            corpus.swap_remove(rng.usize(..CORPUS));
+                        }
+                        corpus.push(sequence.clone());
+                    }
+                }
+                report.sequences += BATCH as u64;
+                report.reached = report.reached.max(ample.reached).max(tight.reached);
+                history.extend(batch);
+                if history.len() as u64 >= LIFE {
+                    history.clear();
+                    // What it has reached is forgotten with it, unless that guides.
+                    if !wish.guided {
+                        three.forget();
+                    }
+                }
+            }
+            Outcome::Broken(what) => {
+                history.extend(batch);
+                report.broken = Some(smallest(&mut three, family, what, history, wish.patience)?);
+                break;
+            }
+        }
+    }
+    report.took = started.elapsed();
+    Ok(report)
+}
+
+fn next(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
+    match corpus.len() {
+        0 => input::random(rng),
+        _ if rng.u8(..) < 48 => input::random(rng),
+        some => {
+            let (parent, other) = (rng.usize(..some), rng.usize(..some));
+            input::mutated(rng, &corpus[parent], &corpus[other])
+        }
+    }
+}
+
+/// What is left of sequences, the last of which broke a promise: in a fresh process first one alone, then what came before it too.
+fn smallest(
+    three: &mut Three,
+    family: &'static Family,
+    what: String,
+    history: Vec<Vec<u8>>,
+    patience: Duration,
+) -> Result<Smallest, Trouble> {
+    let until = Instant::now() + patience;
+    let mut trouble = None;
+    let mut fails = |three: &mut Three, sequences: &[Vec<u8>]| {
+        if trouble.is_some() || Instant::now() > until {
+            return None;
+        }
+        three.forget();
+        match three.run(family, sequences, true) {
+            Ok(Outcome::Broken(what)) => Some(what),
+            Ok(Outcome::Fine(_)) => None,
+            Err(error) => {
+                trouble = Some(error);
+                None
+            }
+        }
+    };
+    let batch = history.len().saturating_sub(BATCH);
+    let mut found = (what, history.clone());
+    // The batch's sequences one by one; a process that is told nothing of the others.
+    let alone = history[batch..].iter().find_map(|one| {
+        let one = vec![one.clone()];
+        fails(three, &one).map(|what| (what, one))
+    });
+    match alone {
+        Some(alone) => found = alone,
+        None => {
+            let mut left = history;
+            let mut chunk = left.len().next_power_of_two() / 2;
+            while chunk > 0 {
+                let mut at = 0;
+                while at < left.len() {
+                    let mut fewer = left.clone();
+                    fewer.drain(at..(at + chunk).min(left.len()));
+                    match fails(three, &fewer) {
+                        Some(what) => (left, found.0) = (fewer, what),
+                        None => at += chunk,
+                    }
+                }
+                chunk /= 2;
+            }
+            found.1 = left;
+        }
+    }
+    for nth in (0..found.1.len()).rev() {
+        let mut sequences = found.1.clone();
+        let shrunk = input::shrunk(sequences[nth].clone(), TRIES, |bytes| {
+            sequences[nth] = bytes.to_vec();
+            let failed = fails(three, &sequences);
+            let failing = failed.is_some();
+            if let Some(what) = failed {
+                found.0 = what;
+            }
+            failing
+        });
+        found.1[nth] = shrunk;
+    }
+    three.forget();
+    if let Some(trouble) = trouble {
+        return Err(trouble);
+    }
+    Ok(Smallest {
+        family: family.name.to_owned(),
+        what: found.0,
+        sequences: found.1.iter().map(|bytes| input::written(bytes)).collect(),
+    })
+}
+
+/// What the sequences of a file come to, with a line for every call of each process.
+pub fn replay(
+    smallest: &Smallest,
+    target: &Target,
+) -> Result<(Option<String>, Vec<String>), Trouble> {
+    let family = Family::named(&smallest.family)
+        .ok_or_else(|| Trouble::NoFamily(smallest.family.clone()))?;
+    let sequences: Option<Vec<_>> = smallest
+        .sequences
+        .iter()
+        .map(|lines| input::read(lines))
+        .collect();
+    let sequences =
+        sequences.ok_or_else(|| Trouble::File("a line is not the digits of a call".to_owned()))?;
+    let three = Three::new(family, target)?;
+    let (mut broken, mut lines) = (None, Vec::new());
+    let mut all = Vec::new();
+    for (circumstances, role) in three.circumstances.iter().zip(ROLES) {
+        let mut remote = Remote::start(circumstances)?;
+        let told = match remote
+            .send(family, &sequences, true)
+            .map(|()| remote.told())
+        {
+            Ok(Ok(told)) => told,
+            Ok(Err(death)) => {
+                broken = broken.or(Some(format!("{role:?}: {}", death.0)));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let calls = told.verdicts.iter().flat_map(|verdict| &verdict.told);
+        lines.extend(calls.map(|(call, _)| format!("{role:?}: {call}")));
+        all.push(told);
+    }
+    if let (None, Ok(all)) = (&broken, <[Told; 3]>::try_from(all)) {
+        broken = judged(&all);
+    }
+    Ok((broken, lines))
+}
