@@ -315,7 +315,13 @@ cases! {
         // What is left of the memory would be held by this process.
         let device = mock_device::DeviceIndex(0);
         let world = session.world()?;
-        session.eventually("nobody holds the stranger's memory", || world.used(device) < SHARED)
+        let mut code = OK;
+        session.eventually("nobody holds the stranger's memory", || {
+            code = cuda.memory_info().code;
+            code != OK || world.used(device) < SHARED
+        })?;
+        ensure_eq!(code, OK, "cuMemGetInfo_v2 while it is waited for");
+        Ok(())
     }
 }
 
