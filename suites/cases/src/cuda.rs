@@ -17,3 +17,4 @@ pub mod pools;
 pub mod routes;
 pub mod threads;
 pub mod truth;
+pub mod zeros;

@@ -42,6 +42,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::modules::CASES,
         cuda::functions::CASES,
         cuda::truth::CASES,
+        cuda::zeros::CASES,
         nvml::CASES,
         faults::CASES,
         views::CASES,

@@ -4,66 +4,11 @@ use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda_without_context, fill};
-use crate::ffi::cuda::Cuda;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
 
-/// Entry point, answer to all zeros before cuInit, and with a current primary context: the oracle's
-/// `uninitialised_all_null` and `initialised_all_null`. Those that end contexts come last.
-const ZEROS: [(&str, u32, u32); 25] = [
-    ("cuMemAlloc_v2", 3, 1),
-    ("cuMemFree_v2", 3, 0),
-    ("cuMemAllocAsync", 3, 1),
-    ("cuMemFreeAsync", 3, 0),
-    ("cuMemFreeAsync_ptsz", 3, 0),
-    ("cuMemGetInfo_v2", 3, 0),
-    ("cuDeviceTotalMem_v2", 3, 1),
-    ("cuMemPoolTrimTo", 3, 1),
-    ("cuMemPoolSetAttribute", 3, 1),
-    ("cuCtxSynchronize", 3, 0),
-    ("cuCtxSynchronize_v2", 3, 0),
-    ("cuStreamSynchronize", 3, 0),
-    ("cuStreamSynchronize_ptsz", 3, 0),
-    ("cuEventSynchronize", 400, 400),
-    ("cuDevicePrimaryCtxRetain", 3, 1),
-    ("cuCtxCreate", 3, 1),
-    ("cuCtxCreate_v2", 3, 1),
-    ("cuCtxCreate_v3", 3, 1),
-    ("cuCtxCreate_v4", 3, 1),
-    ("cuCtxDestroy", 1, 1),
-    ("cuCtxDestroy_v2", 1, 1),
-    ("cuDevicePrimaryCtxRelease", 3, 0),
-    ("cuDevicePrimaryCtxRelease_v2", 3, 0),
-    ("cuDevicePrimaryCtxReset", 3, 0),
-    ("cuDevicePrimaryCtxReset_v2", 3, 0),
-];
-
 cases! {
-    /// Every hooked entry point answers arguments that are all zero as the driver does, before cuInit and after.
-    zeros_get_the_drivers_answer {
-        defects: ["C1", "S6"], budget: "0=23552MiB",
-        entry_points: [
-            "cuMemPoolTrimTo", "cuMemPoolSetAttribute", "cuCtxSynchronize", "cuCtxSynchronize_v2", "cuStreamSynchronize",
-            "cuStreamSynchronize_ptsz", "cuEventSynchronize", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cuCtxCreate_v2",
-            "cuCtxCreate_v3", "cuCtxCreate_v4", "cuCtxDestroy", "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease",
-            "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2",
-        ],
-    } (session) {
-        let cuda = Cuda::open()?;
-        let exported = session.exported()?;
-        let known = ZEROS.iter().filter(|(name, ..)| exported.contains(*name));
-        for &(name, before, _) in known.clone() {
-            ensure_eq!(cuda.with_zeros(name), CUresult(before), "{name} with zeros before cuInit");
-        }
-        ensure_eq!(cuda.init(), OK, "cuInit");
-        for &(name, _, after) in known {
-            context(&cuda, 0)?;
-            ensure_eq!(cuda.with_zeros(name), CUresult(after), "{name} with zeros");
-        }
-        Ok(())
-    }
-
     /// Contexts made by any of the calls are charged, and given back by the call that ends them.
     contexts_are_charged_by_whichever_call {
         kind: Budget, defects: ["C10", "R7"], budget: "0=4GiB",

@@ -139,6 +139,20 @@ called_with_zeros! {
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
     cuModuleEnumerateFunctions cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel
     cuLibraryEnumerateKernels cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
+    cuArray3DCreate cuArray3DCreate_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuCtxSetLimit
+    cuDeviceGraphMemTrim cuDeviceSetMemPool cuDeviceTotalMem cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2
+    cuGraphExecDestroy cuGraphExecUpdate cuGraphExecUpdate_v2 cuGraphInstantiate cuGraphInstantiateWithFlags
+    cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphInstantiate_v2 cuGraphLaunch
+    cuGraphLaunch_ptsz cuGraphUpload cuGraphUpload_ptsz cuInit cuIpcCloseMemHandle cuIpcGetMemHandle
+    cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch cuLaunchCooperativeKernel cuLaunchCooperativeKernelMultiDevice
+    cuLaunchCooperativeKernel_ptsz cuLaunchGrid cuLaunchGridAsync cuLaunchKernel cuLaunchKernelEx
+    cuLaunchKernelEx_ptsz cuLaunchKernel_ptsz cuMemAlloc cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync
+    cuMemAllocFromPoolAsync_ptsz cuMemAllocManaged cuMemAllocPitch cuMemAllocPitch_v2 cuMemCreate
+    cuMemExportToShareableHandle cuMemFree cuMemGetDefaultMemPool cuMemGetInfo cuMemGetMemPool
+    cuMemImportFromShareableHandle cuMemMap cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolCreate
+    cuMemPoolDestroy cuMemRelease cuMemRetainAllocationHandle cuMemSetMemPool cuMemUnmap cuMipmappedArrayCreate
+    cuMipmappedArrayDestroy cuStreamBeginCapture cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz
+    cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2 cuStreamBeginCapture_v2_ptsz
 }
 
 fn c_name(name: &str) -> CString {
