@@ -90,6 +90,13 @@ pub enum Occasion {
     Ends,
 }
 
+/// What pools are charged for beyond what they reserve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spares {
+    pub untaken: Bytes,
+    pub unknown: Bytes,
+}
+
 /// A reservation for a pool's growth, and its size.
 pub struct Growth {
     grant: Grant,
@@ -501,25 +508,41 @@ impl Tenant {
         }
     }
 
-    /// A device's destroyed pools that are out of use: what they owe to streams is done once its context was waited for.
+    /// A device's destroyed pools that are out of use: what they owe to streams is done once its context was waited for. Those of devices without a
+    /// context owe nothing.
     #[cold]
     pub fn unused_doomed(self, ordinal: Option<u32>) -> Vec<Known> {
+        let owes_nothing = |device: &Device| {
+            let contexts = self.memory.contexts.list();
+            Some(device.ordinal) == ordinal
+                || contexts
+                    .into_iter()
+                    .all(|context| context.ordinal != device.ordinal)
+        };
         self.pools()
-            .filter(|known| {
-                Some(known.device.ordinal) == ordinal
-                    && !known.pool.is_in_use()
-                    && self.is_doomed(*known)
-            })
+            .filter(|known| !known.pool.is_in_use() && self.is_doomed(*known))
+            .filter(|known| owes_nothing(known.device))
             .collect()
     }
 
-    /// What a device's pools are charged for that the driver may not have taken yet.
-    pub fn spares(self, device: &Device) -> Bytes {
+    /// What a device's pools are charged for that the driver has not taken yet, and what it may not have: it does not tell.
+    pub fn spares(self, device: &Device) -> Spares {
         let of_device = self
             .pools()
-            .filter(|known| known.device.ordinal == device.ordinal);
-        of_device.fold(Bytes::ZERO, |sum, known| {
-            sum.saturating_add(known.pool.spare())
+            .filter(|known| known.device.ordinal == device.ordinal)
+            .filter(|known| known.pool.spare() != Bytes::ZERO);
+        of_device.fold(Spares::default(), |sum, known| {
+            let charged = known.pool.charged();
+            match self.reserved(known) {
+                Some(reserved) => Spares {
+                    untaken: sum.untaken.saturating_add(charged.saturating_sub(reserved)),
+                    ..sum
+                },
+                None => Spares {
+                    unknown: sum.unknown.saturating_add(known.pool.spare()),
+                    ..sum
+                },
+            }
         })
     }
 }

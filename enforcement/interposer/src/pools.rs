@@ -106,6 +106,10 @@ impl Tenant {
         let pools = &self.memory.pools;
         let high = pools.high.load(Ordering::Acquire) as usize;
         let wanted = handle.0 as u64;
+        // No handle: an empty seat's word is none's.
+        if wanted <= CLAIMED {
+            return None;
+        }
         let own = (ORDINALS..high.clamp(ORDINALS, ROOM))
             .find(|place| pools.seats[*place].handle.load(Ordering::Acquire) == wanted);
         if let Some(place) = own {

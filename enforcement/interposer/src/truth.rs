@@ -347,16 +347,25 @@ impl Tenant {
             let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
             let managed = Bytes(figures.managed.load(Ordering::Acquire));
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
-            let deferred = self.deferred(device).saturating_add(managed);
+            let spares = self.spares(device);
+            let deferred = self
+                .deferred(device)
+                .saturating_add(managed)
+                .saturating_add(spares.unknown);
             let row = nvml.rows(index)?.own?;
+            // A pool grows into its spare without a change of the books.
             if self.memory.truth.changes.quiet(changes) != Some(before)
                 || ledger.process_usage(index) != all
+                || self.spares(device) != spares
             {
                 continue;
             }
             let look = Look {
                 held: row.saturating_add(unlisted),
-                known: all.saturating_sub(pending).saturating_sub(charged),
+                known: all
+                    .saturating_sub(pending)
+                    .saturating_sub(charged)
+                    .saturating_sub(spares.untaken),
                 deferred,
                 drift: charged.saturating_sub(unseen),
                 charged,
@@ -367,14 +376,12 @@ impl Tenant {
         None
     }
 
-    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched, and for pools, which
-    /// take it when they grow.
+    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched.
     fn deferred(self, device: &Device) -> Bytes {
         self.memory
             .contexts
             .limits_charged(device.ordinal)
             .saturating_add(self.awaited(device.ordinal))
-            .saturating_add(self.spares(device))
     }
 
     fn figures(self, index: DeviceIndex) -> Option<&'static Figures> {

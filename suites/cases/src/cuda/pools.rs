@@ -4,7 +4,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
-use crate::ffi::cuda::{Answer, Cuda, MISSING, OwnStream, Stream, Wait};
+use crate::ffi::cuda::{Answer, Cuda, MISSING, OwnStream, Pool, Stream, Wait};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -379,5 +379,40 @@ cases! {
         ensure_eq!(other.cuda(Bytes::gib(2) + Bytes::mib(256))?, OK, "2.25 GiB of another process beside what was given back");
         other.peer.finish()?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// No handle is no pool's, also where one was destroyed: the driver's refusal, and nothing is charged.
+    no_handle_is_no_destroyed_pools {
+        kind: Budget, defects: ["C1", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync"],
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        let before = cuda.memory_info().out;
+        for bytes in [512, Bytes::mib(64).0] {
+            let answer = cuda.allocate_from_pool(Stream::Legacy, Pool::NONE, bytes);
+            ensure_eq!(answer.code, CUresult::ERROR_INVALID_VALUE, "cuMemAllocFromPoolAsync of no pool");
+        }
+        ensure_eq!(cuda.memory_info().out, before, "cuMemGetInfo_v2");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A destroyed pool's last memory may be freed while its device has no context: then a wait in any other is enough.
+    a_pool_of_a_device_without_a_context_is_given_back {
+        kind: Budget, defects: ["C9", "C10"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=4GiB,1=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxSynchronize", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(1);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate on the second device");
+        let large = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::gib(3).0);
+        ensure_eq!(large.code, OK, "3 of 4 GiB there, in the first's stream");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        ensure_eq!(cuda.free_async(Stream::Legacy, large.out), OK, "cuMemFreeAsync");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        context(&cuda, 1)?;
+        fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)
     }
 }

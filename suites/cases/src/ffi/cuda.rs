@@ -160,6 +160,10 @@ pub struct Mipmap(CUmipmappedArray);
 #[derive(Clone, Copy)]
 pub struct Pool(CUmemoryPool);
 
+impl Pool {
+    pub const NONE: Pool = Pool(CUmemoryPool::NULL);
+}
+
 /// What cuGetProcAddress answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcAddress {
