@@ -3,13 +3,16 @@
 //! `ringfence exec --driver real --memory 0=100GiB -- card` (the built executable, by itself: it needs nothing beside it), or with `--profile h200` on the mock. A
 //! compute budget, and how often a process is started for `cuInit`, are its arguments: `card [--compute PERCENT] [--starts N] [--processes N]`.
 
-use std::ffi::{CString, c_void};
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::ffi::c_void;
+use std::process::Command;
 use std::time::Instant;
 
 use abi::cuda::{CUfunction, CUmodule, CUresult, CUstream, fns};
 
+#[path = "measure/beside.rs"]
+mod beside;
+#[path = "measure/calls.rs"]
+mod calls;
 #[path = "measure/chain.rs"]
 mod chain;
 #[path = "measure/driver.rs"]
@@ -17,6 +20,8 @@ mod driver;
 #[path = "measure/turns.rs"]
 mod turns;
 
+use beside::{beside, stand_by};
+use calls::Calls;
 use chain::Chain;
 use driver::Driver;
 use turns::{Clock, Turns};
@@ -58,7 +63,7 @@ fn main() {
     done(budgeted);
     begun(starts);
     vulkan();
-    beside(processes);
+    beside(processes, || role("stand by"), || done(role("pairs")));
 }
 
 fn role(role: &str) -> Command {
@@ -69,36 +74,6 @@ fn role(role: &str) -> Command {
 
 fn done(mut command: Command) {
     assert!(command.status().expect("a child").success());
-}
-
-/// The same beside processes of the tenant that hold a context each.
-fn beside(processes: usize) {
-    println!("beside {processes} processes of the tenant");
-    let stand = || {
-        let mut command = role("stand by");
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        piped.spawn().expect("a child")
-    };
-    let mut others: Vec<Child> = (0..processes).map(|_| stand()).collect();
-    for other in &mut others {
-        let mut line = String::new();
-        let output = other.stdout.as_mut().expect("a pipe");
-        BufReader::new(output).read_line(&mut line).expect("a line");
-        assert_eq!(line.trim(), "ready");
-    }
-    done(role("pairs"));
-    for other in &mut others {
-        drop(other.stdin.take());
-        other.wait().expect("an end");
-    }
-}
-
-/// A process that holds a context, until its standard input ends.
-fn stand_by() {
-    let driver = Driver::open();
-    assert_eq!(driver.begin(), CUresult::SUCCESS);
-    println!("ready");
-    let _ = std::io::stdin().read(&mut [0]);
 }
 
 /// cuInit and the primary context, in processes of their own, with the library and without in turns.
@@ -151,96 +126,28 @@ fn start() {
     );
 }
 
-#[derive(Clone, Copy)]
-struct Calls {
-    alloc: fns::cuMemAllocAsync,
-    free: fns::cuMemFreeAsync,
-    information: fns::cuMemGetInfo_v2,
-    look_up: fns::cuGetProcAddress_v2,
-}
-
-impl Calls {
-    fn allocate(&self) -> u64 {
-        let mut pointer = 0;
-        // SAFETY: a live out-parameter and the NULL stream.
-        let code = unsafe { (self.alloc)(&mut pointer, 4096, CUstream::NULL) };
-        assert_eq!(code, CUresult::SUCCESS);
-        pointer
-    }
-
-    fn free(&self, pointer: u64) {
-        // SAFETY: the pointer just granted, and the NULL stream.
-        let code = unsafe { (self.free)(pointer, CUstream::NULL) };
-        assert_eq!(code, CUresult::SUCCESS);
-    }
-
-    fn ask(&self) {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: live out-parameters.
-        let code = unsafe { (self.information)(&mut free, &mut total) };
-        assert_eq!(code, CUresult::SUCCESS);
-    }
-
-    fn proc_address(&self, name: &CString) {
-        let (mut found, mut status) = (std::ptr::null_mut(), 0);
-        // SAFETY: a C string and live out-parameters.
-        let code = unsafe {
-            (self.look_up)(
-                name.as_ptr(),
-                &mut found,
-                12000,
-                0,
-                (&raw mut status).cast(),
-            )
-        };
-        assert_eq!(code, CUresult::SUCCESS);
-    }
-}
-
 fn pairs() {
     let driver = Driver::open();
     assert_eq!(driver.begin(), CUresult::SUCCESS);
-    // SAFETY: the types are those that `abi` gives the names.
-    let (bare, ours) = unsafe {
-        let bare = Calls {
-            alloc: driver.bare(c"cuMemAllocAsync"),
-            free: driver.bare(c"cuMemFreeAsync"),
-            information: driver.bare(c"cuMemGetInfo_v2"),
-            look_up: driver.bare(c"cuGetProcAddress_v2"),
-        };
-        let ours = Calls {
-            alloc: driver.hooked(c"cuMemAllocAsync"),
-            free: driver.hooked(c"cuMemFreeAsync"),
-            information: driver.hooked(c"cuMemGetInfo_v2"),
-            look_up: driver.hooked(c"cuGetProcAddress_v2"),
-        };
-        (bare, ours)
-    };
-    assert_ne!(
-        bare.alloc as usize, ours.alloc as usize,
-        "nothing is hooked"
-    );
+    let [bare, ours] = Calls::of(&driver);
     let turns = Turns::default();
-    let pair = |calls: &Calls| calls.free(calls.allocate());
-    let in_turns = |name: &str| turns.compare(name, || pair(&bare), || pair(&ours));
+    let in_turns = |name: &str| turns.compare(name, || bare.pair(), || ours.pair());
     // Something lives in the pool, as in any program that uses one: it is not given back at each wait.
-    let kept = ours.allocate();
+    ours.allocate();
     in_turns("cuMemAllocAsync + cuMemFreeAsync, 4 KiB");
     for name in [c"cuMemAlloc", c"cuCtxGetFlags"] {
         let told = format!("cuGetProcAddress_v2 of {name:?}");
-        let name = CString::from(name);
         turns.compare(
             &told,
-            || bare.proc_address(&name),
-            || ours.proc_address(&name),
+            || bare.proc_address(name),
+            || ours.proc_address(name),
         );
     }
     turns.compare("cuMemGetInfo_v2", || bare.ask(), || ours.ask());
-    let live: Vec<u64> = (0..LIVE).map(|_| ours.allocate()).collect();
+    for _ in 0..LIVE {
+        ours.allocate();
+    }
     in_turns("cuMemAllocAsync + cuMemFreeAsync, 5,000 live");
-    live.into_iter()
-        .chain([kept])
-        .for_each(|one| ours.free(one));
 }
 
 fn launches() {
@@ -266,10 +173,17 @@ fn launches() {
         let code = unsafe { launch(nothing, 1, 1, 1, 1, 1, 1, 0, CUstream::NULL, none, none) };
         assert_eq!(code, CUresult::SUCCESS);
     };
+    // SAFETY: the type is the one that `abi` gives the name.
+    let synchronize: fns::cuCtxSynchronize = unsafe { driver.hooked(c"cuCtxSynchronize") };
+    let settle = || {
+        // SAFETY: it takes nothing.
+        let code = unsafe { synchronize() };
+        assert_eq!(code, CUresult::SUCCESS);
+    };
     let turns = Turns {
         batches: 301,
         calls: 400,
-        between: settle,
+        between: &settle,
         row: 20,
         clock: Clock::Wall,
     };
@@ -284,14 +198,6 @@ fn launches() {
         || launch(bare),
         || launch(ours),
     );
-}
-
-/// Waits for all launches.
-fn settle() {
-    let driver = Driver::open();
-    // SAFETY: the type is the one that `abi` gives the name; it takes nothing.
-    let code = unsafe { driver.hooked::<fns::cuCtxSynchronize>(c"cuCtxSynchronize")() };
-    assert_eq!(code, CUresult::SUCCESS);
 }
 
 fn vulkan() {

@@ -27,29 +27,29 @@ impl Clock {
 
 /// How many batches of each, and of how many calls.
 #[derive(Clone, Copy)]
-pub struct Turns {
+pub struct Turns<'a> {
     pub batches: usize,
     pub calls: u32,
     /// Before each batch, and not timed: what the calls left is out of the way.
-    pub between: fn(),
+    pub between: &'a dyn Fn(),
     /// So many batches of one kind follow each other, and one more before them that is not looked at: for what needs to come to rest.
     pub row: usize,
     pub clock: Clock,
 }
 
-impl Default for Turns {
+impl Default for Turns<'_> {
     fn default() -> Self {
         Self {
             batches: 301,
             calls: 200,
-            between: || {},
+            between: &|| {},
             row: 0,
             clock: Clock::Wall,
         }
     }
 }
 
-impl Turns {
+impl Turns<'_> {
     /// Prints the least of each in ns a call, and what `ours` differs by from the mean of the two beside it, in the middle of all batches and
     /// in their quartiles.
     pub fn compare(self, name: &str, bare: impl Fn(), ours: impl Fn()) {
