@@ -65,8 +65,10 @@ pub fn alloc_from(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> Outcome<CUresult> {
-    let Some(known) = tenant.pool_of_handle(pool) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let known = match tenant.pool_of_handle(pool) {
+        Ok(Some(known)) => known,
+        Ok(None) => return Outcome::PassThrough(Reason::TakesNothing),
+        Err(refused) => return Outcome::Refused(refused),
     };
     let calls = Calls {
         alloc: move |size| next::cuMemAllocFromPoolAsync(place, size, pool, stream),
@@ -85,8 +87,10 @@ pub fn alloc_from_ptsz(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> Outcome<CUresult> {
-    let Some(known) = tenant.pool_of_handle(pool) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    let known = match tenant.pool_of_handle(pool) {
+        Ok(Some(known)) => known,
+        Ok(None) => return Outcome::PassThrough(Reason::TakesNothing),
+        Err(refused) => return Outcome::Refused(refused),
     };
     let calls = Calls {
         alloc: move |size| next::cuMemAllocFromPoolAsync_ptsz(place, size, pool, stream),
@@ -182,8 +186,9 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
 }
 
 pub fn set_current(tenant: Tenant, ordinal: CUdevice, pool: CUmemoryPool) -> Outcome<CUresult> {
-    let code = next::cuDeviceSetMemPool(ordinal, pool);
-    became_current(tenant, ordinal, pool, code)
+    becomes_current(tenant, ordinal, pool, || {
+        next::cuDeviceSetMemPool(ordinal, pool)
+    })
 }
 
 /// The same by a location. A device has a current pool of managed memory beside that of its own.
@@ -194,25 +199,31 @@ pub fn set_current_at(
     pool: CUmemoryPool,
 ) -> Outcome<CUresult> {
     const PINNED: CUmemAllocationType = 1;
-    let code = next::cuMemSetMemPool(location, kind, pool);
+    let call = || next::cuMemSetMemPool(location, kind, pool);
     match location.read() {
         Some(location) if location.type_ == ON_DEVICE && kind == PINNED => {
-            became_current(tenant, location.id, pool, code)
+            becomes_current(tenant, location.id, pool, call)
         }
-        _ => Outcome::Done(code),
+        _ => Outcome::Done(call()),
     }
 }
 
-fn became_current(
+/// It must be known before: plain requests come from it as soon as the driver has agreed.
+fn becomes_current(
     tenant: Tenant,
     ordinal: CUdevice,
     pool: CUmemoryPool,
-    code: CUresult,
+    call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
+    let known = match tenant.pool_of_handle(pool) {
+        Ok(known) => known,
+        Err(refused) => return Outcome::Refused(refused),
+    };
+    let code = call();
     if code == CUresult::SUCCESS
         && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))
     {
-        tenant.set_current_pool(device, tenant.pool_of_handle(pool));
+        tenant.set_current_pool(device, known);
     }
     Outcome::Done(code)
 }
@@ -319,7 +330,7 @@ impl Tenant {
             _ => return Ok(()),
         };
         let device = device.ok_or(Refused::UnknownDevice)?;
-        if self.pool_of_handle(handle).is_some()
+        if self.pool_of_handle(handle)?.is_some()
             || self.seat_pool(handle, device.ordinal, kind == MANAGED)
         {
             Ok(())

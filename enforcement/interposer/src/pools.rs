@@ -30,6 +30,8 @@ pub struct Pools {
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
     doomed: AtomicU32,
+    /// By ordinal: the default pool's handle as the driver told it last, to know it by when the driver does not tell.
+    defaults: [AtomicU64; ORDINALS],
     /// By ordinal: [`TAKEN`] or [`EXPECTED`] where what managed memory takes beside itself is charged.
     managed: [AtomicU32; ORDINALS],
 }
@@ -101,31 +103,61 @@ impl Tenant {
         self.memory.pools.pools.get(place as usize)
     }
 
-    /// The pool of a handle. `None` for those that take no device memory by themselves: the host's, imported ones.
-    pub fn pool_of_handle(self, handle: CUmemoryPool) -> Option<Known> {
+    /// The pool of a handle. `None` for those that take no device memory by themselves: the host's, imported ones. Refused where the driver
+    /// does not tell a device's default pool, which it may be.
+    pub fn pool_of_handle(self, handle: CUmemoryPool) -> Result<Option<Known>, Refused> {
+        if handle.0 as u64 <= CLAIMED {
+            return Ok(None);
+        }
+        if let Some(own) = self.own_pool(handle) {
+            return Ok(Some(own));
+        }
+        let devices = || self.devices().into_iter().flat_map(|known| known.iter());
+        let is_remembered = |device: &&Device| self.remembered(device.ordinal) == handle.0 as u64;
+        if let Some(device) = devices().find(is_remembered) {
+            return Ok(self.pool_at(device.ordinal));
+        }
+        let mut untold = false;
+        for device in devices() {
+            match self.default_pool(device.ordinal) {
+                Some(told) if told == handle => return Ok(self.pool_at(device.ordinal)),
+                Some(_) => {}
+                None => untold = true,
+            }
+        }
+        if untold {
+            return Err(Refused::UnknownDevice);
+        }
+        Ok(None)
+    }
+
+    /// A pool that the program made, by its handle.
+    pub fn own_pool(self, handle: CUmemoryPool) -> Option<Known> {
         let pools = &self.memory.pools;
-        let high = pools.high.load(Ordering::Acquire) as usize;
         let wanted = handle.0 as u64;
         // No handle: an empty seat's word is none's.
         if wanted <= CLAIMED {
             return None;
         }
+        let high = pools.high.load(Ordering::Acquire) as usize;
         let own = (ORDINALS..high.clamp(ORDINALS, ROOM))
-            .find(|place| pools.seats[*place].handle.load(Ordering::Acquire) == wanted);
-        if let Some(place) = own {
-            return self.pool_at(place as u32);
-        }
-        let device = self
-            .devices()?
-            .iter()
-            .find(|device| default_pool(device.ordinal) == Some(handle))?;
-        self.pool_at(device.ordinal)
+            .find(|place| pools.seats[*place].handle.load(Ordering::Acquire) == wanted)?;
+        self.pool_at(own as u32)
     }
 
-    /// A pool that the program made, by its handle.
-    pub fn own_pool(self, handle: CUmemoryPool) -> Option<Known> {
-        self.pool_of_handle(handle)
-            .filter(|known| known.place as usize >= ORDINALS)
+    fn remembered(self, ordinal: u32) -> u64 {
+        let word = self.memory.pools.defaults.get(ordinal as usize);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    fn default_pool(self, ordinal: u32) -> Option<CUmemoryPool> {
+        let mut pool = CUmemoryPool::NULL;
+        let code = next::cuDeviceGetDefaultMemPool(Out::to(&mut pool), ordinal as CUdevice);
+        let told = (code == CUresult::SUCCESS).then_some(pool)?;
+        if let Some(word) = self.memory.pools.defaults.get(ordinal as usize) {
+            word.store(told.0 as u64, Ordering::Release);
+        }
+        Some(told)
     }
 
     /// A pool that the program made on a device. False if there is no room.
@@ -291,17 +323,11 @@ impl Tenant {
     /// The driver's handle, while there is one.
     pub fn handle_of_pool(self, known: Known) -> Option<CUmemoryPool> {
         if (known.place as usize) < ORDINALS {
-            return default_pool(known.place);
+            return self.default_pool(known.place);
         }
         let handle = self.memory.pools.seats[known.place as usize]
             .handle
             .load(Ordering::Acquire);
         (handle > CLAIMED).then_some(CUmemoryPool(handle as *mut _))
     }
-}
-
-fn default_pool(ordinal: u32) -> Option<CUmemoryPool> {
-    let mut pool = CUmemoryPool::NULL;
-    let code = next::cuDeviceGetDefaultMemPool(Out::to(&mut pool), ordinal as CUdevice);
-    (code == CUresult::SUCCESS).then_some(pool)
 }

@@ -346,16 +346,20 @@ impl Tenant {
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
             let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
             let managed = Bytes(figures.managed.load(Ordering::Acquire));
+            // In our row or in its maker's, which changes when that one lets go of it.
+            let imported = ledger.shared_usage(index);
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let spares = self.spares(device);
             let deferred = self
                 .deferred(device)
                 .saturating_add(managed)
+                .saturating_add(imported)
                 .saturating_add(spares.unknown);
             let row = nvml.rows(index)?.own?;
             // A pool grows into its spare without a change of the books.
             if self.memory.truth.changes.quiet(changes) != Some(before)
                 || ledger.process_usage(index) != all
+                || ledger.shared_usage(index) != imported
                 || self.spares(device) != spares
             {
                 continue;
@@ -363,6 +367,7 @@ impl Tenant {
             let look = Look {
                 held: row.saturating_add(unlisted),
                 known: all
+                    .saturating_add(imported)
                     .saturating_sub(pending)
                     .saturating_sub(charged)
                     .saturating_sub(spares.untaken),

@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::attach::{self, Seat};
 use crate::contest;
 use crate::driver::{Driver, NoDriver};
-use crate::objects::{Key, Object};
+use crate::objects::{Key, Object, SlotSet};
 use crate::reap::Reaper;
 use crate::region::descriptors::Descriptor;
 use crate::region::{self, KeptErrno, PACE_WORDS, Pace};
@@ -199,18 +199,31 @@ impl Ledger {
         let Some(account) = self.account(device) else {
             return Bytes::ZERO;
         };
+        self.own_slots().fold(Bytes::ZERO, |sum, slot| {
+            sum.saturating_add(Bytes(account.word(slot).used()))
+        })
+    }
+
+    /// What this process imported and is not charged for: its maker is, or the object's own row.
+    pub fn shared_usage(&self, device: DeviceIndex) -> Bytes {
+        let Some(device) = device.slot() else {
+            return Bytes::ZERO;
+        };
+        let own = SlotSet::from_iter(self.own_slots());
+        Bytes(self.seat.layout().objects.shared_with(&own, device))
+    }
+
+    /// This library's slot, and those of the others of the process.
+    fn own_slots(&self) -> impl Iterator<Item = usize> {
         let owner = self.seat.owner();
         let layout = self.seat.layout();
         let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(usize::MAX);
         let slots = layout.slots.iter().enumerate().take(high);
-        slots
-            .filter(|(_, record)| {
-                record.owner.load(Ordering::Acquire) == owner
-                    && record.dying.load(Ordering::Acquire) == 0
-            })
-            .fold(Bytes::ZERO, |sum, (slot, _)| {
-                sum.saturating_add(Bytes(account.word(slot).used()))
-            })
+        let own = slots.filter(move |(_, record)| {
+            record.owner.load(Ordering::Acquire) == owner
+                && record.dying.load(Ordering::Acquire) == 0
+        });
+        own.map(|(slot, _)| slot)
     }
 
     /// What the tenant holds of a device, draining bytes included, unused leases not.

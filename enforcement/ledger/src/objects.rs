@@ -55,6 +55,30 @@ pub struct Described {
     pub path: [u64; PATH_WORDS],
 }
 
+/// Slots, as rows name their holders.
+#[derive(Default)]
+pub struct SlotSet([u64; HOLDERS]);
+
+impl SlotSet {
+    fn contains(&self, slot: usize) -> bool {
+        self.0
+            .get(slot / 64)
+            .is_some_and(|word| word >> (slot % 64) & 1 != 0)
+    }
+}
+
+impl FromIterator<usize> for SlotSet {
+    fn from_iter<Slots: IntoIterator<Item = usize>>(slots: Slots) -> SlotSet {
+        let mut set = SlotSet::default();
+        for slot in slots {
+            if let Some(word) = set.0.get_mut(slot / 64) {
+                *word |= 1 << (slot % 64);
+            }
+        }
+        set
+    }
+}
+
 /// What a row is, whose, and the number of its changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64);
@@ -86,8 +110,12 @@ impl State {
         }
     }
 
+    fn slot(self) -> usize {
+        (self.0 >> SLOT_SHIFT & SLOT_MASK) as usize
+    }
+
     fn is_by(self, slot: usize) -> bool {
-        (self.0 >> SLOT_SHIFT) & SLOT_MASK == slot as u64
+        self.slot() == slot
     }
 
     /// The next state.
@@ -190,8 +218,7 @@ impl Objects {
                 self.let_go(row, slot);
                 return false;
             }
-            let payer = (state.0 >> SLOT_SHIFT & SLOT_MASK) as usize;
-            if self.change(row, state, state.to(state.phase(), payer)) {
+            if self.change(row, state, state.to(state.phase(), state.slot())) {
                 return true;
             }
         }
@@ -322,6 +349,25 @@ impl Objects {
         };
         (0..self.rows())
             .filter_map(|row| alone(&row))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// What slots opened on a device that is not charged in the word of one of them.
+    pub fn shared_with(&self, slots: &SlotSet, device: usize) -> u64 {
+        let shared = |row: &usize| {
+            let state = self.state(*row);
+            let entry = self.rows.get(*row).filter(|_| self.is_on(*row, device))?;
+            let mut holders = entry.holders.iter().zip(slots.0);
+            let opened = holders.any(|(word, own)| word.load(Ordering::SeqCst) & own != 0);
+            let elsewhere = match state.phase() {
+                Phase::Free | Phase::Making => false,
+                Phase::Paid => !slots.contains(state.slot()),
+                Phase::Charged => true,
+            };
+            (opened && elsewhere).then(|| entry.bytes.load(Ordering::SeqCst))
+        };
+        (0..self.rows())
+            .filter_map(|row| shared(&row))
             .fold(0, u64::saturating_add)
     }
 

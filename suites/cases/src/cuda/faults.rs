@@ -97,6 +97,26 @@ cases! {
         Ok(())
     }
 
+    /// A pool of which the driver does not tell whether it is a device's default one is none that takes nothing: what comes from it is
+    /// refused, nor does it become what plain requests come from.
+    a_pool_that_the_driver_does_not_tell_grants_nothing {
+        kind: Budget, defects: ["R4"], budget: "0=4GiB",
+        entry_points: ["cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz", "cuDeviceSetMemPool"],
+        faults: r#"fault = [{ at = "cuDeviceGetDefaultMemPool", when = "2..", then = "result:2" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.default_pool(0);
+        ensure_eq!(pool.code, CUresult::SUCCESS, "cuDeviceGetDefaultMemPool by the program");
+        let small = Bytes::mib(32);
+        for stream in [Stream::Legacy, Stream::PerThread] {
+            let taken = cuda.allocate_from_pool(stream, pool.out, small.0);
+            ensure_eq!(taken.code, CUresult::ERROR_OUT_OF_MEMORY, "32 MiB from it on {stream:?}");
+        }
+        ensure_eq!(cuda.set_pool(0, pool.out), CUresult::ERROR_OUT_OF_MEMORY, "cuDeviceSetMemPool");
+        ensure_eq!(cuda.allocate_async(Stream::Legacy, small.0).code, CUresult::SUCCESS, "cuMemAllocAsync");
+        fills(fill(&cuda).bytes + small, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A process killed before the driver acted on its cuMemAlloc_v2 leaves nothing charged.
     killed_before_the_driver_acted {
         kind: Budget, defects: ["P2", "P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",

@@ -11,6 +11,7 @@ use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills};
 const OK: CUresult = CUresult::SUCCESS;
 
 const HALF: Bytes = Bytes::gib(3);
+const LITTLE: Bytes = Bytes::mib(128);
 
 /// 3 GiB beside 3 GiB that are charged, under a budget of 4 or 5.
 fn is_charged(cuda: &Cuda, what: &str) -> Result<(), Failure> {
@@ -19,6 +20,15 @@ fn is_charged(cuda: &Cuda, what: &str) -> Result<(), Failure> {
         OUT_OF_MEMORY,
         "3 GiB beside memory that {what}"
     );
+    Ok(())
+}
+
+/// Beside it are room for a context and a little: refusing looks at NVML's row, and finds nothing that is not charged.
+fn is_charged_once(cuda: &Cuda, what: &str) -> Result<(), Failure> {
+    is_charged(cuda, what)?;
+    let little = cuda.allocate(LITTLE.0);
+    ensure_eq!(little.code, OK, "{LITTLE} beside memory that {what}");
+    ensure_eq!(cuda.free(little.out), OK, "cuMemFree_v2");
     Ok(())
 }
 
@@ -83,6 +93,33 @@ cases! {
         ensure_eq!(exported.as_ref().err(), None, "cuMemExportToShareableHandle");
         ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
         is_charged(&cuda, "has a descriptor")
+    }
+
+    /// Whoever imports it from its own descriptor again is charged for it once, also after NVML was asked.
+    memory_that_its_maker_imports_again_is_charged_once {
+        kind: Budget, defects: ["R9", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        for released_first in [true, false] {
+            let created = cuda.create_memory_for(Purpose::Sharing, 0, HALF.0);
+            ensure_eq!(created.code, OK, "cuMemCreate");
+            let exported = cuda.export_memory(created.out);
+            ensure_eq!(exported.as_ref().err(), None, "cuMemExportToShareableHandle");
+            let release = || cuda.release_memory(created.out);
+            if released_first {
+                ensure_eq!(release(), OK, "cuMemRelease before the import");
+            }
+            let imported = exported.map(|descriptor| cuda.import_memory(&descriptor));
+            let imported = imported.map_or(0, |imported| imported.out);
+            is_charged_once(&cuda, "was imported again")?;
+            if !released_first {
+                ensure_eq!(release(), OK, "cuMemRelease after the import");
+                is_charged_once(&cuda, "was imported and released")?;
+            }
+            ensure_eq!(cuda.release_memory(imported), OK, "cuMemRelease of what was imported");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// So do the tiles of a sparse array.
