@@ -192,16 +192,31 @@ pub struct SweepArguments {
 
 #[derive(Args)]
 pub struct PropertiesArguments {
-    /// How many operations, at least
+    /// How many operations, or calls of several processes, at least
     #[arg(long, default_value_t = 100_000)]
     pub operations: u64,
     /// Chooses them
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run the one sequence in this file instead, as a failure prints it, with figures after every operation
+    /// Several processes of one tenant at once, some of which are killed: every grant and refusal is judged by when each call began and ended
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub processes: Option<u8>,
+    /// Have all threads of a process take of one pool and by Vulkan at the same time: there the enforcer is known to charge and refuse too much
+    #[arg(long, requires = "processes")]
+    pub mixed: bool,
+    /// Run the one sequence in this file instead, as a failure prints it, with figures after every operation; with --processes judge the history
+    /// that --save left once more, and run its program again
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
-    /// ours, seeded or another target that keeps our ledger
+    /// Where a failure of several processes is left
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "history-failure.json",
+        requires = "processes"
+    )]
+    pub save: PathBuf,
+    /// ours, seeded or another target that keeps our ledger; with --processes any
     #[arg(long, default_value = "ours")]
     pub target: String,
     /// A known defect that the libraries of the target `seeded` are to have
