@@ -103,14 +103,16 @@ fn attempt(crowd: &mut Crowd, program: &Program) -> Result<Result<Figures, Failu
     })
 }
 
-/// Leaves out ever smaller parts, as long as what is left fails in some of a few runs.
+/// Leaves out ever smaller parts, as long as what is left fails in some of a few runs; again from the beginning while there is patience, since
+/// a race that nobody lost says little.
 fn smaller(
     circumstances: &Circumstances,
     mut failure: Failure,
     patience: Duration,
 ) -> Result<Failure, Trouble> {
-    let (mut part, end) = (failure.program.parts() / 2, Instant::now() + patience);
+    let end = Instant::now() + patience;
     let mut crowd = Crowd::start(circumstances)?;
+    let mut part = failure.program.parts() / 2;
     while part > 0 {
         let mut at = 0;
         while at < failure.program.parts() {
@@ -132,7 +134,10 @@ fn smaller(
                 None => at += part,
             }
         }
-        part /= 2;
+        part = match part / 2 {
+            0 => failure.program.parts() / 2,
+            half => half,
+        };
     }
     Ok(failure)
 }
