@@ -117,7 +117,7 @@ impl Accounts {
                     .for_each(|(sum, more)| *sum += more),
             }
         }
-        for (owner, kind, bytes) in holds::attributed(&self.region, device) {
+        for (owner, kind, bytes) in holds::attributed(&self.region, device, self.place.as_ref()) {
             let at = found.iter().position(|(image, _)| *image == owner);
             let at = at.unwrap_or_else(|| {
                 let (pid, by_kind) = (owner.pid, [Bytes::ZERO; Kind::COUNT]);

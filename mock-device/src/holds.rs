@@ -79,6 +79,7 @@ pub(crate) fn enter(region: &Region, holder: Holder, facts: &Facts) -> bool {
     entry.size.store(facts.size, Relaxed);
     entry.file_device.store(facts.file.0, Relaxed);
     entry.file_inode.store(facts.file.1, Relaxed);
+    entry.maker.store(holder.row as u32 + 1, Relaxed);
     let bound = index.min(MAX_OBJECTS - 1) as u32 + 1;
     region.header().object_bound.fetch_max(bound, Release);
     entry.live.store(1, Release);
@@ -112,9 +113,22 @@ pub(crate) fn release(region: &Region, holder: Holder, id: u64) {
         return;
     };
     match hold.count.load(Relaxed) {
-        0 | 1 => hold.object.store(0, Release),
+        0 | 1 => end(region, hold),
         more => hold.count.store(more - 1, Relaxed),
     }
+}
+
+/// A row holds an object no longer, and is its maker no longer.
+fn end(region: &Region, hold: &Hold) {
+    let object = find(region, hold.object.load(Relaxed));
+    if let Some(object) = object.filter(|object| is_made_by(object, hold.row.load(Relaxed))) {
+        object.maker.store(0, Relaxed);
+    }
+    hold.object.store(0, Release);
+}
+
+fn is_made_by(object: &ObjectEntry, row: u32) -> bool {
+    object.maker.load(Relaxed) == row + 1
 }
 
 fn hold_of(region: &Region, holder: Holder, id: u64) -> Option<&Hold> {
@@ -137,28 +151,47 @@ pub(crate) fn find_by_file(region: &Region, device: u64, inode: u64) -> Option<&
     region.objects().iter().find(is_it)
 }
 
-fn holders<'a>(region: &'a Region, object: &'a ObjectEntry) -> impl Iterator<Item = &'a Row> {
+fn holds_of<'a>(
+    region: &'a Region,
+    object: &'a ObjectEntry,
+) -> impl Iterator<Item = (&'a Hold, &'a Row)> {
     let id = object.id.load(Relaxed);
     region.holds().iter().filter_map(move |hold| {
         let row = region.all_rows().get(hold.row.load(Relaxed) as usize)?;
         let holds = hold.object.load(Relaxed) == id
             && row.state.load(Relaxed) != state::FREE
             && row.generation.load(Relaxed) == hold.row_generation.load(Relaxed);
-        holds.then_some(row)
+        holds.then_some((hold, row))
     })
 }
 
-/// Whose bytes the objects of a device are: the first living holder's, or a dying one's while nobody else is left. What
-/// only a descriptor holds is nobody's (FINDINGS 11: NVML moves an exporter's bytes to an importer at its death).
-pub(crate) fn attributed(region: &Region, device: usize) -> Vec<(Image, usize, Bytes)> {
+fn holders<'a>(region: &'a Region, object: &'a ObjectEntry) -> impl Iterator<Item = &'a Row> {
+    holds_of(region, object).map(|(_, row)| row)
+}
+
+/// Whose bytes the objects of a device are: its maker's while that one lives and holds it; nobody's, whoever imported it, while a
+/// descriptor of it is open; then the first living holder's, or a dying one's while nobody else is left. So says an H200
+/// (fixtures/oracle/shared-memory-580.txt).
+pub(crate) fn attributed(
+    region: &Region,
+    device: usize,
+    place: Option<&Place>,
+) -> Vec<(Image, usize, Bytes)> {
     let objects = region.objects().iter();
     objects
         .filter(|object| object.is_live() && object.device.load(Relaxed) as usize == device)
         .filter_map(|object| {
-            let living = |row: &&Row| row.state.load(Relaxed) == state::LIVE;
-            let owner = holders(region, object)
-                .find(living)
-                .or_else(|| holders(region, object).next())?;
+            let is_living = |row: &&Row| row.state.load(Relaxed) == state::LIVE;
+            let maker = holds_of(region, object)
+                .find(|(hold, _)| is_made_by(object, hold.row.load(Relaxed)))
+                .map(|(_, row)| row);
+            let owner = match maker.filter(is_living) {
+                Some(maker) => maker,
+                None if is_exported(object, place) => return None,
+                None => holders(region, object)
+                    .find(is_living)
+                    .or_else(|| holders(region, object).next())?,
+            };
             let facts = Facts::read(object);
             Some((Image::read(owner), facts.kind as usize, Bytes(facts.size)))
         })
@@ -208,7 +241,7 @@ pub(crate) fn end_row(region: &Region, index: usize, row: &Row, age: u64) -> boo
         if age < lag {
             left = true;
         } else {
-            hold.object.store(0, Release);
+            end(region, hold);
         }
     }
     left

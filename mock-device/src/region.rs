@@ -146,6 +146,8 @@ pub(crate) struct ObjectEntry {
     /// The file of its contents, by which an importer of a descriptor knows it.
     pub(crate) file_device: AtomicU64,
     pub(crate) file_inode: AtomicU64,
+    /// One more than the row of whoever made it, while that one has held it all along; 0 after.
+    pub(crate) maker: AtomicU32,
 }
 
 /// One row's hold on an object. `object`, an identity or 0, is written last.

@@ -132,6 +132,7 @@ fn an_exported_descriptor_holds_the_memory_until_its_last_copy_is_closed() {
     drop(descriptor);
     until(world, SIZE);
     let imported = world.import_object(copy.as_fd()).unwrap();
+    assert_eq!(holder_of(world), [], "nobody's while a descriptor is open");
     drop(copy);
     until(world, SIZE);
     assert_eq!(holder_of(world), [(std::process::id(), SIZE)]);
