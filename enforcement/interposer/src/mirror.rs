@@ -20,7 +20,7 @@ use crate::grant::Grant;
 use crate::outcome::Refused;
 use crate::pools::Known;
 use crate::process::Tenant;
-use crate::slack::SURPLUS;
+use crate::slack::{OWED, SURPLUS};
 use crate::threads::{Number, Tally, Threads};
 
 /// From here on a request may fit nowhere in what its pool reserves, however much of that is free: it reserves before it asks.
@@ -244,6 +244,28 @@ impl Pool {
         false
     }
 
+    /// As `close`, where nothing makes it grow either. Where something is on its way the last of it has the pool read: it is asked to, and
+    /// looked for once more, since it may have been answered meanwhile. One that is missed all the same, because its end and the
+    /// asking crossed in the cores' buffers, leaves the pool to the next who waits: a fence in each request would cost more than the rest of it.
+    fn closes_quietly(&self) -> bool {
+        let quiet = || self.growing.load(Ordering::SeqCst) == 0 && self.close();
+        quiet() || {
+            self.slack.fetch_or(OWED, Ordering::SeqCst);
+            !self.is_busy() && self.close()
+        }
+    }
+
+    /// Whether a request is on its way, or makes it grow.
+    pub fn is_busy(&self) -> bool {
+        self.growing.load(Ordering::SeqCst) != 0 || self.used.on_the_way()
+    }
+
+    /// Whether somebody who waited asked the next that is answered to have it read.
+    #[inline(always)]
+    pub fn is_owed(&self) -> bool {
+        self.slack.load(Ordering::Relaxed) & OWED != 0
+    }
+
     /// From now on so much may be taken.
     fn open(&self) {
         let limit = self.used.taken().wrapping_add(ALLOWANCE);
@@ -370,7 +392,11 @@ impl Tenant {
         }
         let limit = pool.limit.load(Ordering::SeqCst);
         let quiet = alone && pool.close();
-        let reserved = if quiet { self.reserved(known) } else { None };
+        let reserved = if quiet {
+            self.reserved_beside(known, 1)
+        } else {
+            None
+        };
         // All of it is the pool's first, and what it does not need goes back.
         let charged = pool.charged();
         pool.charge(charged.saturating_add(bound), charged);
@@ -386,6 +412,9 @@ impl Tenant {
                     Occasion::Asked => pool.open(),
                     _ => pool.limit.store(limit, Ordering::SeqCst),
                 }
+                if alone && !quiet {
+                    pool.slack.fetch_or(OWED, Ordering::SeqCst);
+                }
                 self.mark_pool(pool);
                 Ok(())
             }
@@ -395,12 +424,21 @@ impl Tenant {
     /// Reads a pool and charges what it reserves.
     #[cold]
     pub fn read_pool(self, known: Known, occasion: Occasion) -> Result<(), Refused> {
-        let pool = known.pool;
         let _change = self.change();
-        let _held = pool.lock.hold();
+        let _held = known.pool.lock.hold();
+        self.read_held(known, occasion)
+    }
+
+    /// The same under the pool's lock.
+    pub fn read_held(self, known: Known, occasion: Occasion) -> Result<(), Refused> {
+        let pool = known.pool;
         let limit = pool.limit.load(Ordering::SeqCst);
-        let quiet = pool.growing.load(Ordering::Acquire) == 0 && pool.close();
-        let reserved = if quiet { self.reserved(known) } else { None };
+        let quiet = pool.closes_quietly();
+        let reserved = if quiet {
+            self.reserved_beside(known, 0)
+        } else {
+            None
+        };
         let Some(reserved) = reserved else {
             pool.limit.store(limit, Ordering::SeqCst);
             if !quiet {
@@ -417,6 +455,13 @@ impl Tenant {
                 .fetch_or(u64::from(SURPLUS), Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// What a quiet pool reserves, its lock held. `None` where more than the caller's own requests make it grow by now: what they have taken is
+    /// charged to their reservations.
+    fn reserved_beside(self, known: Known, own: u32) -> Option<Bytes> {
+        let reserved = self.reserved(known);
+        reserved.filter(|_| known.pool.growing.load(Ordering::SeqCst) == own)
     }
 
     /// Whether the pool holds whole steps that it neither needs nor is to keep.

@@ -167,6 +167,9 @@ where
             tenant.memory.records.insert_pooled(thread, pooled)
         });
         known.pool.answered(thread, rounded);
+        if known.pool.is_owed() {
+            tenant.read_owed(known);
+        }
         Answered { code, recorded }
     }
 

@@ -19,6 +19,8 @@ use crate::records::owner_of;
 pub const FREED: u32 = 1;
 /// A wait did not bring back all that it might: what was freed in the order of another stream goes back when that is waited for.
 pub const SURPLUS: u32 = 2;
+/// Somebody waited while requests were on their way, and nobody could tell what the pool holds: the next of them to be answered has it read.
+pub const OWED: u32 = 4;
 
 impl Tenant {
     /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
@@ -53,8 +55,10 @@ impl Tenant {
     #[inline]
     pub fn mark_pool(self, pool: &Pool) {
         if pool.slack().load(Ordering::Relaxed) & FREED == 0 {
-            pool.slack().store(FREED, Ordering::Release);
-            self.memory.slack.store(u64::from(FREED), Ordering::Release);
+            pool.slack().fetch_or(FREED, Ordering::Release);
+            self.memory
+                .slack
+                .fetch_or(u64::from(FREED), Ordering::Release);
         }
     }
 
@@ -76,14 +80,40 @@ impl Tenant {
         code
     }
 
+    /// Each pool's mark is taken under its lock: where another thread took it, what that one finds is charged when this one goes on.
     #[cold]
     fn read_marked(self) {
-        self.memory.slack.store(0, Ordering::SeqCst);
         for known in self.pools() {
-            if known.pool.slack().swap(0, Ordering::AcqRel) != 0 {
-                // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
-                let _ = self.read_pool(known, Occasion::Waited);
+            let pool = known.pool;
+            if pool.slack().load(Ordering::SeqCst) == 0 && pool.charged() == Bytes::ZERO {
+                continue;
             }
+            let _change = self.change();
+            let _held = pool.hold();
+            if pool.slack().swap(0, Ordering::SeqCst) != 0 {
+                // What cannot be charged stays marked by its next free; a refusal here has nobody to be told to.
+                let _ = self.read_held(known, Occasion::Waited);
+            }
+        }
+        // At the end, and what came meanwhile again: as long as a pool is read, whoever waits comes here.
+        self.memory.slack.store(0, Ordering::SeqCst);
+        let marks = |sum: u32, known: Known| sum | known.pool.slack().load(Ordering::SeqCst);
+        let left = self.pools().fold(0, marks);
+        self.memory
+            .slack
+            .fetch_or(u64::from(left), Ordering::SeqCst);
+    }
+
+    /// A request was answered that somebody who waited could not see the end of. The last of several reads the pool: nobody is kept
+    /// waiting for the others.
+    #[cold]
+    pub fn read_owed(self, known: Known) {
+        if known.pool.is_busy() {
+            return;
+        }
+        if known.pool.slack().fetch_and(!OWED, Ordering::SeqCst) & OWED != 0 {
+            // As after a wait.
+            let _ = self.read_pool(known, Occasion::Waited);
         }
     }
 

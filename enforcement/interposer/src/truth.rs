@@ -341,6 +341,8 @@ impl Tenant {
             let Some(before) = self.memory.truth.changes.quiet(changes) else {
                 continue;
             };
+            // Another library of ours may take and give back while the row is read.
+            let releases = ledger.process_releases(index);
             let charged = Bytes(figures.drift.load(Ordering::Acquire));
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
@@ -359,6 +361,7 @@ impl Tenant {
             // A pool grows into its spare without a change of the books.
             if self.memory.truth.changes.quiet(changes) != Some(before)
                 || ledger.process_usage(index) != all
+                || ledger.process_releases(index) != releases
                 || ledger.shared_usage(index) != imported
                 || self.spares(device) != spares
             {

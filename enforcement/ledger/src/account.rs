@@ -28,6 +28,8 @@ pub struct Line {
     pub word: AtomicU64,
     /// What is announced and not decided yet.
     pub pending: AtomicU64,
+    /// How often something was given back: a word that is what it was says nothing of what was taken and given back meanwhile.
+    pub releases: AtomicU64,
 }
 
 /// The order of the steps. Only models change it, to show that they would notice.
@@ -312,6 +314,19 @@ impl<'a, P: Protocol> Account<'a, P> {
         self.lines.get(slot).map_or(Word::default(), |line| {
             Word(line.word.load(Ordering::Acquire))
         })
+    }
+
+    pub fn releases(&self, slot: usize) -> u64 {
+        self.lines
+            .get(slot)
+            .map_or(0, |line| line.releases.load(Ordering::Acquire))
+    }
+
+    /// Before the word is relieved, so that whoever reads it sees this too.
+    pub fn count_release(&self, slot: usize) {
+        if let Some(line) = self.lines.get(slot) {
+            line.releases.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Whether the slot has nothing charged and nothing announced.

@@ -182,6 +182,7 @@ impl Ledger {
     #[inline]
     pub fn release(&self, device: DeviceIndex, bytes: Bytes) {
         if let Some(account) = self.account(device) {
+            account.count_release(self.seat.slot);
             account.release(self.seat.slot, bytes.0);
         }
     }
@@ -201,6 +202,14 @@ impl Ledger {
         };
         self.own_slots().fold(Bytes::ZERO, |sum, slot| {
             sum.saturating_add(Bytes(account.word(slot).used()))
+        })
+    }
+
+    /// How often this process gave back what it held of a device, by all of its slots.
+    pub fn process_releases(&self, device: DeviceIndex) -> u64 {
+        self.account(device).map_or(0, |account| {
+            self.own_slots()
+                .fold(0, |sum, slot| sum.wrapping_add(account.releases(slot)))
         })
     }
 

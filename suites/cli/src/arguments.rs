@@ -201,9 +201,6 @@ pub struct PropertiesArguments {
     /// Several processes of one tenant at once, some of which are killed: every grant and refusal is judged by when each call began and ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub processes: Option<u8>,
-    /// Have all threads of a process take of one pool and by Vulkan at the same time: there the enforcer is known to charge and refuse too much
-    #[arg(long, requires = "processes")]
-    pub mixed: bool,
     /// Run the one sequence in this file instead, as a failure prints it, with figures after every operation; with --processes judge the history
     /// that --save left once more, and run its program again
     #[arg(long, value_name = "FILE")]

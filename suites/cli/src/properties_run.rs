@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use harness::{Driver, Target};
-use properties::histories::program::Mix;
 use properties::histories::{crowd, run as race};
 use properties::operation::Operation;
 use properties::remote::Circumstances;
@@ -85,10 +84,6 @@ fn histories(
     let wish = race::Wish {
         calls: arguments.operations,
         seed: arguments.seed,
-        mix: match arguments.mixed {
-            true => Mix::All,
-            false => Mix::Apart,
-        },
         patience: PATIENCE,
     };
     let report = race::run(&circumstances, &wish)?;

@@ -7,7 +7,6 @@ use harness::{Driver, Target};
 use libtest_mimic::{Arguments, Failed, Trial};
 use properties::histories::check::Figures;
 use properties::histories::crowd::Circumstances;
-use properties::histories::program::Mix;
 use properties::histories::run::{self, Report, Wish};
 
 /// A second or two on a busy machine.
@@ -51,7 +50,6 @@ fn run(target: Target, calls: u64) -> Result<Report, Failed> {
     let wish = Wish {
         calls,
         seed: 4,
-        mix: Mix::Apart,
         patience: Duration::ZERO,
     };
     Ok(run::run(&circumstances, &wish)?)

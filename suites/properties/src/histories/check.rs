@@ -6,7 +6,9 @@
 //!
 //! *Refusals* are lawful if at some instant of the call what may have been charged at most passes the budget: what is held, from each
 //! take's beginning to its free's return; requests in flight, refused ones and the own among them; contexts. A lease counts for nothing: the
-//! ledger takes leases back before it refuses. A request costs what its route rounds it to, never more.
+//! ledger takes leases back before it refuses. A request costs what its route rounds it to, never more. What is given back to a pool while other
+//! requests of it are on their way, in other threads of the process, stays charged until there is an instant without any: only the driver knows in
+//! which of the pool's steps such a request finds its place, so nobody can say what the pool holds before it is answered.
 //!
 //! *The killed.* What a process certainly held when the signal was sent stays held for as long as the device was seen to hold it: granted to another
 //! before, the sum passes the budget. What it may have held may be charged until the device was first seen without it, calls that were never
@@ -17,6 +19,7 @@
 use std::fmt;
 
 use super::history::{Answer, Call, Cost, Deed, History, Time};
+use super::program::Route;
 
 /// What a lawful history came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,6 +246,29 @@ fn certain(history: &History, frees: &[Option<&Call>], figure: fn(Cost) -> u64) 
     pieces
 }
 
+/// The first instant from `time` on at which no request of a process's pool is on its way.
+fn pools_rest(history: &History, process: usize, time: Time) -> Time {
+    let taking = |call: &&Call| {
+        let of_pool = matches!(
+            call.deed,
+            Deed::Take {
+                route: Route::Ordered,
+                ..
+            }
+        );
+        of_pool && call.process == process
+    };
+    let spans = history.calls.iter().filter(taking).map(|call| {
+        let end = call.end.as_ref().map_or(EVER, |(end, _)| *end);
+        (call.begin, end)
+    });
+    let mut spans: Vec<(Time, Time)> = spans.collect();
+    spans.sort_unstable();
+    let longer =
+        |rest, (begin, end): (Time, Time)| if begin <= rest { end.max(rest) } else { rest };
+    spans.into_iter().fold(time, longer)
+}
+
 fn possible(history: &History, frees: &[Option<&Call>]) -> Vec<Piece> {
     let gone = |process: usize| {
         history.processes[process]
@@ -268,9 +294,13 @@ fn possible(history: &History, frees: &[Option<&Call>]) -> Vec<Piece> {
             Some((end, Answer::NoMemory | Answer::Otherwise(_))) => *end,
             // Never answered: it may have been granted.
             None => EVER,
-            Some((_, Answer::Done)) => frees[number]
-                .and_then(|free| free.end.as_ref())
-                .map_or(EVER, |(end, _)| *end),
+            Some((_, Answer::Done)) => frees[number].and_then(|free| free.end.as_ref()).map_or(
+                EVER,
+                |(end, _)| match route {
+                    Route::Ordered => pools_rest(history, call.process, *end),
+                    _ => *end,
+                },
+            ),
         };
         pieces.push(Piece {
             from: call.begin,

@@ -42,14 +42,6 @@ impl Route {
         Route::Vulkan,
     ];
 
-    /// What each of so many threads takes by.
-    fn of_threads(threads: u64, mix: Mix) -> &'static [Route] {
-        match (mix, threads) {
-            (Mix::All, _) | (_, 1) => &Self::ALL,
-            (Mix::Apart, _) => &Self::ALL[..3],
-        }
-    }
-
     /// The next size that the call can be asked for.
     pub fn askable(self, bytes: u64) -> u64 {
         match self {
@@ -69,23 +61,6 @@ impl Route {
         };
         Cost { least: bytes, most }
     }
-}
-
-/// By which calls the threads of one process take memory at the same time. Three breaches are open; the checker knows no excuse for any of
-/// them, so that what runs in every build keeps away from them.
-///
-/// * What a pool is charged for is lowered only while none of its requests is on its way (`mirror.rs`): where a thread loses its core in one,
-///   what others gave back stays charged, and everybody is refused.
-/// * Whoever waits takes the mark off a pool and then reads it (`slack.rs`): where it loses its core in between, the next waiter finds no mark,
-///   and returns while all of it is charged.
-/// * The interposer compares the driver's row with what is charged before and after it was read (`truth.rs`). What another thread takes by
-///   Vulkan and gives back within that time is in the row alone, and charged as nobody's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mix {
-    /// By pools and Vulkan only where there is one thread.
-    Apart,
-    /// By all.
-    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +94,7 @@ pub struct Program {
 
 impl Program {
     /// By chance, with requests that `room` is tight for.
-    pub fn by_chance(seed: u64, processes: usize, room: u64, mix: Mix) -> Self {
+    pub fn by_chance(seed: u64, processes: usize, room: u64) -> Self {
         let mut dice = Dice::new(seed);
         let mut program = Self {
             processes: Vec::new(),
@@ -127,8 +102,7 @@ impl Program {
         };
         for _ in 0..processes {
             let threads = 1 + dice.below(THREADS);
-            let steps =
-                (0..threads).map(|_| thread(&mut dice, room, Route::of_threads(threads, mix)));
+            let steps = (0..threads).map(|_| thread(&mut dice, room));
             let steps = steps.collect();
             program.processes.push(steps);
         }
@@ -163,11 +137,11 @@ impl Program {
     }
 }
 
-fn thread(dice: &mut Dice, room: u64, routes: &[Route]) -> Vec<Step> {
+fn thread(dice: &mut Dice, room: u64) -> Vec<Step> {
     let steps = 1 + dice.below(STEPS);
     (0..steps)
         .map(|_| match dice.below(16) {
-            0..=7 => take(dice, room, routes),
+            0..=7 => take(dice, room),
             8..=13 => Step::Free {
                 nth: dice.below(256) as u8,
             },
@@ -179,8 +153,8 @@ fn thread(dice: &mut Dice, room: u64, routes: &[Route]) -> Vec<Step> {
 }
 
 /// From what a lease covers to all there is and a little more.
-fn take(dice: &mut Dice, room: u64, routes: &[Route]) -> Step {
-    let route = routes[dice.below(routes.len() as u64) as usize];
+fn take(dice: &mut Dice, room: u64) -> Step {
+    let route = Route::ALL[dice.below(Route::ALL.len() as u64) as usize];
     let bytes = match dice.below(4) {
         0 => BLOCK * (1 + dice.below(8)) + dice.below(2),
         1 => room / (1 + dice.below(3)) + dice.below(2) * MIB,
@@ -198,7 +172,7 @@ mod tests {
 
     #[test]
     fn parts_are_left_out_in_the_order_in_which_they_are_counted() {
-        let program = Program::by_chance(5, 4, 1 << 30, Mix::All);
+        let program = Program::by_chance(5, 4, 1 << 30);
         let mut rest = program.clone();
         while rest.parts() > 0 {
             let fewer = rest.without(0..1);
@@ -206,6 +180,6 @@ mod tests {
             rest = fewer;
         }
         assert_eq!(program.without(0..program.parts()), rest);
-        assert_eq!(program, Program::by_chance(5, 4, 1 << 30, Mix::All));
+        assert_eq!(program, Program::by_chance(5, 4, 1 << 30));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{Figures, Wrong, check};
 use super::crowd::{Circumstances, Crowd, Made};
 use super::history::{Answer, Deed, History};
-use super::program::{Mix, Program};
+use super::program::Program;
 use crate::remote::Trouble;
 
 /// A race that was lost once is lost again in so many runs, or counts as won.
@@ -19,7 +19,6 @@ const TRIES: usize = 8;
 pub struct Wish {
     pub calls: u64,
     pub seed: u64,
-    pub mix: Mix,
     /// How long a failure may be made smaller.
     pub patience: Duration,
 }
@@ -54,7 +53,7 @@ pub fn run(circumstances: &Circumstances, wish: &Wish) -> Result<Report, Trouble
     while report.figures.calls < wish.calls && report.broken.is_none() {
         let room = crowd.room()?;
         let seed = dice.below(u64::MAX);
-        let program = Program::by_chance(seed, circumstances.processes, room, wish.mix);
+        let program = Program::by_chance(seed, circumstances.processes, room);
         report.histories += 1;
         match attempt(&mut crowd, &program)? {
             Ok(figures) => report.figures.add(figures),

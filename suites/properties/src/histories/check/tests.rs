@@ -40,6 +40,17 @@ impl History {
         self
     }
 
+    /// The same of a pool.
+    fn ordered(mut self, process: usize, times: (Time, Time), mib: u64) -> Self {
+        self = self.granted(process, times, mib);
+        let last = self.calls.last_mut().expect("a call");
+        last.deed = Deed::Take {
+            route: Route::Ordered,
+            bytes: mib * MIB,
+        };
+        self
+    }
+
     fn granted(self, process: usize, times: (Time, Time), mib: u64) -> Self {
         self.take(process, times, mib, Answer::Done)
     }
@@ -266,4 +277,21 @@ fn nobody_frees_what_is_not_held_or_twice() {
         .freed(0, (30, 40))
         .freed(0, (50, 60));
     assert_eq!(twice.wrong(), [Wrong::Senseless { call: 2 }]);
+}
+
+#[test]
+fn what_was_given_back_to_a_pool_counts_while_its_requests_are_on_their_way() {
+    let freed_meanwhile = |to| {
+        nothing(2)
+            .ordered(0, (10, 20), 32)
+            .ordered(0, (35, to), 1)
+            .freed(0, (30, 40))
+            .freed(1, (90, 91))
+    };
+    freed_meanwhile(60).refused(1, (50, 55), 10).figures();
+    let wrong = freed_meanwhile(45).refused(1, (50, 55), 10);
+    assert!(matches!(
+        check(&wrong).expect_err("it could have been granted")[..],
+        [Wrong::Unjustified { call: 4, .. }]
+    ));
 }
