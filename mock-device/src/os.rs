@@ -51,6 +51,34 @@ pub(crate) fn pidfd(pid: u32) -> Option<OwnedFd> {
     }
 }
 
+/// While it lives the thread takes no signal, nor do the threads that it starts, ever.
+pub(crate) struct Deaf(libc::sigset_t);
+
+impl Deaf {
+    pub(crate) fn begin() -> io::Result<Self> {
+        let mut all = std::mem::MaybeUninit::uninit();
+        let mut before = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigfillset writes the first set, which pthread_sigmask reads; it writes the second where it succeeds.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            let code = libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+            match code {
+                0 => Ok(Self(before.assume_init())),
+                code => Err(io::Error::from_raw_os_error(code)),
+            }
+        }
+    }
+}
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        // SAFETY: the set is one that pthread_sigmask wrote.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
+    }
+}
+
 /// Waits until a descriptor is ready, or closed at its other end, or time is up. Which of them are.
 pub(crate) fn ready(descriptors: &[BorrowedFd<'_>], patience: Duration) -> Vec<bool> {
     let asked = descriptors.iter().map(|fd| libc::pollfd {

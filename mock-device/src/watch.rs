@@ -2,8 +2,11 @@
 //! process of its own, and begins it when any process's use of it notices. So whoever made the world keeps watch over it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::accounts::Accounts;
@@ -19,6 +22,19 @@ impl World {
     /// Begins every teardown at the death and ends it when its time has come, until the other end of `stop` is closed.
     pub fn keep_watch(&self, stop: &impl AsFd) {
         self.accounts.keep_watch(stop.as_fd());
+    }
+
+    /// The same in a thread of its own, which takes none of the process's signals: they are for whoever waits for them.
+    ///
+    /// # Errors
+    /// The process can have no more threads.
+    pub fn begin_watch(
+        self: Arc<Self>,
+        stop: impl AsFd + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let _deaf = os::Deaf::begin()?;
+        let thread = std::thread::Builder::new().name("vigil".to_owned());
+        thread.spawn(move || self.keep_watch(&stop))
     }
 }
 

@@ -120,6 +120,12 @@ pub fn fills(process: &Process, graph: GraphId) -> bool {
         .any(|capture| capture.graph == graph)
 }
 
+/// Whether a capture fills a graph or one in it: an H200 destroys no graph that one fills (401), and the inner ones' are taken to be as safe.
+pub fn fills_within(process: &Process, graph: GraphId) -> bool {
+    let within = process.graphs.within(graph);
+    within.into_iter().any(|graph| fills(process, graph))
+}
+
 /// A call on a stream was refused: if the stream captures, its capture is broken.
 pub fn refused(process: &mut Process, stream: CUstream) {
     if process.captures.any()
@@ -497,7 +503,8 @@ pub fn end(stream: CUstream, out: Out<CUgraph>) -> Answer {
             Err(_) => CUgraph::NULL,
         });
     }
-    if answer.is_err() {
+    // Another stream's capture may fill the same graph, or one in it.
+    if answer.is_err() && !fills_within(&process, capture.graph) {
         process.graphs.discard(capture.graph);
     }
     answer

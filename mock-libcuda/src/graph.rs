@@ -84,6 +84,15 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// The graphs that a node holds.
+    fn inner(&self) -> Vec<GraphId> {
+        match self {
+            Payload::Child(child) => vec![*child],
+            Payload::Conditional(conditional) => conditional.bodies.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// CUgraphNodeType.
     pub fn kind(&self) -> CUgraphNodeType {
         match self {
@@ -264,19 +273,23 @@ impl Graphs {
         self.discard_inner(node.payload);
     }
 
-    /// The graphs that a node holds.
     fn discard_inner(&mut self, payload: Payload) {
-        match payload {
-            Payload::Child(child) => {
-                self.discard(child);
-            }
-            Payload::Conditional(conditional) => {
-                for body in conditional.bodies {
-                    self.discard(body);
-                }
-            }
-            _ => {}
+        for graph in payload.inner() {
+            self.discard(graph);
         }
+    }
+
+    /// A graph and those in its nodes, at every depth.
+    pub fn within(&self, id: GraphId) -> Vec<GraphId> {
+        let mut found = vec![id];
+        let mut at = 0;
+        while let Some(graph) = found.get(at).and_then(|id| self.graphs.get(id)) {
+            let nodes = graph.nodes.iter().filter_map(|node| self.nodes.get(node));
+            let inner = nodes.flat_map(|node| node.payload.inner());
+            found.extend(inner.collect::<Vec<_>>());
+            at += 1;
+        }
+        found
     }
 
     pub fn has_node(&self, id: NodeId) -> bool {
@@ -395,7 +408,7 @@ pub fn destroy(graph: CUgraph) -> Answer {
     if process.graphs.graph(id).embedded {
         return Err(CUresult::ERROR_INVALID_VALUE);
     }
-    if crate::capture::fills(&process, id) {
+    if crate::capture::fills_within(&process, id) {
         return Err(CUresult::ERROR_ILLEGAL_STATE);
     }
     let objects = process.graphs.discard(id);
@@ -430,6 +443,13 @@ pub fn destroy_node(node: CUgraphNode) -> Answer {
     let mut process = driver::get()?.lock();
     let id = process.graphs.node_id(node)?;
     crate::graph_memory::forbid_removal(&process, id)?;
+    let inner = process.graphs.node(id).payload.inner();
+    if inner
+        .into_iter()
+        .any(|graph| crate::capture::fills_within(&process, graph))
+    {
+        return Err(CUresult::ERROR_ILLEGAL_STATE);
+    }
     process.graphs.remove(id);
     Ok(())
 }

@@ -32,6 +32,29 @@ fn the_programs_exit_status_is_passed_on() {
     assert_eq!(status("kill -KILL $$"), Some(128 + 9));
 }
 
+/// A thread that did would be ended by them, or drop the word of the program's end, which exec waits for.
+#[test]
+fn no_other_thread_of_exec_takes_the_signals_that_it_waits_for() {
+    let waited = [1, 2, 3, 15, 17].map(|signal: u32| 1_u64 << (signal - 1));
+    let script = "for task in /proc/$PPID/task/*; do
+        [ ${task##*/} = $PPID ] || grep SigBlk $task/status
+    done";
+    let output = ringfence(&["exec", "--target", "none", "--", "sh", "-c", script]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let masks = told.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigBlk:")?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    let masks: Vec<u64> = masks.collect();
+    assert!(!masks.is_empty(), "one watches the world");
+    for mask in masks {
+        assert!(
+            waited.iter().all(|signal| mask & signal != 0),
+            "blocked are {mask:x}"
+        );
+    }
+}
+
 /// The program ends by it, and its environment does not stay behind.
 #[test]
 fn whoever_ends_exec_ends_its_program() {

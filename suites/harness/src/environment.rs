@@ -233,11 +233,9 @@ struct Vigil {
 impl Vigil {
     fn over(world: Arc<World>) -> std::io::Result<Self> {
         let (stopped, stop) = std::io::pipe()?;
-        let watch = move || world.keep_watch(&stopped);
-        let thread = std::thread::Builder::new().name("vigil".to_owned());
         Ok(Self {
             stop: Some(stop),
-            thread: Some(thread.spawn(watch)?),
+            thread: Some(world.begin_watch(stopped)?),
         })
     }
 }

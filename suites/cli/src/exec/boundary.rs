@@ -11,7 +11,8 @@ const ENDING: [libc::c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, lib
 /// Runs a program to its end. Whoever asks this process to end meanwhile asks the program: it is its parent that has to
 /// outlive it. What a terminal sends goes to the program anyway.
 ///
-/// The calling thread must be the only one, as it alone holds the signals back.
+/// The calling thread must be the only one that takes signals, as it alone holds them back: one that comes to another thread ends this
+/// process, and the child's end would be told to nobody.
 pub fn run_to_its_end(command: &mut Command) -> io::Result<ExitStatus> {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
