@@ -11,6 +11,7 @@ use fuzz::family::{self, Family};
 use fuzz::remote::Trouble;
 use fuzz::run::{self, Report, Smallest, Wish};
 use harness::Target;
+use harness::progress::Counted;
 
 use crate::arguments::FuzzArguments;
 use crate::{UNEXPECTED, score};
@@ -137,14 +138,17 @@ type Reports = Vec<(&'static str, Report)>;
 fn by_workers(pieces: &[Piece], workers: usize) -> Result<Reports, Trouble> {
     let next = AtomicU64::new(0);
     let reports = Mutex::new(Vec::new());
+    let progress = Counted::new(pieces.iter().map(|piece| piece.wish.calls).sum());
     let worker = || -> Result<(), Trouble> {
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let report = run::run(piece.family, &piece.wish)?;
+            let name = piece.family.name;
+            let news = |more| progress.advance(name, more);
+            let report = run::run_with_news(piece.family, &piece.wish, news)?;
             if report.broken.is_some() {
                 next.store(pieces.len() as u64, Ordering::Relaxed);
             }
             if let Ok(mut reports) = reports.lock() {
-                reports.push((piece.family.name, report));
+                reports.push((name, report));
             }
         }
         Ok(())
@@ -156,6 +160,7 @@ fn by_workers(pieces: &[Piece], workers: usize) -> Result<Reports, Trouble> {
             Err(_) => Err(Trouble::Beginning("a worker panicked".to_owned())),
         })
     })?;
+    progress.finish();
     Ok(reports.into_inner().unwrap_or_default())
 }
 

@@ -181,6 +181,15 @@ fn judged(told: &[Told; 3]) -> Option<String> {
 
 /// Runs sequences of a family until so many calls were made, or one broke a promise.
 pub fn run(family: &'static Family, wish: &Wish) -> Result<Report, Trouble> {
+    run_with_news(family, wish, |_| {})
+}
+
+/// The same, with what every batch adds to the calls.
+pub fn run_with_news(
+    family: &'static Family,
+    wish: &Wish,
+    news: impl Fn(u64),
+) -> Result<Report, Trouble> {
     let started = Instant::now();
     let mut three = Three::new(family, &wish.target)?;
     let mut report = Report::default();
@@ -192,6 +201,7 @@ pub fn run(family: &'static Family, wish: &Wish) -> Result<Report, Trouble> {
         match three.run(family, &batch, false)? {
             Outcome::Fine(told) => {
                 let [_, ample, tight] = *told;
+                let before = report.calls;
                 for (nth, sequence) in batch.iter().enumerate() {
                     let (one, two) = (&ample.verdicts[nth], &tight.verdicts[nth]);
                     report.calls += one.calls + two.calls;
@@ -202,6 +212,7 @@ pub fn run(family: &'static Family, wish: &Wish) -> Result<Report, Trouble> {
                         corpus.push(sequence.clone());
                     }
                 }
+                news(report.calls - before);
                 report.sequences += BATCH as u64;
                 report.reached = report.reached.max(ample.reached).max(tight.reached);
                 history.extend(batch);

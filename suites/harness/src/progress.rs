@@ -2,6 +2,7 @@
 //! long run a line now and then.
 
 use std::io::IsTerminal;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,6 +18,54 @@ pub struct Bar {
 
 /// How often a long run that nobody watches says how far it is.
 const NEWS_EVERY: Duration = Duration::from_secs(60);
+
+/// A long run of many alike, which several threads make: how many, how many a second, the time that is left.
+pub struct Counted {
+    bar: Bar,
+    began: Instant,
+    /// When was it said last how far it is.
+    told: Mutex<Instant>,
+}
+
+impl Counted {
+    pub fn new(many: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            bar: Bar::like(
+                many,
+                "{bar:30} {human_pos}/{human_len} {elapsed}, {eta} left, {msg}",
+            ),
+            began: now,
+            told: Mutex::new(now),
+        }
+    }
+
+    /// So many more are done.
+    pub fn advance(&self, name: &str, more: u64) {
+        let bar = &self.bar.bar;
+        bar.inc(more);
+        let (done, passed) = (bar.position(), self.began.elapsed());
+        let speed = done as f64 / passed.as_secs_f64().max(1e-3);
+        bar.set_message(format!("{speed:.0} a second, {name}"));
+        // Whoever finds the moment taken leaves the news to who took it.
+        if !self.bar.visible
+            && let Ok(mut told) = self.told.try_lock()
+            && told.elapsed() >= NEWS_EVERY
+        {
+            *told = Instant::now();
+            let all = bar.length().unwrap_or_default();
+            let left = all.saturating_sub(done) as f64 / speed.max(1e-3);
+            let left = Duration::try_from_secs_f64(left).unwrap_or_default();
+            let [passed, left] =
+                [passed, left].map(|time| humantime::format_duration(whole_seconds(time)));
+            eprintln!("{done} of {all} in {passed}, {speed:.0} a second, {left} left");
+        }
+    }
+
+    pub fn finish(&self) {
+        self.bar.finish();
+    }
+}
 
 /// A long run's pieces, each with what it costs: where pieces differ much their number tells little of the time that is left.
 pub struct Long {
@@ -34,7 +83,7 @@ impl Long {
     pub fn new(pieces: usize, cost: Duration) -> Self {
         let now = Instant::now();
         Self {
-            bar: Bar::like(pieces, "{bar:30} {pos}/{len} {elapsed}, {msg}"),
+            bar: Bar::like(pieces as u64, "{bar:30} {pos}/{len} {elapsed}, {msg}"),
             pieces,
             done: 0,
             cost,
@@ -82,17 +131,20 @@ fn whole_seconds(time: Duration) -> Duration {
 
 impl Bar {
     pub fn new(pieces: usize) -> Self {
-        Self::like(pieces, "{bar:30} {pos}/{len} {elapsed}, {eta} left {msg}")
+        Self::like(
+            pieces as u64,
+            "{bar:30} {pos}/{len} {elapsed}, {eta} left {msg}",
+        )
     }
 
-    fn like(pieces: usize, template: &str) -> Self {
+    fn like(pieces: u64, template: &str) -> Self {
         let visible = std::io::stderr().is_terminal();
         let target = if visible {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
         };
-        let bar = ProgressBar::with_draw_target(Some(pieces as u64), target);
+        let bar = ProgressBar::with_draw_target(Some(pieces), target);
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
