@@ -2,6 +2,7 @@
 
 mod arguments;
 mod boundary;
+mod captures;
 mod contexts;
 mod edge_table;
 mod edges;
