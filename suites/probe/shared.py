@@ -3,36 +3,18 @@
 On a card or a mock: `python3 shared.py > shared.txt`. Each line is a scenario, a step, MiB of the device in use beyond those at the
 start, the row of this process and that of the other one (`-`: none). Each piece of memory is 1 GiB.
 """
-import array
 import ctypes as C
 import os
 import socket
-import subprocess
 import sys
-import time
 
-SIZE = C.c_size_t(1 << 30)
-DESCRIPTOR, NONE = 1, C.c_ulonglong(0)
-cuda, nvml = C.CDLL("libcuda.so.1"), C.CDLL("libnvidia-ml.so.1")
+from between import DESCRIPTOR, Scenario, begin, cuda, does, receive, send, watch
 
-
-class Row(C.Structure):
-    _fields_ = [("pid", C.c_uint), ("used", C.c_ulonglong), ("gpu", C.c_uint), ("compute", C.c_uint)]
+SIZE, NONE = C.c_size_t(1 << 30), C.c_ulonglong(0)
 
 
 class Properties(C.Structure):
     _fields_ = [("kind", C.c_int), ("handles", C.c_int), ("location", C.c_int * 2), ("rest", C.c_ulonglong * 2)]
-
-
-def does(code, what):
-    assert code == 0, f"{what}: {code}"
-
-
-def begin():
-    context = C.c_void_p()
-    does(cuda.cuInit(0), "cuInit")
-    does(cuda.cuDevicePrimaryCtxRetain(C.byref(context), 0), "cuDevicePrimaryCtxRetain")
-    does(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
 
 
 def export():
@@ -66,52 +48,6 @@ def unmapped(address):
     does(cuda.cuMemUnmap(address, SIZE), "cuMemUnmap")
 
 
-def free():
-    free, total = C.c_size_t(), C.c_size_t()
-    does(cuda.cuMemGetInfo_v2(C.byref(free), C.byref(total)), "cuMemGetInfo")
-    return free.value
-
-
-def rows():
-    count, found = C.c_uint(64), (Row * 64)()
-    does(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, C.byref(count), found), "rows")
-    return {found[at].pid: found[at].used / 2**20 for at in range(count.value)}
-
-
-class Scenario:
-    def __init__(self, name):
-        self.name, self.other, self.before = name, None, free()
-
-    def step(self, step):
-        time.sleep(0.1)
-        found = rows()
-        told = [found.get(pid, "-") for pid in (os.getpid(), self.other and self.other.pid)]
-        print(self.name, step, round((self.before - free()) / 2**20, 2), *told, sep="\t", flush=True)
-
-    def begin_other(self, role):
-        line, its = socket.socketpair()
-        command = [sys.executable, __file__, role, str(its.fileno())]
-        self.other = subprocess.Popen(command, pass_fds=[its.fileno()])
-        self.line = line
-
-    def has(self, word):
-        self.line.send(word)
-        self.line.recv(1)
-
-    def wait(self):
-        self.other.wait()
-        self.step("the other ended")
-
-
-def send(line, descriptor):
-    line.sendmsg([b"d"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
-
-
-def receive(line):
-    _, parts, _, _ = line.recvmsg(1, socket.CMSG_LEN(4))
-    return array.array("i", parts[0][2])[0]
-
-
 def alone():
     it = Scenario("alone")
     handle, descriptor = export()
@@ -140,8 +76,7 @@ def of_another(name, end):
     address = mapped(handle)
     it.step("mapped")
     if end == "killed":
-        it.other.kill()
-        it.other.wait()
+        it.kill()
     else:
         it.has(b"x")
     it.step("its maker " + end)
@@ -199,10 +134,7 @@ def other(role, line):
 if len(sys.argv) > 1:
     other(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
     sys.exit()
-does(nvml.nvmlInit_v2(), "nvmlInit_v2")
-device = C.c_void_p()
-does(nvml.nvmlDeviceGetHandleByIndex_v2(0, C.byref(device)), "nvmlDeviceGetHandleByIndex_v2")
-begin()
+watch()
 alone()
 of_another("of another", "released it")
 of_another("of the dead", "killed")
