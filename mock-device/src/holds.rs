@@ -43,7 +43,9 @@ pub(crate) struct Facts {
     pub(crate) id: u64,
     pub(crate) device: usize,
     pub(crate) kind: Kind,
+    /// Of a store: when it was read.
     pub(crate) size: u64,
+    pub(crate) is_store: bool,
     /// Device and inode of its contents.
     pub(crate) file: (u64, u64),
 }
@@ -56,6 +58,7 @@ impl Facts {
             device: entry.device.load(Relaxed) as usize,
             kind: Kind::ALL.get(kind).copied().unwrap_or(Kind::Other),
             size: entry.size.load(Relaxed),
+            is_store: entry.store.load(Relaxed) == 1,
             file: (
                 entry.file_device.load(Relaxed),
                 entry.file_inode.load(Relaxed),
@@ -80,6 +83,8 @@ pub(crate) fn enter(region: &Region, holder: Holder, facts: &Facts) -> bool {
     entry.file_device.store(facts.file.0, Relaxed);
     entry.file_inode.store(facts.file.1, Relaxed);
     entry.maker.store(holder.row as u32 + 1, Relaxed);
+    entry.store.store(facts.is_store.into(), Relaxed);
+    entry.shown.store(0, Relaxed);
     let bound = index.min(MAX_OBJECTS - 1) as u32 + 1;
     region.header().object_bound.fetch_max(bound, Release);
     entry.live.store(1, Release);
@@ -170,8 +175,8 @@ fn holders<'a>(region: &'a Region, object: &'a ObjectEntry) -> impl Iterator<Ite
 }
 
 /// Whose bytes the objects of a device are: its maker's while that one lives and holds it; nobody's, whoever imported it, while a
-/// descriptor of it is open; then the first living holder's, or a dying one's while nobody else is left. So says an H200
-/// (fixtures/oracle/shared-memory-580.txt).
+/// descriptor of it is open; then the first living holder's, or a dying one's while nobody else is left. Of a store what its
+/// maker shows is that one's, and the rest nobody's. So says an H200 (fixtures/oracle/shared-{memory,pools}-580.txt).
 pub(crate) fn attributed(
     region: &Region,
     device: usize,
@@ -185,14 +190,20 @@ pub(crate) fn attributed(
             let maker = holds_of(region, object)
                 .find(|(hold, _)| is_made_by(object, hold.row.load(Relaxed)))
                 .map(|(_, row)| row);
+            let facts = Facts::read(object);
             let owner = match maker.filter(is_living) {
+                Some(maker) if facts.is_store => {
+                    let shown = Bytes(object.shown.load(Relaxed));
+                    let any = shown > Bytes::ZERO;
+                    return any.then(|| (Image::read(maker), facts.kind as usize, shown));
+                }
                 Some(maker) => maker,
+                None if facts.is_store => return None,
                 None if is_exported(object, place) => return None,
                 None => holders(region, object)
                     .find(is_living)
                     .or_else(|| holders(region, object).next())?,
             };
-            let facts = Facts::read(object);
             Some((Image::read(owner), facts.kind as usize, Bytes(facts.size)))
         })
         .collect()

@@ -13,7 +13,7 @@
 //! | spend time | [`World::now`], [`World::submit`], [`DeviceProfile`]'s `cost`; [`World::busy`], [`World::busy_by`] |
 //! | have a death's teardown begin at the death | [`World::keep_watch`] |
 //! | know which devices reach each other's memory | [`MachineProfile::link`], [`mod@peer`] |
-//! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`] |
+//! | share memory between processes and APIs | [`mod@object`]: [`World::new_object`], [`World::share`], [`World::open_object`], [`World::import_object`]; one that grows: [`mod@store`] |
 //! | let one API's work wait for another's | [`mod@payload`]: [`payload::Words`], a fence's or semaphore's |
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
@@ -44,6 +44,7 @@ pub mod profile;
 mod region;
 mod schedule;
 mod settings;
+pub mod store;
 pub mod units;
 mod view;
 mod watch;

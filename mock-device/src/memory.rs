@@ -70,7 +70,22 @@ impl ProcessUsage {
     /// What NVML's row says.
     #[must_use]
     pub fn listed(&self) -> Bytes {
-        self.total().saturating_sub(self.of(Kind::Unlisted))
+        let kinds = Kind::ALL.into_iter();
+        kinds
+            .filter(|kind| self.lists(*kind))
+            .map(|kind| self.of(kind))
+            .sum()
+    }
+
+    /// Whether a row names what the process holds for this. A pool outlives the contexts of its device, and is in no row until
+    /// there is one again (H200, 580.159.04: `fixtures/oracle/shared-pools-580.txt`, "a reset").
+    #[must_use]
+    pub fn lists(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Unlisted => false,
+            Kind::Pool => self.of(Kind::Context) > Bytes::ZERO,
+            _ => true,
+        }
     }
 }
 

@@ -42,13 +42,24 @@ pub enum ObjectError {
     Io(#[from] io::Error),
 }
 
+/// Where an object's first bytes are from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The device's free memory.
+    Fresh,
+    /// The maker's row.
+    Taken,
+    /// It has none yet: `store.rs`.
+    Store,
+}
+
 /// One hold of this process on an object.
 #[derive(Debug)]
 pub struct Object<'w> {
-    world: &'w World,
-    facts: Facts,
+    pub(crate) world: &'w World,
+    pub(crate) facts: Facts,
     /// Row and generation: a fork child finds its parent's object here, and holds nothing.
-    holder: Holder,
+    pub(crate) holder: Holder,
     file: File,
 }
 
@@ -63,10 +74,10 @@ impl World {
         kind: Kind,
         size: Bytes,
     ) -> Result<Object<'_>, ObjectError> {
-        match self.make(dev, kind, size, false) {
+        match self.make(dev, kind, size, Origin::Fresh) {
             Err(ObjectError::OutOfMemory(_)) => {
                 self.accounts.sweep(true);
-                self.make(dev, kind, size, false)
+                self.make(dev, kind, size, Origin::Fresh)
             }
             other => other,
         }
@@ -82,7 +93,7 @@ impl World {
         kind: Kind,
         size: Bytes,
     ) -> Result<Object<'_>, ObjectError> {
-        self.make(dev, kind, size, true)
+        self.make(dev, kind, size, Origin::Taken)
     }
 
     /// The object of that name.
@@ -137,12 +148,12 @@ impl World {
         })
     }
 
-    fn make(
+    pub(crate) fn make(
         &self,
         dev: DeviceIndex,
         kind: Kind,
         size: Bytes,
-        taken: bool,
+        origin: Origin,
     ) -> Result<Object<'_>, ObjectError> {
         let region = &self.accounts.region;
         let place = self.accounts.place.as_ref();
@@ -154,9 +165,10 @@ impl World {
             device: dev.as_usize(),
             kind,
             size: size.0,
+            is_store: origin == Origin::Store,
             file: (meta.dev(), meta.ino()),
         };
-        let entered = self.enter_object(dev, &facts, taken);
+        let entered = self.enter_object(dev, &facts, origin);
         match entered {
             Ok(holder) => Ok(Object {
                 world: self,
@@ -177,7 +189,7 @@ impl World {
         &self,
         dev: DeviceIndex,
         facts: &Facts,
-        taken: bool,
+        origin: Origin,
     ) -> Result<Holder, ObjectError> {
         let row = self.accounts.own_row().ok_or(ObjectError::Full)?;
         let holder = self.accounts.own_place().ok_or(ObjectError::Full)?;
@@ -185,7 +197,7 @@ impl World {
         let _guard = region.lock();
         let total = &region.totals()[facts.device];
         let (used, capacity) = (total.used.load(Relaxed), total.capacity.load(Relaxed));
-        if taken {
+        if origin == Origin::Taken {
             // Out of the row first: a kill in between forgets bytes of a dead process, and never counts them twice.
             let cell = &row.bytes[facts.device][facts.kind as usize];
             let held = cell.load(Relaxed);
@@ -271,6 +283,7 @@ impl<'w> Object<'w> {
         self.facts.kind
     }
 
+    /// Of a store: when this hold on it began.
     #[must_use]
     pub fn size(&self) -> Bytes {
         Bytes(self.facts.size)

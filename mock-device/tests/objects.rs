@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use child::{Child, End, fork};
 use mock_device::{
-    Bytes, DeviceIndex, Kind, Object, ObjectError, ObjectId, World, WorldSpec, profile,
+    Bytes, DeviceIndex, Kind, Object, ObjectError, ObjectId, OutOfDeviceMemory, World, WorldSpec,
+    profile,
 };
 
 const DEV0: DeviceIndex = DeviceIndex(0);
@@ -232,4 +233,75 @@ fn a_fork_child_ends_nothing_of_its_parents() {
     assert_eq!(scene.world.used(DEV0), SIZE);
     drop(std::mem::ManuallyDrop::into_inner(inherited));
     assert_eq!(scene.world.used(DEV0), Bytes::ZERO);
+}
+
+#[test]
+fn of_a_store_its_makers_row_has_what_that_one_shows_and_nobodys_has_the_rest() {
+    let scene = scene(0);
+    let world = &scene.world;
+    let own = std::process::id();
+    world.take(DEV0, Kind::Pool, Bytes(SIZE.0 + 5000)).unwrap();
+    let store = world.new_store(DEV0, Kind::Pool).unwrap();
+    assert!(store.is_store() && store.size() == Bytes::ZERO);
+    store.put(SIZE).unwrap();
+    assert_eq!(world.used(DEV0), Bytes(SIZE.0 + 5000), "moved, not taken");
+    assert_eq!(holder_of(world), [(own, Bytes(SIZE.0 + 5000))]);
+    store.show(Bytes(1000));
+    assert_eq!(holder_of(world), [(own, Bytes(6000))]);
+    assert!(matches!(
+        store.put(SIZE),
+        Err(ObjectError::OutOfMemory(OutOfDeviceMemory {
+            free: Bytes(5000),
+            ..
+        }))
+    ));
+    store.put(Bytes(5000)).unwrap();
+    store.show(Bytes::ZERO);
+    assert_eq!(holder_of(world), [], "nobody's, while its maker lives");
+    let imported = world.open_object(store.id()).unwrap();
+    drop(store);
+    assert_eq!(world.used(DEV0), Bytes(SIZE.0 + 5000));
+    drop(imported);
+    assert_eq!(world.used(DEV0), Bytes::ZERO);
+    assert!(world.audit().is_consistent(), "{:#?}", world.audit());
+}
+
+#[test]
+fn a_store_outlives_its_killed_maker_and_is_no_importers() {
+    let scene = scene(0);
+    let world = &scene.world;
+    let mut maker = fork(|line| {
+        let world = World::open(&scene.path).unwrap();
+        world.take(DEV0, Kind::Pool, Bytes(SIZE.0 + 5000)).unwrap();
+        let store = world.new_store(DEV0, Kind::Pool).unwrap();
+        store.put(SIZE).unwrap();
+        line.say(1);
+        i32::from(line.hear())
+    });
+    assert_eq!(maker.line.hear(), 1);
+    let imported = world.open_object(ObjectId(1)).unwrap();
+    assert!(imported.is_store());
+    let pid = maker.pid as u32;
+    assert_eq!(holder_of(world), [(pid, Bytes(SIZE.0 + 5000))]);
+    assert_eq!(exporter_killed(&mut maker), End::Signal(libc::SIGKILL));
+    until(world, SIZE);
+    assert_eq!(holder_of(world), [], "not its importer's either");
+    drop(imported);
+    until(world, Bytes::ZERO);
+    assert!(world.audit().is_consistent(), "{:#?}", world.audit());
+}
+
+#[test]
+fn a_fork_child_shows_nothing_of_its_parents_store() {
+    let scene = scene(0);
+    let world = &scene.world;
+    world.take(DEV0, Kind::Pool, SIZE).unwrap();
+    let store = world.new_store(DEV0, Kind::Pool).unwrap();
+    store.put(SIZE).unwrap();
+    let mut child = fork(|_| {
+        store.show(Bytes::ZERO);
+        i32::from(store.put(Bytes(1)).is_ok())
+    });
+    assert_eq!(child.reap(), End::Exit(0));
+    assert_eq!(holder_of(world), [(std::process::id(), SIZE)]);
 }

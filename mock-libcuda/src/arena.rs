@@ -22,6 +22,26 @@ impl Holes {
         Some(start)
     }
 
+    /// As [`Holes::take`], at a multiple of `align`.
+    pub fn take_aligned(&mut self, len: u64, align: u64) -> Option<u64> {
+        let fits = |(start, room): &(u64, u64)| {
+            let padding = start.next_multiple_of(align) - start;
+            padding
+                .checked_add(len)
+                .is_some_and(|needed| needed <= *room)
+        };
+        let at = self.0.iter().position(fits)?;
+        let (start, room) = self.0[at];
+        let taken = start.next_multiple_of(align);
+        let rests = [
+            (start, taken - start),
+            (taken + len, start + room - taken - len),
+        ];
+        let rests = rests.into_iter().filter(|(_, len)| *len > 0);
+        self.0.splice(at..=at, rests);
+        Some(taken)
+    }
+
     /// Gives a taken range back and joins it with its neighbours.
     pub fn give(&mut self, start: u64, len: u64) {
         let at = self.0.partition_point(|(hole, _)| *hole < start);
@@ -131,6 +151,18 @@ mod tests {
         }
         assert_eq!(holes.take(30), Some(20));
         assert!(holes.is_full());
+    }
+
+    #[test]
+    fn an_aligned_range_leaves_what_is_around_it() {
+        let mut holes = Holes::new(3, 20);
+        assert_eq!(holes.take_aligned(18, 8), None);
+        assert_eq!(holes.take_aligned(8, 8), Some(8));
+        assert_eq!(holes.0, [(3, 5), (16, 7)]);
+        assert_eq!(holes.take_aligned(7, 8), Some(16));
+        holes.give(8, 8);
+        holes.give(16, 7);
+        assert_eq!(holes.0, [(3, 20)]);
     }
 
     #[test]

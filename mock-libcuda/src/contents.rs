@@ -66,6 +66,8 @@ pub struct Contents {
     /// Start → (end, content). What no extent covers is zero.
     extents: BTreeMap<u64, (u64, Content)>,
     stored: u64,
+    /// Extents that are a file's.
+    shared: usize,
 }
 
 impl Contents {
@@ -74,6 +76,7 @@ impl Contents {
             backing,
             extents: BTreeMap::new(),
             stored: 0,
+            shared: 0,
         }
     }
 
@@ -84,7 +87,13 @@ impl Contents {
     /// Repeats `unit` over a range, from its start on.
     pub fn fill(&mut self, start: u64, len: u64, unit: &[u8]) {
         let pattern = Pattern::anchored(unit, start);
-        let end = start + len;
+        for (from, to) in self.parts(start, start + len) {
+            self.fill_part(from, to, pattern);
+        }
+    }
+
+    fn fill_part(&mut self, start: u64, end: u64, pattern: Pattern) {
+        let len = end - start;
         if self.is(Content::Exposed, start, end) {
             // Zeros, and what would eat the machine, are not written: the pages go back instead.
             if pattern.is_zero() || len > STORED_BOUND {
@@ -116,6 +125,12 @@ impl Contents {
 
     /// Host memory into device memory.
     pub fn write(&mut self, to: u64, from_host: u64, len: u64) {
+        for (start, end) in self.parts(to, to + len) {
+            self.write_part(start, from_host + (start - to), end - start);
+        }
+    }
+
+    fn write_part(&mut self, to: u64, from_host: u64, len: u64) {
         if self.store(to, to + len) {
             return copy_host(to, from_host, len);
         }
@@ -167,15 +182,19 @@ impl Contents {
         if self.extents.is_empty() {
             return;
         }
-        // A part of what others map too: they go on with the rest.
-        if self.is(Content::Shared, start, end) && !self.extents.contains_key(&start)
-            || self
-                .extents
-                .get(&start)
-                .is_some_and(|(to, content)| *content == Content::Shared && *to > end)
-        {
-            return self.backing.punch_attached(start, end);
+        for (from, to) in self.parts(start, end) {
+            // A part of what others map too: they go on with the rest.
+            if self.is(Content::Shared, from, to)
+                && self.extents.get(&from) != Some(&(to, Content::Shared))
+            {
+                self.backing.punch_attached(from, to);
+            } else {
+                self.forget_part(from, to);
+            }
         }
+    }
+
+    fn forget_part(&mut self, start: u64, end: u64) {
         let pieces = self.pieces(start, end);
         self.split(start);
         self.split(end);
@@ -190,21 +209,32 @@ impl Contents {
                     self.stored -= to - from;
                 }
                 Some(Content::Exposed) => self.backing.punch(from, to),
-                Some(Content::Shared) => self.backing.detach(from, to),
+                Some(Content::Shared) => {
+                    self.backing.detach(from, to);
+                    self.shared -= 1;
+                }
                 Some(Content::Pattern(_)) | None => {}
             }
         }
     }
 
-    /// From here on the range is the file's, which gets what the range held; or, for an importer, which has it already.
-    pub fn share(&mut self, start: u64, end: u64, file: &File, keep: bool) -> io::Result<()> {
+    /// From here on the range is the file's from an offset on, which gets what the range held; or, for an importer, which has
+    /// it already.
+    pub fn share(
+        &mut self,
+        start: u64,
+        end: u64,
+        (file, offset): (&File, u64),
+        keep: bool,
+    ) -> io::Result<()> {
         if keep {
             for (from, to, content) in self.pieces(start, end) {
+                let place = offset + (from - start);
                 match content {
-                    Some(Content::Stored | Content::Exposed) => save(file, start, from, to)?,
+                    Some(Content::Stored | Content::Exposed) => save(file, place, from, to)?,
                     Some(Content::Pattern(pattern)) if to - from <= STORED_BOUND => {
                         fill_host(from, to - from, pattern.bytes());
-                        save(file, start, from, to)?;
+                        save(file, place, from, to)?;
                         self.backing.punch(from, to);
                     }
                     Some(Content::Pattern(_) | Content::Shared) | None => {}
@@ -212,9 +242,27 @@ impl Contents {
             }
         }
         self.forget(start, end);
-        self.backing.attach(start, end, file)?;
+        self.backing.attach(start, end, file, offset)?;
         self.extents.insert(start, (end, Content::Shared));
+        self.shared += 1;
         Ok(())
+    }
+
+    /// A range cut where something begins or ends that others map too.
+    fn parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        if self.shared == 0 {
+            return vec![(start, end)];
+        }
+        let (mut parts, mut at) = (Vec::new(), start);
+        for (from, to, content) in self.pieces(start, end) {
+            if content == Some(Content::Shared) {
+                parts.extend((at < from).then_some((at, from)));
+                parts.push((from, to));
+                at = to;
+            }
+        }
+        parts.extend((at < end).then_some((at, end)));
+        parts
     }
 
     /// Every piece of a range with its content, in order.
@@ -305,15 +353,15 @@ impl Contents {
     }
 }
 
-/// Bytes of a range that began at `start`, into the file that takes its place.
-fn save(file: &File, start: u64, from: u64, to: u64) -> io::Result<()> {
+/// Bytes of a range into a place of the file.
+fn save(file: &File, place: u64, from: u64, to: u64) -> io::Result<()> {
     const PIECE: u64 = 1 << 20;
     let mut at = from;
     let mut piece = vec![0u8; PIECE.min(to - from) as usize];
     while at < to {
         let len = PIECE.min(to - at);
         copy_host(piece.as_mut_ptr() as u64, at, len);
-        file.write_all_at(&piece[..len as usize], at - start)?;
+        file.write_all_at(&piece[..len as usize], place + (at - from))?;
         at += len;
     }
     Ok(())
@@ -381,6 +429,47 @@ mod tests {
         contents.write(base, [9u8].as_ptr() as u64, 1);
         contents.forget(base, base + (32 << 30));
         assert_eq!((contents.stored, contents.extents.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_lies_across_two_shared_ranges_is_in_both_files_and_beside_them() {
+        const PART: u64 = 2 << 20;
+        let mut contents = contents();
+        let base = contents.base();
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(3 * PART).expect("room");
+        let before = [1u8; 8];
+        contents.write(base + PART, before.as_ptr() as u64, 8);
+        for at in [0, 1] {
+            let start = base + at * PART;
+            let place = (&file, (at + 1) * PART);
+            contents
+                .share(start, start + PART, place, true)
+                .expect("mapped");
+        }
+        let mut seen = [0u8; 8];
+        file.read_exact_at(&mut seen, 2 * PART).expect("read");
+        assert_eq!(seen, before, "as it was when it became the file's");
+        let all: Vec<u8> = (0..PART as usize + 8).map(|at| at as u8).collect();
+        contents.write(base + PART - 4, all.as_ptr() as u64, all.len() as u64);
+        file.read_exact_at(&mut seen, 2 * PART - 4).expect("read");
+        assert_eq!(seen[..], all[..8]);
+        assert_eq!(
+            bytes(&contents, base + 2 * PART - 4, 8),
+            all[PART as usize..]
+        );
+        contents.fill(base + PART - 4, PART + 8, &[1, 2, 3]);
+        file.read_exact_at(&mut seen, 2 * PART - 4).expect("read");
+        assert_eq!(seen, [1, 2, 3, 1, 2, 3, 1, 2]);
+        assert_eq!(bytes(&contents, base + PART - 4, 8), seen);
+        contents.forget(base, base + 3 * PART);
+        assert_eq!(bytes(&contents, base + PART - 4, 8), [0; 8]);
+        assert_eq!(
+            (contents.shared, contents.stored, contents.extents.len()),
+            (0, 0, 0)
+        );
+        file.read_exact_at(&mut seen, 2 * PART - 4).expect("read");
+        assert_eq!(seen, [1, 2, 3, 1, 2, 3, 1, 2], "the file's own");
     }
 
     #[test]

@@ -115,6 +115,9 @@ impl Process {
         let context = self.context_mut(id);
         context.alive = false;
         context.limits.clear();
+        // Nobody can wait for its streams any more.
+        let reached = self.reached_context(id);
+        self.settle_pools(driver, &reached);
         let index = driver.index(device);
         driver.world.give_back(index, own.kind, Bytes(held));
         driver.world.give_back(index, Kind::Unlisted, own.unlisted);
@@ -123,7 +126,6 @@ impl Process {
             .iter()
             .any(|context| context.alive && context.device == device);
         if last {
-            self.empty_pools(driver, device);
             crate::graph_memory::empty(self, driver, device);
             self.end_managed(driver, device);
         }

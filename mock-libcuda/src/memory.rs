@@ -100,7 +100,7 @@ impl Process {
         }
     }
 
-    /// All of a context's allocations, at its end; what lives in pools is the device's.
+    /// All of a context's allocations, at its end; what lives in pools is the process's.
     pub fn end_allocations(&mut self, driver: &Driver, id: ContextId) {
         let ends = |allocation: &Allocation| {
             allocation.context == id && !matches!(allocation.owner, Owner::Pool(_))

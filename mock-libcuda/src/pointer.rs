@@ -83,7 +83,12 @@ impl Process {
             Owner::Pool(id) if !self.pools[id.0 as usize].is_imported() => {
                 self.step_around(driver, id, at)
             }
-            Owner::Pool(_) | Owner::Opened | Owner::External(_) | Owner::Narrow => {
+            Owner::Pool(id) => {
+                let import = self.pools[id.0 as usize].shares.imported.as_ref();
+                let mapping = import.and_then(|import| import.mapping_of(base));
+                mapping.unwrap_or((base, allocation.size))
+            }
+            Owner::Opened | Owner::External(_) | Owner::Narrow => {
                 self.sharing.around(at).unwrap_or((base, allocation.size))
             }
         }
@@ -339,6 +344,10 @@ pub fn handle_for_range(
     } = found;
     if size > room {
         return Err(INVALID);
+    }
+    // A step that the pool lends is a part of another object already: no card was asked what it says then.
+    if process.is_lent(driver, pointer) {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
     let object = process.share(driver, device, kind, start, len)?;
     let exported = object

@@ -1,5 +1,10 @@
 //! Stream-ordered pools: a range of addresses whose 32 MiB steps get memory when something lives in them, and give it
-//! back at a synchronisation down to the release threshold, or by a trim. A free alone returns nothing (FINDINGS 13).
+//! back at a synchronisation down to the release threshold, or by a trim. A free alone returns nothing (FINDINGS 13), and a
+//! context's end neither: a pool is its process's.
+
+mod attribute;
+mod current;
+mod steps;
 
 use std::collections::BTreeMap;
 
@@ -17,57 +22,15 @@ use crate::pool_sharing::Shares;
 use crate::process::{ContextId, Owner, PoolId, Process};
 use crate::timeline::LineId;
 
+pub use self::attribute::*;
+pub use self::current::*;
+use self::steps::Step;
+pub use self::steps::{Reached, When};
+
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 /// CUmemAllocationType.
 const PINNED: c_int = 1;
 const MANAGED: c_int = 2;
-
-/// One step of a pool, with memory behind it.
-#[derive(Default)]
-struct Step {
-    live: u32,
-    /// The last frees of something in it, by line, that nobody has waited for.
-    pending: Vec<Freed>,
-}
-
-/// A free in the order of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// The line's, which may outlive it.
-    context: ContextId,
-    line: LineId,
-    /// The how manieth of the process.
-    number: u64,
-}
-
-/// When memory is free again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    Now,
-    /// When a line comes to it; the driver knows of that once somebody has waited for the line.
-    Behind(Freed),
-}
-
-/// What a synchronisation waited for: all frees up to a number, of these lines or of a context.
-pub struct Reached {
-    of: Of,
-    last: u64,
-}
-
-enum Of {
-    Lines(Vec<LineId>),
-    Context(ContextId),
-}
-
-impl Reached {
-    fn covers(&self, freed: &Freed) -> bool {
-        freed.number <= self.last
-            && match &self.of {
-                Of::Lines(lines) => lines.contains(&freed.line),
-                Of::Context(context) => *context == freed.context,
-            }
-    }
-}
 
 pub struct Pool {
     pub device: Ordinal,
@@ -135,15 +98,21 @@ impl Pool {
         self.shares.imported.is_some()
     }
 
-    fn base(&self) -> u64 {
+    pub fn base(&self) -> u64 {
         self.addresses.as_ref().map_or(0, |(base, _)| *base)
     }
 
     /// The numbers of the steps that a range lies in.
-    fn steps_of(&self, address: u64, len: u64, step: u64) -> std::ops::RangeInclusive<u64> {
+    pub fn steps_of(&self, address: u64, len: u64, step: u64) -> std::ops::RangeInclusive<u64> {
         let first = (address - self.base()) / step;
         let last = (address + len - 1 - self.base()) / step;
         first..=last
+    }
+
+    /// What was lent of it is in this process's row as far as the pool reserves it.
+    fn show_kept(&self, step: u64) {
+        let reserved = |number: &u64| self.steps.contains_key(number);
+        self.shares.show(reserved, Bytes(step));
     }
 }
 
@@ -217,7 +186,7 @@ impl Process {
         Ok(address)
     }
 
-    /// Addresses for all that the device could give, or as many as there are.
+    /// Addresses for all that the device could give, or as many as there are: from a multiple of a step on.
     fn open_addresses(&mut self, driver: &Driver, id: PoolId) -> Result<(), CUresult> {
         if self.pool_mut(id).addresses.is_some() {
             return Ok(());
@@ -232,7 +201,7 @@ impl Process {
         let mut span = profile.cuda_total.0.next_multiple_of(step) * 2;
         let holes = &mut self.arena(driver, device)?.holes;
         while span >= step {
-            if let Some(base) = holes.take(span) {
+            if let Some(base) = holes.take_aligned(span, step) {
                 let pool = self.pool_mut(id);
                 pool.addresses = Some((base, Holes::new(base, span)));
                 pool.span = span;
@@ -241,54 +210,6 @@ impl Process {
             span /= 2;
         }
         Err(CUresult::ERROR_OUT_OF_MEMORY)
-    }
-
-    /// Memory for the steps of a range that have none.
-    fn back_steps(
-        &mut self,
-        driver: &Driver,
-        id: PoolId,
-        address: u64,
-        len: u64,
-        step: u64,
-    ) -> Result<(), CUresult> {
-        let pool = self.pool_mut(id);
-        let numbers = pool.steps_of(address, len, step);
-        let missing: Vec<u64> = numbers
-            .clone()
-            .filter(|number| !pool.steps.contains_key(number))
-            .collect();
-        let bytes = missing.len() as u64 * step;
-        if pool.max_size != 0 && pool.reserved.now + bytes > pool.max_size.next_multiple_of(step) {
-            return Err(CUresult::ERROR_OUT_OF_MEMORY);
-        }
-        let device = pool.device;
-        // Before charging, which may trim this very pool: what is to be used is in use.
-        for number in numbers.clone() {
-            if let Some(step) = self.pool_mut(id).steps.get_mut(&number) {
-                step.live += 1;
-            }
-        }
-        if bytes > 0
-            && let Err(error) = self.charge(driver, device, Kind::Pool, bytes)
-        {
-            for number in numbers {
-                if let Some(step) = self.pool_mut(id).steps.get_mut(&number) {
-                    step.live -= 1;
-                }
-            }
-            return Err(error);
-        }
-        let pool = self.pool_mut(id);
-        for number in missing {
-            let fresh = Step {
-                live: 1,
-                pending: Vec::new(),
-            };
-            pool.steps.insert(number, fresh);
-        }
-        pool.reserved.add(bytes);
-        Ok(())
     }
 
     /// `counted` is what leaves the pool's used bytes: nothing after a synchronous free, which the driver forgets to count.
@@ -309,132 +230,14 @@ impl Process {
         }
         for number in pool.steps_of(address, taken, step) {
             if let Some(step) = pool.steps.get_mut(&number) {
-                step.live -= 1;
-                if let When::Behind(freed) = when {
-                    step.pending.retain(|earlier| earlier.line != freed.line);
-                    step.pending.push(freed);
-                }
+                step.leave(when);
             }
         }
         pool.used.now -= counted.min(pool.used.now);
         pool.dirty = true;
         let open = pool.open;
-        if let Ok(arena) = self.arena(driver, device) {
-            arena.contents.forget(address, address + taken);
-        }
+        self.forget_in_pool(driver, id, address, taken);
         if !open {
-            self.end_pool_if_empty(driver, id);
-        }
-    }
-
-    /// Returns steps in which nothing lives while more than `keep` is reserved; answers how much went. Without `forced`
-    /// those stay whose frees no synchronisation has finished.
-    fn shrink(&mut self, driver: &Driver, id: PoolId, keep: u64, forced: bool) -> u64 {
-        let device = self.pool_mut(id).device;
-        let step = driver.profile(device).pool_step.0;
-        let mut gone = 0;
-        while let pool = self.pool_mut(id)
-            && pool.reserved.now > keep
-            && let Some((&number, _)) = pool
-                .steps
-                .iter()
-                .find(|(_, step)| step.live == 0 && (forced || step.pending.is_empty()))
-        {
-            pool.steps.remove(&number);
-            pool.reserved.now -= step;
-            let start = pool.base() + number * step;
-            if let Ok(arena) = self.arena(driver, device) {
-                arena.contents.forget(start, start + step);
-            }
-            if !self.sharing.end(start) {
-                let index = driver.index(device);
-                driver.world.give_back(index, Kind::Pool, Bytes(step));
-            }
-            gone += step;
-        }
-        gone
-    }
-
-    fn freed_behind(&mut self, context: ContextId, line: LineId) -> When {
-        self.frees += 1;
-        When::Behind(Freed {
-            context,
-            line,
-            number: self.frees,
-        })
-    }
-
-    /// A wait for all that a line has before it now. The legacy stream's is one for all blocking streams.
-    pub fn reached_line(&self, line: LineId) -> Reached {
-        let mut lines = self.timeline.waited_for_with(line);
-        lines.push(line);
-        Reached {
-            of: Of::Lines(lines),
-            last: self.frees,
-        }
-    }
-
-    pub fn reached_context(&self, context: ContextId) -> Reached {
-        Reached {
-            of: Of::Context(context),
-            last: self.frees,
-        }
-    }
-
-    /// What a synchronisation does: what was freed before what it waited for is free, and each pool falls back to its threshold.
-    pub fn settle_pools(&mut self, driver: &Driver, reached: &Reached) {
-        for id in (0..self.pools.len() as u32).map(PoolId) {
-            let pool = self.pool_mut(id);
-            if pool.dirty {
-                for step in pool.steps.values_mut() {
-                    step.pending.retain(|freed| !reached.covers(freed));
-                }
-                pool.dirty = pool.steps.values().any(|step| !step.pending.is_empty());
-                let keep = pool.threshold;
-                self.shrink(driver, id, keep, false);
-            }
-        }
-    }
-
-    /// Before memory is refused: whatever pools of the device hold unused, thresholds or not.
-    pub fn trim_pools(&mut self, driver: &Driver, device: Ordinal) -> u64 {
-        let ids = (0..self.pools.len() as u32).map(PoolId);
-        let ids: Vec<PoolId> = ids
-            .filter(|id| self.pools[id.0 as usize].device == device)
-            .collect();
-        ids.into_iter()
-            .map(|id| self.shrink(driver, id, 0, true))
-            .sum()
-    }
-
-    fn end_pool_if_empty(&mut self, driver: &Driver, id: PoolId) {
-        if self.pool_mut(id).steps.values().any(|step| step.live > 0) {
-            return;
-        }
-        self.shrink(driver, id, 0, true);
-        let pool = self.pool_mut(id);
-        let (device, span) = (pool.device, pool.span);
-        if let Some((base, _)) = pool.addresses.take()
-            && let Ok(arena) = self.arena(driver, device)
-        {
-            arena.holes.give(base, span);
-        }
-    }
-
-    /// The last context of a device is gone, and with it all that its pools held.
-    pub fn empty_pools(&mut self, driver: &Driver, device: Ordinal) {
-        self.allocations.retain(|_, allocation| {
-            !(allocation.device == device && matches!(allocation.owner, Owner::Pool(_)))
-        });
-        for id in (0..self.pools.len() as u32).map(PoolId) {
-            if self.pools[id.0 as usize].device != device {
-                continue;
-            }
-            let pool = self.pool_mut(id);
-            pool.used.now = 0;
-            for step in pool.steps.values_mut() {
-                step.live = 0;
-            }
             self.end_pool_if_empty(driver, id);
         }
     }
@@ -546,6 +349,9 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
     if (id.0 as usize) < driver.count() || is_default {
         return Err(INVALID);
     }
+    if process.pool_mut(id).is_imported() {
+        return process.end_import(id);
+    }
     process.pool_mut(id).open = false;
     for [default, current] in process.managed_pools.values_mut() {
         if *current == id {
@@ -561,240 +367,10 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
     Ok(())
 }
 
-pub fn set_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c_void>) -> Answer {
-    use pool_attribute::*;
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    let id = process.own_pool_of(pool)?;
-    // The real driver reads the value of a known attribute without looking.
-    if value.is_null() {
-        match attr {
-            REUSE_FOLLOW_EVENT_DEPENDENCIES..=RELEASE_THRESHOLD => crash(),
-            _ => return Err(INVALID),
-        }
-    }
-    let pool = process.pool_mut(id);
-    match attr {
-        REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            pool.reuse[attr as usize - 1] = (value.cast::<c_int>().required()?.get() != 0).into();
-        }
-        RELEASE_THRESHOLD => {
-            pool.threshold = value.cast::<u64>().required()?.get();
-            pool.dirty = true;
-        }
-        // A high-water mark can only be reset.
-        RESERVED_MEM_HIGH | USED_MEM_HIGH => {
-            if value.cast::<u64>().required()?.get() != 0 {
-                return Err(INVALID);
-            }
-            let mark = if attr == USED_MEM_HIGH {
-                &mut pool.used
-            } else {
-                &mut pool.reserved
-            };
-            mark.high = mark.now;
-        }
-        _ => return Err(INVALID),
-    }
-    Ok(())
-}
-
-pub fn get_attribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: Out<c_void>) -> Answer {
-    use pool_attribute::*;
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    let id = process.own_pool_of(pool)?;
-    let pool = process.pool_mut(id);
-    let number = match attr {
-        REUSE_FOLLOW_EVENT_DEPENDENCIES..=REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            value
-                .cast::<c_int>()
-                .required()?
-                .set(pool.reuse[attr as usize - 1]);
-            return Ok(());
-        }
-        RELEASE_THRESHOLD => pool.threshold,
-        RESERVED_MEM_CURRENT => pool.reserved.now,
-        RESERVED_MEM_HIGH => pool.reserved.high,
-        USED_MEM_CURRENT => pool.used.now,
-        USED_MEM_HIGH => pool.used.high,
-        _ => return Err(INVALID),
-    };
-    value.cast::<u64>().required()?.set(number);
-    Ok(())
-}
-
 pub fn trim_to(pool: CUmemoryPool, keep: usize) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.own_pool_of(pool)?;
     process.shrink(driver, id, keep as u64, false);
-    Ok(())
-}
-
-/// The own device's access is read and write, and cannot be taken away.
-pub fn set_access(pool: CUmemoryPool, list: In<CUmemAccessDesc>, count: usize) -> Answer {
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    let id = process.pool_of(pool)?;
-    if list.is_null() {
-        return Err(INVALID);
-    }
-    let mut rights = Vec::new();
-    for at in 0..count {
-        let wanted = list.nth(at).ok_or(INVALID)?;
-        if !matches!(wanted.flags, 0 | 1 | 3) {
-            return Err(INVALID);
-        }
-        if wanted.location.type_ != 1 {
-            return Err(CUresult::ERROR_NOT_SUPPORTED);
-        }
-        let device = driver.ordinal(wanted.location.id)?;
-        match wanted.flags {
-            0 if device == process.pool_mut(id).device => {
-                return Err(CUresult::ERROR_INVALID_DEVICE);
-            }
-            1 => return Err(CUresult::ERROR_NOT_SUPPORTED),
-            // A pool without memory learns only at its next allocation what it was promised in vain (NVIDIA's
-            // programming guide).
-            3 if !process.pool_mut(id).steps.is_empty()
-                && !driver.is_open_to(process.pool_mut(id).device, device) =>
-            {
-                return Err(CUresult::ERROR_INVALID_DEVICE);
-            }
-            _ => {}
-        }
-        rights.push((device.0, wanted.flags));
-    }
-    process.pool_mut(id).access.extend(rights);
-    Ok(())
-}
-
-pub fn get_access(
-    flags: Out<CUmemAccess_flags>,
-    pool: CUmemoryPool,
-    location: Out<CUmemLocation>,
-) -> Answer {
-    let driver = driver::get()?;
-    let mut process = driver.lock();
-    let flags = flags.required()?;
-    let id = process.pool_of(pool)?;
-    let location = location.required()?.get();
-    match location.type_ {
-        1 => {}
-        // The host has none of it.
-        2 => {
-            flags.set(0);
-            return Ok(());
-        }
-        _ => return Err(INVALID),
-    }
-    let device = driver.ordinal(location.id).map_err(|_| INVALID)?;
-    let pool = process.pool_mut(id);
-    let own = if device == pool.device { 3 } else { 0 };
-    flags.set(pool.access.get(&device.0).copied().unwrap_or(own));
-    Ok(())
-}
-
-pub fn default_of_device(pool: Out<CUmemoryPool>, dev: CUdevice) -> Answer {
-    let driver = driver::get()?;
-    let pool = pool.required()?;
-    pool.set(handle_of(PoolId(driver.ordinal(dev)?.0 as u32)));
-    Ok(())
-}
-
-pub fn of_device(pool: Out<CUmemoryPool>, dev: CUdevice) -> Answer {
-    let driver = driver::get()?;
-    let pool = pool.required()?;
-    let device = driver.ordinal(dev).map_err(|_| INVALID)?;
-    pool.set(handle_of(driver.lock().current_pools[device.0]));
-    Ok(())
-}
-
-pub fn set_of_device(dev: CUdevice, pool: CUmemoryPool) -> Answer {
-    let driver = driver::get()?;
-    let device = driver.ordinal(dev).map_err(|_| INVALID)?;
-    let mut process = driver.lock();
-    let id = process.own_pool_of(pool)?;
-    if process.pool_mut(id).device != device {
-        return Err(INVALID);
-    }
-    process.current_pools[device.0] = id;
-    Ok(())
-}
-
-/// The device that a location and a type of memory have a pool on, and whether the memory is managed.
-fn place_of(
-    driver: &Driver,
-    location: Out<CUmemLocation>,
-    kind: c_int,
-) -> Result<(Ordinal, bool), CUresult> {
-    let location = location.required()?.get();
-    match (kind, location.type_) {
-        (PINNED | MANAGED, 1) => {
-            let device = driver.ordinal(location.id).map_err(|_| INVALID)?;
-            Ok((device, kind == MANAGED))
-        }
-        (PINNED | MANAGED, 2..=4) => Err(CUresult::ERROR_NOT_SUPPORTED),
-        _ => Err(INVALID),
-    }
-}
-
-impl Process {
-    /// A device's default pool of managed memory and its current one.
-    fn managed_pools(&mut self, device: Ordinal) -> &mut [PoolId; 2] {
-        let next = PoolId(self.pools.len() as u32);
-        if let std::collections::btree_map::Entry::Vacant(entry) =
-            self.managed_pools.entry(device.0)
-        {
-            entry.insert([next; 2]);
-            let mut pool = Pool::new(device, 0);
-            pool.managed = true;
-            self.pools.push(pool);
-        }
-        self.managed_pools.entry(device.0).or_insert([next; 2])
-    }
-}
-
-pub fn default_of_location(
-    pool: Out<CUmemoryPool>,
-    location: Out<CUmemLocation>,
-    kind: c_int,
-) -> Answer {
-    let driver = driver::get()?;
-    let pool = pool.required()?;
-    let (device, managed) = place_of(driver, location, kind)?;
-    pool.set(handle_of(match managed {
-        true => driver.lock().managed_pools(device)[0],
-        false => PoolId(device.0 as u32),
-    }));
-    Ok(())
-}
-
-pub fn of_location(pool: Out<CUmemoryPool>, location: Out<CUmemLocation>, kind: c_int) -> Answer {
-    let driver = driver::get()?;
-    let pool = pool.required()?;
-    let (device, managed) = place_of(driver, location, kind)?;
-    let mut process = driver.lock();
-    pool.set(handle_of(match managed {
-        true => process.managed_pools(device)[1],
-        false => process.current_pools[device.0],
-    }));
-    Ok(())
-}
-
-pub fn set_of_location(location: Out<CUmemLocation>, kind: c_int, pool: CUmemoryPool) -> Answer {
-    let driver = driver::get()?;
-    let (device, managed) = place_of(driver, location, kind)?;
-    if !managed {
-        return set_of_device(device.0 as CUdevice, pool);
-    }
-    let mut process = driver.lock();
-    let id = process.own_pool_of(pool)?;
-    let pool = process.pool_mut(id);
-    if pool.device != device || !pool.managed {
-        return Err(INVALID);
-    }
-    process.managed_pools(device)[1] = id;
     Ok(())
 }

@@ -275,6 +275,18 @@ impl Process {
         Ok(slot.as_mut().expect("just made"))
     }
 
+    /// A pool, and the addresses of its device.
+    pub fn pool_and_arena(
+        &mut self,
+        driver: &Driver,
+        id: PoolId,
+    ) -> Result<(&mut Pool, &mut Arena), CUresult> {
+        let device = self.pools[id.0 as usize].device;
+        self.arena(driver, device)?;
+        let arena = self.arenas[device.0].as_mut().expect("just made");
+        Ok((&mut self.pools[id.0 as usize], arena))
+    }
+
     /// Whole blocks of device memory, counted by the world. Before it is refused, what this process's pools hold
     /// unused goes back.
     pub fn take(

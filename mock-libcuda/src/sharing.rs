@@ -73,7 +73,7 @@ impl Process {
                 .map_err(|error| answer(&error))?;
             let contents = &mut self.arena(driver, device)?.contents;
             if contents
-                .share(base, base + len, object.file(), true)
+                .share(base, base + len, (object.file(), 0), true)
                 .is_err()
             {
                 drop(object);
@@ -106,7 +106,11 @@ impl Process {
         let arena = self.arena(driver, device)?;
         let base = arena.holes.take(len).ok_or(CUresult::ERROR_OUT_OF_MEMORY)?;
         let file = object.file();
-        if arena.contents.share(base, base + len, file, false).is_err() {
+        if arena
+            .contents
+            .share(base, base + len, (file, 0), false)
+            .is_err()
+        {
             arena.holes.give(base, len);
             return Err(CUresult::ERROR_OPERATING_SYSTEM);
         }

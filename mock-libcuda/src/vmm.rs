@@ -282,6 +282,10 @@ pub fn import(
     importable(os_handle, kind)?;
     let fd: BorrowedFd<'_> = descriptor(os_handle.0).ok_or(CUresult::ERROR_UNKNOWN)?;
     let object = driver.world.import_object(fd).map_err(|_| INVALID)?;
+    // A pool's descriptor.
+    if object.is_store() {
+        return Err(INVALID);
+    }
     let size = object.size().0;
     let (base, device) = process.adopt(driver, object)?;
     let prop = Prop {

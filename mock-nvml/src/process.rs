@@ -20,7 +20,7 @@ const NO_INSTANCE: u32 = u32::MAX;
 
 /// As an H200 lists them (`fixtures/oracle/nvml-rows-580.txt`): cuInit alone is nobody, a VkInstance draws, a VkDevice computes too.
 fn belongs(process: &ProcessUsage, list: List) -> bool {
-    let held = |kind: &Kind| process.of(*kind).0 > 0;
+    let held = |kind: &Kind| process.lists(*kind) && process.of(*kind).0 > 0;
     let lists = |kind: &Kind| match kind {
         Kind::Unlisted => None,
         Kind::Vulkan | Kind::VulkanInstance => Some([List::Graphics; 2]),

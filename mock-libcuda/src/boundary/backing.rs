@@ -85,10 +85,16 @@ impl Backing {
 }
 
 impl Backing {
-    /// Puts a shared file's first bytes in place of a range, in which nothing of the own file is left.
-    pub fn attach(&self, start: u64, end: u64, file: &std::fs::File) -> io::Result<()> {
+    /// Puts a shared file's bytes from an offset on in place of a range, in which nothing of the own file is left.
+    pub fn attach(
+        &self,
+        start: u64,
+        end: u64,
+        file: &std::fs::File,
+        offset: u64,
+    ) -> io::Result<()> {
         use std::os::fd::AsRawFd;
-        self.map_over(start, end, file.as_raw_fd(), 0)
+        self.map_over(start, end, file.as_raw_fd(), offset)
     }
 
     /// The range is the own file's again.
