@@ -11,6 +11,8 @@ use abi::cuda::{CUfunction, CUmodule, CUresult, CUstream, fns};
 
 #[path = "measure/beside.rs"]
 mod beside;
+#[path = "measure/boundary.rs"]
+mod boundary;
 #[path = "measure/calls.rs"]
 mod calls;
 #[path = "measure/chain.rs"]
@@ -198,6 +200,8 @@ fn launches() {
         || launch(bare),
         || launch(ours),
     );
+    // By hand and by the launch boundary: both meet the hooks.
+    boundary::compare(ours, || None);
 }
 
 fn vulkan() {

@@ -3,8 +3,8 @@
 //! * [`ffi`]: the one room of unsafe, typed clients of CUDA, NVML and Vulkan.
 //! * [`clients`], [`greed`], [`tenant`], [`kill_storm`], [`room`]: clients made ready, memory taken until refused, further
 //!   processes, and how long they were let wait.
-//! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`], [`faults`], [`views`]: the cases, a
-//!   file per noun.
+//! * [`cuda`], [`nvml`], [`vulkan`], [`cross`], [`process`], [`activation`], [`symbols`], [`faults`], [`views`], [`workloads`]:
+//!   the cases, a file per noun.
 
 pub mod activation;
 pub mod clients;
@@ -21,6 +21,7 @@ pub mod symbols;
 pub mod tenant;
 pub mod views;
 pub mod vulkan;
+pub mod workloads;
 
 /// Everything that `ringfence test` and `cargo test` run.
 pub const SUITE: harness::Suite = harness::Suite {
@@ -82,6 +83,12 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::missing::CASES,
         symbols::runtimes::CASES,
         symbols::ways::CASES,
+        workloads::launch::edges::CASES,
+        workloads::launch::graphs::CASES,
+        workloads::launch::kernels::CASES,
+        workloads::launch::modules::CASES,
+        workloads::launch::pace::CASES,
+        workloads::launch::residency::CASES,
     ],
     roles: &[
         tenant::ROLES,
@@ -93,6 +100,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::runtimes::ROLES,
         vulkan::budget::ROLES,
         vulkan::wrapped::ROLES,
+        workloads::launch::pace::ROLES,
     ],
     expectations: harness::expectations::SHIPPED,
     afterwards: ffi::vulkan::validated,

@@ -76,6 +76,7 @@ pub mod launch;
 mod lookup;
 mod memory;
 mod module;
+pub mod odd;
 mod physical;
 mod pool;
 mod routes;

@@ -1,0 +1,3 @@
+//! What real applications do: libraries of `suites/workloads`, each under the same promises as any client.
+
+pub mod launch;
