@@ -17,8 +17,13 @@ pub struct Stream {
 impl Stream {
     /// A stream that does not wait for the default one.
     pub fn create(device: &Rc<Device>) -> Result<Self, LaunchError> {
+        let stream = device.calls().create_stream()?;
+        if stream.is_null() {
+            // The driver said success and made none.
+            return Err(LaunchError::NullStream);
+        }
         Ok(Self {
-            stream: device.calls().create_stream()?,
+            stream,
             device: Rc::clone(device),
             own: true,
         })
