@@ -83,6 +83,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::missing::CASES,
         symbols::runtimes::CASES,
         symbols::ways::CASES,
+        workloads::launch::bounds::CASES,
+        workloads::launch::chance::CASES,
         workloads::launch::edges::CASES,
         workloads::launch::graphs::CASES,
         workloads::launch::kernels::CASES,

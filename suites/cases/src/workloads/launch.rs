@@ -1,5 +1,7 @@
 //! The launch boundary (`suites/workloads/launch`), and the driver beneath it: what the one refuses and what the other answers, side by side.
 
+pub mod bounds;
+pub mod chance;
 pub mod edges;
 pub mod graphs;
 pub mod kernels;

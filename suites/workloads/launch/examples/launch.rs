@@ -25,7 +25,7 @@ use launch::{
 const HERE: &str = "--here";
 const ELEMENTS: u32 = 1 << 24;
 /// Bytes that fit into the device and not into the budget.
-const LARGE: usize = 2 << 30;
+const LARGE: usize = 768 << 20;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     if std::env::args().nth(1).as_deref() == Some(HERE) {
@@ -70,8 +70,8 @@ fn application() -> Result<(), Box<dyn Error>> {
     refusals(&add)?;
     sums(&device, &add)?;
     match Buffer::holding(&device, &vec![0; LARGE / size_of::<u32>()]) {
-        Ok(_) => println!("  2 GiB more: granted"),
-        Err(error) => println!("  2 GiB more: {error}"),
+        Ok(_) => println!("  768 MiB more: granted"),
+        Err(error) => println!("  768 MiB more: {error}"),
     }
     println!("  counted: {:?}", device.counts());
     Ok(())
