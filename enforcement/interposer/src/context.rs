@@ -410,6 +410,8 @@ struct Reading {
     index: DeviceIndex,
     rows: OwnRow,
     device: Option<Bytes>,
+    /// What pools reserve: they outlive contexts, and without one are in no row.
+    pooled: Bytes,
     activity: u64,
 }
 
@@ -422,6 +424,7 @@ impl Meter {
             Some(Reading {
                 rows: nvml.rows(index)?,
                 device: nvml.device_usage(index),
+                pooled: tenant.pooled_on(device),
                 activity: tenant.memory.activity.load(Ordering::Acquire),
                 nvml,
                 index,
@@ -440,9 +443,8 @@ impl Meter {
         let measured = self.before.and_then(|before| {
             let after = before.nvml.rows(before.index)?;
             let undisturbed = activity.load(Ordering::Acquire) == before.activity;
-            let own = after
-                .own?
-                .saturating_sub(before.rows.own.unwrap_or_default());
+            let known = before.rows.own.unwrap_or(before.pooled);
+            let own = after.own?.saturating_sub(known);
             let alone = before.rows.alone && after.alone;
             (undisturbed && own != Bytes::ZERO).then(|| {
                 let bytes = before.lost(own, alone, self.bound);

@@ -74,6 +74,10 @@ macro_rules! table {
                 cuMemAllocFromPoolAsync_ptsz => tenant crate::pool::alloc_from_ptsz;
                 cuMemPoolCreate => tenant crate::pool::create;
                 cuMemPoolDestroy => tenant crate::pool::destroy;
+                cuMemPoolExportToShareableHandle => tenant crate::lent::export;
+                cuMemPoolExportPointer => tenant crate::lent::export_pointer;
+                cuMemPoolImportFromShareableHandle => tenant crate::lent::import;
+                cuMemPoolImportPointer => tenant crate::lent::import_pointer;
                 cuDeviceSetMemPool => tenant crate::pool::set_current;
                 cuMemSetMemPool => tenant crate::pool::set_current_at;
                 cuMemGetDefaultMemPool => tenant crate::pool::default_at;

@@ -25,6 +25,7 @@ mod graph;
 mod graphs;
 mod hooks;
 mod info;
+mod lent;
 mod limits;
 mod marks;
 mod memory;

@@ -60,6 +60,8 @@ pub struct Pool {
     asking: AtomicU32,
     /// How many have been settled.
     settled: AtomicU32,
+    /// Not 0: it can be exported, and where its memory lies is kept.
+    lendable: AtomicU32,
     /// What is in use of it.
     used: Tally,
 }
@@ -176,7 +178,17 @@ impl Pool {
         self.freed_in.store(0, Ordering::SeqCst);
         self.slack.store(0, Ordering::SeqCst);
         self.of_use.store(Use::Large as u32, Ordering::SeqCst);
+        self.lendable.store(0, Ordering::SeqCst);
         self.limit.store(self.used.taken(), Ordering::SeqCst);
+    }
+
+    pub fn set_lendable(&self) {
+        self.lendable.store(1, Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    pub fn is_lendable(&self) -> bool {
+        self.lendable.load(Ordering::Relaxed) != 0
     }
 
     pub fn charged(&self) -> Bytes {
@@ -466,6 +478,9 @@ impl Tenant {
 
     /// Whether the pool holds whole steps that it neither needs nor is to keep.
     fn may_give_back(self, known: Known, reserved: Bytes) -> bool {
+        let told = || self.told_reserved(known);
+        let lends = known.pool.is_lendable();
+        let reserved = lends.then(told).flatten().unwrap_or(reserved);
         let needed = Bytes(known.pool.used.held()).round_up(POOL_STEP);
         let surplus = needed.is_some_and(|needed| reserved > needed);
         surplus && self.threshold(known).is_none_or(|keeps| reserved > keeps)
@@ -534,13 +549,17 @@ impl Tenant {
         }
     }
 
-    /// A pool is about to be destroyed, after which nobody tells what it holds: it is charged for what it reserves now.
+    /// A pool is about to be destroyed, after which nobody tells what it holds: it is charged for what it reserves now. Answers whether that
+    /// is nothing.
     #[cold]
-    pub fn end_pool(self, known: Known) {
+    pub fn end_pool(self, known: Known) -> bool {
         // Where it cannot be read it stays charged as it is.
         let _ = self.read_pool(known, Occasion::Ends);
         let _held = known.pool.lock.hold();
+        let none = Bytes::ZERO;
+        let is_empty = known.pool.charged() == none || self.told_reserved(known) == Some(none);
         self.doom_pool(known);
+        is_empty
     }
 
     /// A destroyed pool of which nothing is left.
@@ -548,8 +567,11 @@ impl Tenant {
     pub fn bury_pool(self, known: Known) {
         let _held = known.pool.lock.hold();
         if !known.pool.is_in_use() && self.is_doomed(known) {
-            let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
-            self.unseat_pool(known);
+            let kept = self.end_loan(known);
+            let _ = self.bring(known, kept, Occasion::Ends);
+            if kept == Bytes::ZERO {
+                self.unseat_pool(known);
+            }
         }
     }
 
@@ -575,14 +597,19 @@ impl Tenant {
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal)
-            .filter(|known| known.pool.spare() != Bytes::ZERO);
+            .filter(|known| known.pool.spare() != Bytes::ZERO || known.pool.is_lendable());
         of_device.fold(Spares::default(), |sum, known| {
             let charged = known.pool.charged();
-            match self.reserved(known) {
-                Some(reserved) => Spares {
-                    untaken: sum.untaken.saturating_add(charged.saturating_sub(reserved)),
-                    ..sum
-                },
+            match self.told_reserved(known) {
+                Some(told) => {
+                    // In nobody's row, or not beside what is reserved.
+                    let lent = self.lent_beside(known, told);
+                    let reserved = told.saturating_add(lent);
+                    Spares {
+                        untaken: sum.untaken.saturating_add(charged.saturating_sub(reserved)),
+                        unknown: sum.unknown.saturating_add(lent),
+                    }
+                }
                 None => Spares {
                     unknown: sum.unknown.saturating_add(known.pool.spare()),
                     ..sum

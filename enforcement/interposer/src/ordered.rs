@@ -166,6 +166,11 @@ where
             };
             tenant.memory.records.insert_pooled(thread, pooled)
         });
+        if known.pool.is_lendable() {
+            address
+                .into_iter()
+                .for_each(|address| tenant.spread_over(known.place, address, Bytes(rounded)));
+        }
         known.pool.answered(thread, rounded);
         if known.pool.is_owed() {
             tenant.read_owed(known);

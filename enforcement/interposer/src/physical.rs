@@ -7,7 +7,6 @@
 
 use core::ffi::{c_ulonglong, c_void};
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
@@ -17,7 +16,7 @@ use abi::cuda::{
 };
 use budget::Bytes;
 use budget::charge::BLOCK;
-use ledger::{KeptErrno, Key, Object};
+use ledger::{KeptErrno, Object};
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
@@ -26,11 +25,10 @@ use crate::grant::Grant;
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
+use crate::sharing::{DESCRIPTOR, Named};
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
-/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
-const DESCRIPTOR: CUmemAllocationHandleType = 1;
 
 /// What this process created and has not lost.
 #[derive(Default)]
@@ -73,8 +71,8 @@ struct Memory {
     calls: u32,
     /// A tile of an array may hold it too, or a descriptor without a name, whose end is not seen.
     held_elsewhere: bool,
-    /// What it is called by those who import it, since it was exported: its row, and its descriptors' name.
-    named: Option<(Object, u64)>,
+    /// What it is called by those who import it, since it was exported.
+    named: Option<Named>,
     /// It was imported, and whoever made it has named it: nothing of it is charged to us.
     hold: Option<Object>,
     /// It was imported, nobody has named it, and nothing tells its size: it is charged as far as it is mapped.
@@ -415,7 +413,10 @@ pub fn export(
     let exported = code == CUresult::SUCCESS;
     let named = known
         .filter(|known| exported && kind == DESCRIPTOR && known.hold.is_none() && !known.foreign)
-        .and_then(|known| tenant.name(out.descriptor()?, known));
+        .and_then(|known| {
+            let devices = devices_of(tenant, known.ordinal);
+            tenant.name_descriptor(out.descriptor()?, known.named, devices, known.bytes)
+        });
     let ended = tenant.physical(|book| {
         book.finish(id, |memory| {
             memory.named = memory.named.or(named);
@@ -434,12 +435,7 @@ pub fn import(
     descriptor: Out<'_, c_void>,
     kind: CUmemAllocationHandleType,
 ) -> Outcome<CUresult> {
-    let errno = KeptErrno::keep();
-    let name = (kind == DESCRIPTOR)
-        .then(|| ledger::name_of_descriptor(descriptor.address() as i32))
-        .flatten();
-    drop(errno);
-    let hold = name.and_then(|name| tenant.hold(key_of(name)));
+    let hold = tenant.hold_descriptor(descriptor.address() as i32, kind);
     let code = next::cuMemImportFromShareableHandle(place, descriptor, kind);
     let handle = place.read().filter(|_| code == CUresult::SUCCESS);
     let surplus = match handle {
@@ -451,11 +447,6 @@ pub fn import(
     };
     surplus.into_iter().for_each(|object| tenant.let_go(object));
     Outcome::Done(code)
-}
-
-/// The name that all who have a descriptor give its object.
-fn key_of(name: u64) -> Key {
-    Key([name, u64::from_le_bytes(*b"ringdesc")])
 }
 
 fn ordinal_of(handle: CUmemGenericAllocationHandle) -> u32 {
@@ -508,11 +499,6 @@ fn bound(
     Outcome::Done(code)
 }
 
-/// A number that nobody else draws.
-fn fresh_name() -> u64 {
-    RandomState::new().hash_one(std::process::id())
-}
-
 impl Tenant {
     fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
@@ -521,22 +507,6 @@ impl Tenant {
             .get()
             .unwrap_or_else(|| physical.set(Physical::default()));
         act(&mut physical.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Names a descriptor of a memory, as the memory's others are.
-    fn name(self, fd: i32, memory: Memory) -> Option<(Object, u64)> {
-        let _errno = KeptErrno::keep();
-        let name = memory.named.map_or_else(fresh_name, |(_, name)| name);
-        let descriptor = ledger::name_descriptor(fd, name)?;
-        if memory.named.is_some() {
-            return memory.named;
-        }
-        let devices = devices_of(self, memory.ordinal);
-        let key = key_of(descriptor.name);
-        let object = self
-            .ledger()?
-            .name_object(key, devices, memory.bytes, Some(&descriptor))?;
-        Some((object, descriptor.name))
     }
 
     fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
@@ -556,8 +526,8 @@ impl Tenant {
                 .into_iter()
                 .for_each(|object| self.let_go(object));
             // Whoever holds it on, descriptors among them, is charged for before we are relieved.
-            if let (Some((object, _)), Some(ledger)) = (memory.named, self.ledger()) {
-                ledger.pass_object_on(object);
+            if let (Some(named), Some(ledger)) = (memory.named, self.ledger()) {
+                ledger.pass_object_on(named.object);
             }
             self.release(devices_of(self, memory.ordinal), memory.bytes);
         }

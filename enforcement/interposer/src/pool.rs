@@ -10,12 +10,11 @@ use abi::cuda::{
     CUmemoryPool, CUresult, CUstream,
 };
 
-use budget::Bytes;
-
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
+use crate::lent;
 use crate::memory::{When, devices_of, free_by};
 use crate::ordered::Calls;
 use crate::outcome::{Outcome, Reason, Refused};
@@ -114,6 +113,10 @@ pub fn create(
         return Outcome::Done(code);
     };
     let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
+        let shareable = props.handleTypes != 0;
+        if let Some(known) = tenant.own_pool(made).filter(|_| shareable) {
+            tenant.begin_loan(known);
+        }
         return Outcome::Done(code);
     };
     let _ = next::cuMemPoolDestroy(made);
@@ -169,17 +172,17 @@ fn told(
 /// for, since nobody can be asked any longer; what nothing is in use of goes before.
 pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
     let Some(known) = tenant.own_pool(pool) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+        return lent::destroy(tenant, pool);
     };
     tenant.trim_pool(known);
-    tenant.end_pool(known);
+    let is_empty = tenant.end_pool(known);
     let code = next::cuMemPoolDestroy(pool);
     if code != CUresult::SUCCESS {
         tenant.revive_pool(known, pool);
         return Outcome::Done(code);
     }
     tenant.succeed_pool(known);
-    if known.pool.charged() == Bytes::ZERO {
+    if is_empty {
         tenant.bury_pool(known);
     }
     Outcome::Done(code)

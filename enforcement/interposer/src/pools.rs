@@ -303,9 +303,25 @@ impl Tenant {
             .filter_map(move |place| self.pool_at(place))
     }
 
-    /// What a pool holds, by the driver; `None` where it does not say, or can no longer be asked.
+    /// What a pool holds: what it reserves, and what it lends beside that. `None` where the driver does not say, or can no longer be asked.
     pub fn reserved(self, known: Known) -> Option<Bytes> {
+        let told = self.told_reserved(known)?;
+        Some(told.saturating_add(self.lent_beside(known, told)))
+    }
+
+    /// What a pool reserves, by the driver.
+    pub fn told_reserved(self, known: Known) -> Option<Bytes> {
         self.told_of_pool(known, pool_attribute::RESERVED_MEM_CURRENT)
+    }
+
+    /// What a device's pools reserve, as far as the driver tells.
+    pub fn pooled_on(self, device: &Device) -> Bytes {
+        let charged = |known: &Known| known.pool.charged() != Bytes::ZERO;
+        self.pools()
+            .filter(|known| known.device.ordinal == device.ordinal)
+            .filter(charged)
+            .filter_map(|known| self.told_reserved(known))
+            .fold(Bytes::ZERO, Bytes::saturating_add)
     }
 
     /// What a pool keeps of what is freed, when somebody waits for it.

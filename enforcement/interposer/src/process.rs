@@ -13,6 +13,7 @@ use crate::contexts::Contexts;
 use crate::devices::Devices;
 use crate::frees::Frees;
 use crate::graphs::{Executables, Graphs};
+use crate::lent::Lent;
 use crate::modules::Modules;
 use crate::nvml::Scopes;
 use crate::physical::Physical;
@@ -68,6 +69,7 @@ pub struct Memory {
     pub pools: Pools,
     pub frees: Frees,
     pub sharing: Forever<Sharing>,
+    pub lent: Forever<Lent>,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
     pub lanes: [Lane; ORDINALS],

@@ -6,11 +6,13 @@
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
+use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
-use budget::Bytes;
 use budget::charge::Span;
+use budget::{Bytes, DeviceSet};
 use ledger::{KeptErrno, Key, Object};
 
 use seeds::{Seed, planted};
@@ -22,6 +24,8 @@ use crate::memory::devices_of;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+pub const DESCRIPTOR: CUmemAllocationHandleType = 1;
 /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
 const ORDINAL_OF: i32 = 9;
 
@@ -43,6 +47,13 @@ struct Book {
     holds: HashMap<Object, u32>,
     /// Refused openings, of which the program never heard, that the driver would not close: address and context.
     unheard: Vec<(u64, u64)>,
+}
+
+/// What is exported by descriptors: its row, and the name that they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub object: Object,
+    name: u64,
 }
 
 /// One opening.
@@ -129,8 +140,18 @@ fn key_of(handle: &CUipcMemHandle) -> Key {
     )
 }
 
+/// The name that all who have a descriptor give its object.
+fn key_of_descriptor(name: u64) -> Key {
+    Key([name, u64::from_le_bytes(*b"ringdesc")])
+}
+
+/// A number that nobody else draws.
+fn fresh_name() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// The allocation around an address, by the driver.
-fn range_of(address: CUdeviceptr) -> Option<(u64, Bytes)> {
+pub fn range_of(address: CUdeviceptr) -> Option<(u64, Bytes)> {
     let (mut base, mut size) = (0, 0);
     let code = next::cuMemGetAddressRange_v2(Out::to(&mut base), Out::to(&mut size), address);
     (code == CUresult::SUCCESS).then_some((base, Bytes(size as u64)))
@@ -253,7 +274,7 @@ impl Tenant {
     }
 
     /// The device that an address lies on.
-    fn device_at(self, address: u64) -> Option<&'static Device> {
+    pub fn device_at(self, address: u64) -> Option<&'static Device> {
         let mut ordinal = 0;
         let code = next::cuPointerGetAttribute(Out::word(&mut ordinal), ORDINAL_OF, address);
         (code == CUresult::SUCCESS)
@@ -285,6 +306,34 @@ impl Tenant {
             ended
         });
         ended.into_iter().for_each(|opened| self.closed(opened));
+    }
+
+    /// Names a descriptor of something, as its others are if it has `named` ones. `None` where that is not possible: then nobody sees its end.
+    pub fn name_descriptor(
+        self,
+        fd: i32,
+        named: Option<Named>,
+        devices: DeviceSet,
+        bytes: Bytes,
+    ) -> Option<Named> {
+        let _errno = KeptErrno::keep();
+        let name = named.map_or_else(fresh_name, |named| named.name);
+        let descriptor = ledger::name_descriptor(fd, name)?;
+        if named.is_some() {
+            return named;
+        }
+        let (key, name) = (key_of_descriptor(descriptor.name), descriptor.name);
+        let ledger = self.ledger()?;
+        let object = ledger.name_object(key, devices, bytes, Some(&descriptor))?;
+        Some(Named { object, name })
+    }
+
+    /// Holds what a descriptor stands for, if whoever made it has named it.
+    pub fn hold_descriptor(self, fd: i32, kind: CUmemAllocationHandleType) -> Option<Object> {
+        let errno = KeptErrno::keep();
+        let name = (kind == DESCRIPTOR).then(|| ledger::name_of_descriptor(fd));
+        drop(errno);
+        self.hold(key_of_descriptor(name.flatten()?))
     }
 
     /// Under the book's lock, so that a last and a first hold of two threads do not cross.

@@ -157,9 +157,7 @@ impl Tenant {
                 continue;
             }
             let _held = pool.hold();
-            if pool.charged() == Bytes::ZERO
-                || self.reserved(known).is_some_and(|held| held != Bytes::ZERO)
-            {
+            if pool.charged() == Bytes::ZERO || self.reserved(known) != Some(Bytes::ZERO) {
                 continue;
             }
             self.memory

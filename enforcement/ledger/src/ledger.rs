@@ -313,6 +313,16 @@ impl Ledger {
         objects.enter(self.seat.slot, key, mask, bytes.0, described)
     }
 
+    /// So much of what this slot is charged for has the object's name from now on.
+    pub fn resize_object(&self, object: Object, bytes: Bytes) {
+        if self.is_mine() {
+            self.seat
+                .layout()
+                .objects
+                .resize(self.seat.slot, object, bytes.0);
+        }
+    }
+
     /// Holds the object of that name. It stays charged, to whomever it was, until everyone let go of it.
     pub fn hold_object(&self, key: Key) -> Option<Object> {
         if !self.is_mine() {

@@ -194,6 +194,17 @@ impl Objects {
             .then_some(Object { row: row as u32 })
     }
 
+    /// The slot, in whose word it is charged, has made it larger or smaller.
+    pub fn resize(&self, slot: usize, object: Object, bytes: u64) {
+        let state = self.state(object.row as usize);
+        if state.phase() == Phase::Paid
+            && state.is_by(slot)
+            && let Some(entry) = self.rows.get(object.row as usize)
+        {
+            entry.bytes.store(bytes, Ordering::SeqCst);
+        }
+    }
+
     /// The object of a name, which the slot holds from now on.
     pub fn join(&self, slot: usize, key: Key) -> Option<Object> {
         (0..self.rows()).find_map(|row| {

@@ -55,6 +55,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::devices::CASES,
         vulkan::loader::CASES,
         cross::objects::CASES,
+        cross::lent::CASES,
         vulkan::submits::CASES,
         vulkan::asked::CASES,
         vulkan::wrapped::SIDES,

@@ -67,6 +67,8 @@ families! {
     sharing {
         cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle cuMemAlloc_v2 cuMemFree_v2
         cuMemCreate cuMemRelease cuMemExportToShareableHandle cuMemImportFromShareableHandle
+        cuMemPoolCreate cuMemPoolDestroy cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
+        cuMemPoolImportPointer cuMemAllocFromPoolAsync cuMemFreeAsync cuMemPoolTrimTo cuCtxSynchronize
     }
     contexts {
         cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset

@@ -68,7 +68,8 @@ zeros! {
     cuMemAllocPitch cuMemAllocPitch_v2 cuMemAlloc_v2 cuMemCreate cuMemExportToShareableHandle cuMemFree cuMemFreeAsync
     cuMemFreeAsync_ptsz cuMemFree_v2 cuMemGetDefaultMemPool cuMemGetInfo cuMemGetInfo_v2 cuMemGetMemPool
     cuMemImportFromShareableHandle cuMemMap cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPoolCreate
-    cuMemPoolDestroy cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRelease cuMemRetainAllocationHandle cuMemSetMemPool
+    cuMemPoolDestroy cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle
+    cuMemPoolImportPointer cuMemPoolSetAttribute cuMemPoolTrimTo cuMemRelease cuMemRetainAllocationHandle cuMemSetMemPool
     cuMemUnmap cuMipmappedArrayCreate cuMipmappedArrayDestroy cuModuleEnumerateFunctions cuModuleGetFunction
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuStreamBeginCapture
     cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2

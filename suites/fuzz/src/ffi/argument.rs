@@ -171,6 +171,19 @@ impl Pointed for CUipcMemHandle {
     }
 }
 
+impl Pointed for CUmemPoolPtrExportData {
+    /// Room, or bytes that were never given.
+    fn place(maker: &mut Maker<'_>, name: &'static str) -> *mut Self {
+        match name {
+            "share_data" => {
+                let reserved = [maker.byte(); 64];
+                frame::put(Self { reserved })
+            }
+            _ => out(maker, None, false),
+        }
+    }
+}
+
 impl Argument for CUipcMemHandle {
     /// Nobody's: bytes that were never given, of which some are zeros.
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
@@ -334,14 +347,14 @@ impl Argument for *mut c_void {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         let value = match name {
             "addr" => maker.address(Kind::Address),
-            "os_handle" => match maker.byte() {
+            "os_handle" | "handle" => match maker.byte() {
                 // One that nobody opened.
                 0..=63 => 1 << 20 | u64::from(maker.byte()),
                 _ => maker.handle(Kind::Descriptor),
             },
             _ if maker.is_null() => 0,
             "params" => structures::context_parameters(maker).expose_provenance() as u64,
-            "shareable_handle" => {
+            "shareable_handle" | "handle_out" => {
                 out::<c_int>(maker, Some(Kind::Descriptor), false).expose_provenance() as u64
             }
             _ => frame::put(maker.size()).expose_provenance() as u64,

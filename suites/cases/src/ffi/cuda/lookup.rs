@@ -132,7 +132,8 @@ macro_rules! called_with_zeros {
 
 called_with_zeros! {
     cuMemAlloc_v2 cuMemFree_v2 cuMemAllocAsync cuMemFreeAsync cuMemFreeAsync_ptsz cuMemGetInfo_v2 cuDeviceTotalMem_v2
-    cuMemPoolTrimTo cuMemPoolSetAttribute cuCtxSynchronize cuCtxSynchronize_v2 cuStreamSynchronize
+    cuMemPoolTrimTo cuMemPoolSetAttribute cuMemPoolExportToShareableHandle cuMemPoolExportPointer
+    cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuCtxSynchronize cuCtxSynchronize_v2 cuStreamSynchronize
     cuStreamSynchronize_ptsz cuEventSynchronize cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2 cuCtxCreate cuCtxCreate_v2
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2

@@ -1,0 +1,220 @@
+//! Pools that several processes hold, and pools that their device's contexts leave behind: what an H200 keeps of them is charged
+//! (`fixtures/oracle/shared-pools-580.txt`).
+
+use std::os::fd::OwnedFd;
+
+use harness::Libraries::LayerOnly;
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
+
+use super::objects::{Holder, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back};
+use crate::clients::{context, cuda, cuda_without_context};
+use crate::ffi::cuda::{Cuda, Pool, Stream, UNTOUCHED};
+
+fn exported(cuda: &Cuda, pool: Pool) -> Result<OwnedFd, Failure> {
+    match cuda.export_pool(pool) {
+        Ok(descriptor) => Ok(descriptor),
+        Err(code) => fail!("cuMemPoolExportToShareableHandle answered {code:?}"),
+    }
+}
+
+/// Frees in stream order and waits, then trims.
+fn leaves(cuda: &Cuda, pool: Pool, address: u64) -> Result<(), Failure> {
+    let freed = (cuda.free_async(Stream::Legacy, address), cuda.synchronize());
+    ensure_eq!(freed, (OK, OK), "cuMemFreeAsync and a wait");
+    ensure_eq!(cuda.trim_pool(pool, 0), OK, "cuMemPoolTrimTo");
+    Ok(())
+}
+
+fn fits_again(cuda: &Cuda, when: &str) -> Result<(), Failure> {
+    let plain = cuda.allocate(SHARED.0);
+    ensure_eq!(plain.code, OK, "4 GiB {when}");
+    ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+    Ok(())
+}
+
+cases! {
+    /// An allocation of a pool that another process shares is neither charged nor refused where it is imported; freed there, as often as one
+    /// likes, it stays its maker's, and it is given back when its maker frees it.
+    an_imported_pool_pointer_is_its_makers {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemFree_v2", "cuMemFreeAsync"],
+    } (session) {
+        let cuda = cuda()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        other.allocates(Bytes::mib(2), OK)?;
+        let (descriptor, data) = maker.lends(session)?;
+        let before = available(&cuda)?;
+        let pool = cuda.import_pool(&descriptor);
+        ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
+        for ordered in [false, true] {
+            let imported = cuda.import_pool_pointer(pool.out, data);
+            ensure_eq!(imported.code, OK, "cuMemPoolImportPointer");
+            ensure_eq!(available(&cuda)?, before, "free when it is imported");
+            is_charged(&cuda, &mut other, "a pool holds and this process imported")?;
+            let freed = match ordered {
+                true => cuda.free_async(Stream::Legacy, imported.out),
+                false => cuda.free(imported.out),
+            };
+            ensure_eq!((freed, cuda.synchronize()), (OK, OK), "a free where it was imported");
+            ensure_eq!(available(&cuda)?, before, "free when it was freed where it was imported");
+            is_charged(&cuda, &mut other, "a pool of another process holds")?;
+        }
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy of an imported pool");
+        drop(descriptor);
+        maker.does("free-pool", OK)?;
+        let plain = cuda.allocate(SHARED.0);
+        ensure_eq!(plain.code, OK, "4 GiB when its maker freed it");
+        ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        maker.0.finish()?;
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What a dead process exported of its pool is charged as long as anybody holds the pool, by an import of it, by an import and a pointer, or
+    /// by nothing but its descriptor, and no longer.
+    a_dead_makers_pool_is_charged_as_long_as_it_is_held {
+        kind: Budget, defects: ["R9", "P3"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolExportToShareableHandle", "cuMemPoolExportPointer", "cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolDestroy"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        for holds in ["an import", "a pointer's import", "a descriptor"] {
+            let mut maker = Holder::start(session)?;
+            let (descriptor, data) = maker.lends(session)?;
+            if holds == "a descriptor" {
+                maker.0.kill()?;
+                is_charged(&cuda, &mut other, "the descriptor of a dead process's pool holds")?;
+                drop(descriptor);
+                fits_again(&cuda, "when the descriptor is closed")?;
+                continue;
+            }
+            let pool = cuda.import_pool(&descriptor);
+            ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
+            drop(descriptor);
+            maker.0.kill()?;
+            is_charged(&cuda, &mut other, "an import of a dead process's pool holds")?;
+            if holds == "a pointer's import" {
+                let pointer = cuda.import_pool_pointer(pool.out, data);
+                ensure_eq!(pointer.code, OK, "cuMemPoolImportPointer after its maker's death");
+                ensure_eq!(cuda.free(pointer.out), OK, "cuMemFree_v2 of an imported pointer");
+                is_charged(&cuda, &mut other, "an import holds, its pointer freed")?;
+            }
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy of an imported pool");
+            fits_again(&cuda, "when the import is destroyed")?;
+        }
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What its maker exported of a pool, freed, trimmed and destroyed stays charged as long as a descriptor of the pool is open; allocated
+    /// again it is charged once.
+    what_a_pool_lends_stays_charged_when_it_is_freed_and_trimmed {
+        kind: Budget, defects: ["R9", "R3"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolExportToShareableHandle", "cuMemPoolExportPointer", "cuMemPoolTrimTo", "cuMemPoolDestroy"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let pool = cuda.create_shared_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let descriptor = exported(&cuda, pool.out)?;
+        let before = available(&cuda)?;
+        for round in ["at first", "again"] {
+            let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+            ensure_eq!((taken.code, cuda.synchronize()), (OK, OK), "4 GiB of a pool, {round}");
+            let data = cuda.export_pool_pointer(taken.out);
+            ensure_eq!(data.code, OK, "cuMemPoolExportPointer");
+            ensure_eq!(available(&cuda)? + SHARED, before, "free when it is allocated, {round}");
+            leaves(&cuda, pool.out, taken.out)?;
+            ensure_eq!(available(&cuda)? + SHARED, before, "free when it is freed and trimmed, {round}");
+            is_charged(&cuda, &mut other, "a pool lends")?;
+        }
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        is_charged(&cuda, &mut other, "the descriptor of a destroyed pool holds")?;
+        drop(descriptor);
+        fits_again(&cuda, "when the descriptor is closed")?;
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// A pool whose pointers nobody exported gives back what it frees, descriptors of it or not.
+    a_pool_without_exported_pointers_lends_nothing {
+        kind: Budget, defects: ["R9", "R3"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolExportToShareableHandle", "cuMemPoolTrimTo", "cuMemPoolDestroy"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let pool = cuda.create_shared_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let descriptor = exported(&cuda, pool.out)?;
+        let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+        ensure_eq!(taken.code, OK, "4 GiB of a pool");
+        leaves(&cuda, pool.out, taken.out)?;
+        fits_again(&cuda, "when it is freed")?;
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        drop(descriptor);
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// A pool whose maker is nobody in the ledger is charged to who imports its pointers, until the import is destroyed, and refused where it
+    /// does not fit.
+    a_strangers_pool_is_charged_to_who_imports_its_pointers {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolDestroy"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut other = Holder::start(session)?;
+        let (descriptor, data) = stranger.lends(session)?;
+        let pool = cuda.import_pool(&descriptor);
+        ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
+        other.allocates(SHARED, OK)?;
+        let refused = cuda.import_pool_pointer(pool.out, data);
+        ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
+        other.0.finish()?;
+        let left = available(&cuda)?;
+        for round in ["a first", "a second"] {
+            let imported = cuda.import_pool_pointer(pool.out, data);
+            ensure_eq!(imported.code, OK, "{round} cuMemPoolImportPointer");
+            ensure_eq!(available(&cuda)? + SHARED, left, "free after {round} import");
+            ensure_eq!((cuda.free(imported.out), cuda.synchronize()), (OK, OK), "cuMemFree_v2");
+            ensure_eq!(available(&cuda)? + SHARED, left, "free when the pointer is freed, its pool imported");
+        }
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy of an imported pool");
+        ensure_eq!(available(&cuda)?, left, "free when the import is destroyed");
+        stranger.0.finish()
+    }
+
+    /// No context's end takes anything of a pool (H200): it stays charged, once, and what lived there can be freed in the next context.
+    a_pool_outlives_its_devices_contexts {
+        kind: Budget, defects: ["C10", "R3"], budget: "0=8GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync"],
+    } (session) {
+        const PLAIN: Bytes = Bytes::gib(1);
+        let cuda = cuda_without_context()?;
+        context(&cuda, 0)?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let own = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+        let plain = cuda.allocate_async(Stream::Legacy, PLAIN.0);
+        ensure_eq!((own.code, plain.code, cuda.synchronize()), (OK, OK, OK), "5 GiB of two pools");
+        let before = available(&cuda)?;
+        for _ in 0..2 {
+            ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+            context(&cuda, 0)?;
+            let after = available(&cuda)?;
+            ensure!(
+                after <= before + Bytes::mib(8) && before <= after + Bytes::mib(8),
+                "{after} are free in the next context, {before} before"
+            );
+            ensure_eq!(cuda.allocate(SHARED.0).code, OUT_OF_MEMORY, "4 GiB beside 5 that pools hold");
+        }
+        for address in [own.out, plain.out] {
+            ensure_eq!(cuda.free_async(Stream::Legacy, address), OK, "cuMemFreeAsync in the next context");
+        }
+        ensure_eq!((cuda.synchronize(), cuda.destroy_pool(pool.out)), (OK, OK), "a wait, and cuMemPoolDestroy");
+        let most = cuda.allocate((SHARED + PLAIN).0);
+        ensure_eq!(most.code, OK, "5 GiB when it is freed");
+        ensure_eq!(cuda.free(most.out), OK, "cuMemFree_v2");
+        Ok(())
+    }
+}
