@@ -410,8 +410,8 @@ struct Reading {
     index: DeviceIndex,
     rows: OwnRow,
     device: Option<Bytes>,
-    /// What pools reserve: they outlive contexts, and without one are in no row.
-    pooled: Bytes,
+    /// What no context owns: without one it is in no row, and with the next in ours again.
+    apart: Bytes,
     activity: u64,
 }
 
@@ -424,7 +424,9 @@ impl Meter {
             Some(Reading {
                 rows: nvml.rows(index)?,
                 device: nvml.device_usage(index),
-                pooled: tenant.pooled_on(device),
+                apart: tenant
+                    .pooled_on(device)
+                    .saturating_add(tenant.physical_on(device.ordinal)),
                 activity: tenant.memory.activity.load(Ordering::Acquire),
                 nvml,
                 index,
@@ -443,7 +445,7 @@ impl Meter {
         let measured = self.before.and_then(|before| {
             let after = before.nvml.rows(before.index)?;
             let undisturbed = activity.load(Ordering::Acquire) == before.activity;
-            let known = before.rows.own.unwrap_or(before.pooled);
+            let known = before.rows.own.unwrap_or(before.apart);
             let own = after.own?.saturating_sub(known);
             let alone = before.rows.alone && after.alone;
             (undisturbed && own != Bytes::ZERO).then(|| {

@@ -509,6 +509,19 @@ impl Tenant {
         act(&mut physical.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What this process created on a device and nobody else knows of, which is in its row.
+    pub fn physical_on(self, ordinal: u32) -> Bytes {
+        self.physical(|book| {
+            let own = book.memories.values().filter(|memory| {
+                memory.ordinal == ordinal
+                    && memory.named.is_none()
+                    && memory.hold.is_none()
+                    && !memory.foreign
+            });
+            own.fold(Bytes::ZERO, |sum, memory| sum.saturating_add(memory.bytes))
+        })
+    }
+
     fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
         match bytes {
             Bytes::ZERO => Ok(self.nothing()),

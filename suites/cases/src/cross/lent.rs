@@ -164,13 +164,16 @@ cases! {
         let cuda = cuda()?;
         let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
         let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
         let (descriptor, data) = stranger.lends(session)?;
         let pool = cuda.import_pool(&descriptor);
         ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
-        other.allocates(SHARED, OK)?;
+        other.borrows(session, &descriptor, data)?;
         let refused = cuda.import_pool_pointer(pool.out, data);
         ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
         other.0.finish()?;
+        // It does not fit before the other's is back, so that nothing changes any more after.
+        fits_again(&cuda, "when the other is gone")?;
         let left = available(&cuda)?;
         for round in ["a first", "a second"] {
             let imported = cuda.import_pool_pointer(pool.out, data);
@@ -184,19 +187,22 @@ cases! {
         stranger.0.finish()
     }
 
-    /// No context's end takes anything of a pool (H200): it stays charged, once, and what lived there can be freed in the next context.
-    a_pool_outlives_its_devices_contexts {
-        kind: Budget, defects: ["C10", "R3"], budget: "0=8GiB",
-        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync"],
+    /// No context's end takes anything of a pool or of cuMemCreate's memory (H200): it stays charged, once, and what lived in the pool can be
+    /// freed in the next context.
+    pools_and_physical_memory_outlive_their_devices_contexts {
+        kind: Budget, defects: ["C10", "R3", "R5"], budget: "0=8GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemCreate"],
     } (session) {
-        const PLAIN: Bytes = Bytes::gib(1);
+        const PLAIN: Bytes = Bytes::mib(512);
         let cuda = cuda_without_context()?;
         context(&cuda, 0)?;
         let pool = cuda.create_pool(0);
         ensure_eq!(pool.code, OK, "cuMemPoolCreate");
         let own = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
         let plain = cuda.allocate_async(Stream::Legacy, PLAIN.0);
-        ensure_eq!((own.code, plain.code, cuda.synchronize()), (OK, OK, OK), "5 GiB of two pools");
+        let physical = cuda.create_memory(0, PLAIN.0);
+        let codes = (own.code, plain.code, physical.code, cuda.synchronize());
+        ensure_eq!(codes, (OK, OK, OK, OK), "4.5 GiB of two pools, and 512 MiB of cuMemCreate");
         let before = available(&cuda)?;
         for _ in 0..2 {
             ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
@@ -206,13 +212,14 @@ cases! {
                 after <= before + Bytes::mib(8) && before <= after + Bytes::mib(8),
                 "{after} are free in the next context, {before} before"
             );
-            ensure_eq!(cuda.allocate(SHARED.0).code, OUT_OF_MEMORY, "4 GiB beside 5 that pools hold");
+            ensure_eq!(cuda.allocate(SHARED.0).code, OUT_OF_MEMORY, "4 GiB beside 5 that no context holds");
         }
         for address in [own.out, plain.out] {
             ensure_eq!(cuda.free_async(Stream::Legacy, address), OK, "cuMemFreeAsync in the next context");
         }
         ensure_eq!((cuda.synchronize(), cuda.destroy_pool(pool.out)), (OK, OK), "a wait, and cuMemPoolDestroy");
-        let most = cuda.allocate((SHARED + PLAIN).0);
+        ensure_eq!(cuda.release_memory(physical.out), OK, "cuMemRelease");
+        let most = cuda.allocate((SHARED + PLAIN + PLAIN).0);
         ensure_eq!(most.code, OK, "5 GiB when it is freed");
         ensure_eq!(cuda.free(most.out), OK, "cuMemFree_v2");
         Ok(())

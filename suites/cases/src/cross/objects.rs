@@ -87,6 +87,23 @@ impl Holder {
         }
     }
 
+    /// Has it import a pool and what it exported.
+    pub(super) fn borrows(
+        &mut self,
+        session: &Session,
+        pool: &OwnedFd,
+        data: PoolPointer,
+    ) -> Result<(), Failure> {
+        let path = session.directory().join(format!("{}.loan", self.0.pid()));
+        let listener = UnixListener::bind(&path)?;
+        self.0
+            .say(&format!("borrow {} {}", path.display(), data.text()))?;
+        let (socket, _) = listener.accept()?;
+        process::send_descriptor(&socket, pool)?;
+        ensure_eq!(self.0.line()?, "0", "\"borrow\" in another process");
+        Ok(())
+    }
+
     fn opens(&mut self, handle: &IpcHandle, code: CUresult) -> Result<(), Failure> {
         self.does(&format!("open {}", handle.text()), code)
     }
@@ -363,6 +380,18 @@ impl Hands {
                 let exported = cuda.export_pool_pointer(taken.out);
                 ensure_eq!(exported.code, OK, "cuMemPoolExportPointer");
                 return Ok(exported.out.text());
+            }
+            "borrow" => {
+                let Some((path, data)) = object.split_once(' ') else {
+                    fail!("\"{command}\" names no pool");
+                };
+                let descriptor = process::receive_descriptor(&UnixStream::connect(path)?)?;
+                let pool = cuda.import_pool(&descriptor);
+                ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
+                match PoolPointer::parse(data) {
+                    Some(data) => cuda.import_pool_pointer(pool.out, data).code,
+                    None => fail!("\"{command}\" names no pointer"),
+                }
             }
             "free-pool" => {
                 ensure_eq!(cuda.free(self.pointer), OK, "cuMemFree_v2 in a holder");
