@@ -222,17 +222,6 @@ impl Tenant {
         }
     }
 
-    /// A device's last context is gone: it keeps nothing.
-    pub fn forget_managed(self, device: &Device) {
-        let state = self.memory.pools.managed[device.ordinal as usize].swap(0, Ordering::AcqRel);
-        if state == EXPECTED {
-            self.unmanage(device.indices, charge::MANAGED);
-        }
-        if state != 0 {
-            self.release(device.indices, charge::MANAGED);
-        }
-    }
-
     /// A pool's destruction has begun: its handle may come back for another.
     pub fn doom_pool(self, known: Known) {
         let pools = &self.memory.pools;

@@ -146,7 +146,6 @@ impl Tenant {
 
     /// A device's last context is gone. Pools that are empty then have no records.
     pub fn forget_pools(self, device: &Device) {
-        self.forget_managed(device);
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal);
