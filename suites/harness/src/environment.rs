@@ -362,6 +362,11 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
     ];
     for (kind, api, library, names) in mocks {
         if absent.contains(&kind) {
+            // The machine's own would be found instead: what is no library ends the search.
+            for name in names.iter().filter(|name| is_installed(name)) {
+                let place = root.join("lib").join(name);
+                std::fs::write(&place, "no library").map_err(file_error(&place))?;
+            }
             continue;
         }
         let mut built = artifacts::find(library)?;
@@ -393,6 +398,13 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
     Ok(())
 }
 
+/// Whether the dynamic loader's cache names a library.
+fn is_installed(name: &str) -> bool {
+    let entry = [b"\0", name.as_bytes(), b"\0"].concat();
+    std::fs::read("/etc/ld.so.cache")
+        .is_ok_and(|cache| cache.windows(entry.len()).any(|part| part == entry))
+}
+
 /// Installs a layer's manifest with nothing changed but where its library lies.
 fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentError> {
     let (path, text) = match &layer.manifest {
@@ -419,6 +431,13 @@ fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loaders_cache_tells_what_is_installed() {
+        assert!(is_installed("libc.so.6"));
+        assert!(!is_installed("ibc.so.6"));
+        assert!(!is_installed("libnobody-has-this.so.1"));
+    }
 
     #[test]
     fn a_fault_at_an_entry_point_that_no_driver_has_is_refused_by_name() {
