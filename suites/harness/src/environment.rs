@@ -400,9 +400,12 @@ fn install_mocks(spec: &WorldSpec, absent: &[Absent], root: &Path) -> Result<(),
 
 /// Whether the dynamic loader's cache names a library.
 fn is_installed(name: &str) -> bool {
-    let entry = [b"\0", name.as_bytes(), b"\0"].concat();
-    std::fs::read("/etc/ld.so.cache")
-        .is_ok_and(|cache| cache.windows(entry.len()).any(|part| part == entry))
+    // As the end of a path, or by itself.
+    let ends = [b"/", b"\0"].map(|before| [before, name.as_bytes(), b"\0"].concat());
+    std::fs::read("/etc/ld.so.cache").is_ok_and(|cache| {
+        let mut parts = cache.windows(name.len() + 2);
+        parts.any(|part| ends.iter().any(|end| part == end))
+    })
 }
 
 /// Installs a layer's manifest with nothing changed but where its library lies.
