@@ -77,13 +77,13 @@ impl ProcessUsage {
             .sum()
     }
 
-    /// Whether a row names what the process holds for this. A pool outlives the contexts of its device, and is in no row until
-    /// there is one again (H200, 580.159.04: `fixtures/oracle/shared-pools-580.txt`, "a reset").
+    /// Whether a row names what the process holds for this. Pools and cuMemCreate's memory outlive the contexts of their device, and are in
+    /// no row until there is one again; managed memory never is in any (H200, 580.159.04: `fixtures/oracle/resets-580.txt`).
     #[must_use]
     pub fn lists(&self, kind: Kind) -> bool {
         match kind {
-            Kind::Unlisted => false,
-            Kind::Pool => self.of(Kind::Context) > Bytes::ZERO,
+            Kind::Unlisted | Kind::Managed => false,
+            Kind::Pool | Kind::Vmm => self.of(Kind::Context) > Bytes::ZERO,
             _ => true,
         }
     }

@@ -127,7 +127,6 @@ impl Process {
             .any(|context| context.alive && context.device == device);
         if last {
             crate::graph_memory::empty(self, driver, device);
-            self.end_managed(driver, device);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::process::{Owner, Process};
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 /// What the driver keeps of a device from the first managed byte there on, and what it takes ahead of need (H200: 128 MiB
-/// went with the first byte, the next 64 MiB of bytes cost nothing, and each free gave its own back).
+/// went with the first byte, the next 64 MiB of bytes cost nothing, and each free gave its own back). No context's end gives it back.
 const FIRST_TOUCH: u64 = 64 << 20;
 const AHEAD: u64 = 64 << 20;
 /// Blocks of this size come to a device as a whole.
@@ -136,15 +136,6 @@ impl Process {
             *spare -= used;
             let index = driver.index(device);
             driver.world.give_back(index, Kind::Managed, Bytes(used));
-        }
-    }
-
-    /// The last context of a device is gone, and with it what the driver kept there for managed memory.
-    pub fn end_managed(&mut self, driver: &Driver, device: Ordinal) {
-        if let Some(spare) = self.managed.spare.remove(&device.0) {
-            let index = driver.index(device);
-            let bytes = Bytes(FIRST_TOUCH + spare);
-            driver.world.give_back(index, Kind::Managed, bytes);
         }
     }
 

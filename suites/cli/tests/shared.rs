@@ -4,6 +4,7 @@ use std::process::Command;
 
 const MEMORY: &str = include_str!("../../../fixtures/oracle/shared-memory-580.txt");
 const POOLS: &str = include_str!("../../../fixtures/oracle/shared-pools-580.txt");
+const RESETS_RECORD: &str = include_str!("../../../fixtures/oracle/resets-580.txt");
 const PROFILE: &str = include_str!("../../../fixtures/profiles/h200.toml");
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe");
 
@@ -86,6 +87,15 @@ fn shared_memory_is_in_the_row_that_the_card_puts_it_in() {
     let recorded = lines(MEMORY);
     assert_eq!(recorded.len(), 26);
     if let Some(told) = told("shared.py", &[]) {
+        compare(&recorded, &lines(&told));
+    }
+}
+
+#[test]
+fn what_no_context_owns_outlives_it_as_on_the_card() {
+    let recorded = lines(RESETS_RECORD);
+    assert_eq!(recorded.len(), 18);
+    if let Some(told) = told("resets.py", &[]) {
         compare(&recorded, &lines(&told));
     }
 }
