@@ -41,8 +41,6 @@ const UNSAFE_IN_CAPTURE: &[&str] = &[
     "cuEventSynchronize",
     "cuGraphInstantiate",
     "cuGraphInstantiateWithFlags",
-    "cuGraphInstantiateWithParams",
-    "cuGraphInstantiateWithParams_ptsz",
     "cuGraphInstantiate_v2",
     "cuMemAllocHost_v2",
     "cuMemAllocManaged",

@@ -235,10 +235,12 @@ pub fn instantiate_with(
     let driver = driver::get()?;
     let mut process = driver.lock();
     let mut told = params.get();
-    let asked = process
-        .current()
-        .and_then(|_| exec.required())
-        .and_then(|exec| Ok((exec, process.graphs.graph_id(graph)?)));
+    let asked = process.current().and_then(|_| {
+        // Here and not in front of the handler, because a refusal is told below.
+        crate::admission::forbid(&mut process)?;
+        let exec = exec.required()?;
+        Ok((exec, process.graphs.graph_id(graph)?))
+    });
     let (exec, graph) = asked.inspect_err(|_| {
         (told.hErrNode_out, told.result_out) = (CUgraphNode::NULL, 1);
         params.set(told);
@@ -262,9 +264,14 @@ pub fn instantiate_with(
     };
     params.set(told);
     let id = made?;
-    if told.flags & UPLOAD != 0 {
-        let line = process.line_of(told.hUploadStream)?;
-        upload_on(&mut process, driver, id, line)?;
+    if told.flags & UPLOAD != 0
+        && let Err(refused) = upload_to(&mut process, driver, id, told.hUploadStream)
+    {
+        // An H200 says no more of it (fixtures/oracle/captures-580.txt), and keeps nothing.
+        told.result_out = 1;
+        params.set(told);
+        end(&mut process, driver, id);
+        return Err(refused);
     }
     exec.set(handle_of(id));
     Ok(())
@@ -282,13 +289,22 @@ pub fn destroy(exec: CUgraphExec) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.graphs.exec_id(exec)?;
-    if let Some(exec) = process.graphs.execs.remove(&id) {
-        process.drop_objects(driver, exec.objects);
-    }
+    end(&mut process, driver, id);
     Ok(())
 }
 
-fn upload_on(process: &mut Process, driver: &Driver, id: u32, line: LineId) -> Answer {
+fn end(process: &mut Process, driver: &Driver, id: u32) {
+    if let Some(exec) = process.graphs.execs.remove(&id) {
+        process.drop_objects(driver, exec.objects);
+    }
+}
+
+/// The capture of a stream that captures is broken.
+fn upload_to(process: &mut Process, driver: &Driver, id: u32, stream: CUstream) -> Answer {
+    let line = process.line_of(stream)?;
+    if capture::takes(process, stream, line)? {
+        return capture::forbids_waiting(process, stream, line);
+    }
     crate::graph_memory::back(process, driver, id)?;
     let load = Load::nothing();
     process.put(driver, line, Op::Work { load, act: None });
@@ -299,11 +315,7 @@ pub fn upload(exec: CUgraphExec, stream: CUstream) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.graphs.exec_id(exec)?;
-    let line = process.line_of(stream)?;
-    if capture::takes(&mut process, stream, line)? {
-        return capture::forbids_waiting(&mut process, stream, line);
-    }
-    upload_on(&mut process, driver, id, line)
+    upload_to(&mut process, driver, id, stream)
 }
 
 pub fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {

@@ -118,19 +118,30 @@ impl Process {
     }
 
     /// The first managed bytes of a device cost more than themselves.
-    pub fn touch_managed(&mut self, driver: &Driver, device: Ordinal) {
-        if self.managed.spare.contains_key(&device.0) {
-            return;
+    fn touch_managed(&mut self, driver: &Driver, device: Ordinal) {
+        if !self.managed.spare.contains_key(&device.0) {
+            self.take_ahead(driver, device, AHEAD);
         }
+    }
+
+    fn take_ahead(&mut self, driver: &Driver, device: Ordinal, spare: u64) {
         let index = driver.index(device);
-        let bytes = Bytes(FIRST_TOUCH + AHEAD);
+        let bytes = Bytes(FIRST_TOUCH + spare);
         if driver.world.take(index, Kind::Managed, bytes).is_ok() {
-            self.managed.spare.insert(device.0, AHEAD);
+            self.managed.spare.insert(device.0, spare);
+        }
+    }
+
+    /// The same where these bytes are the device's already: they are part of what is taken ahead.
+    pub fn touch_managed_for(&mut self, driver: &Driver, device: Ordinal, bytes: u64) {
+        match self.managed.spare.contains_key(&device.0) {
+            true => self.use_ahead(driver, device, bytes),
+            false => self.take_ahead(driver, device, AHEAD.saturating_sub(bytes)),
         }
     }
 
     /// Gives memory that was taken ahead of need back, for something else to take.
-    pub fn use_ahead(&mut self, driver: &Driver, device: Ordinal, bytes: u64) {
+    fn use_ahead(&mut self, driver: &Driver, device: Ordinal, bytes: u64) {
         if let Some(spare) = self.managed.spare.get_mut(&device.0) {
             let used = bytes.min(*spare);
             *spare -= used;

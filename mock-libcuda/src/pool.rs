@@ -174,12 +174,17 @@ impl Process {
         let pool = self.pool_mut(id);
         let (_, holes) = pool.addresses.as_mut().expect("just opened");
         let address = holes.take(taken).ok_or(full)?;
+        let first = pool.managed && pool.steps.is_empty();
         if let Err(error) = self.back_steps(driver, id, address, taken, step) {
             let pool = self.pool_mut(id);
             if let Some((_, holes)) = &mut pool.addresses {
                 holes.give(address, taken);
             }
             return Err(error);
+        }
+        // Behind all that refuses: a request that cannot be met touches nothing (fixtures/oracle/captures-580.txt).
+        if first {
+            self.touch_managed_for(driver, device, step);
         }
         self.pool_mut(id).used.add(size);
         self.enter(address, size, taken, context, Owner::Pool(id));
@@ -191,13 +196,9 @@ impl Process {
         if self.pool_mut(id).addresses.is_some() {
             return Ok(());
         }
-        let (device, managed) = (self.pool_mut(id).device, self.pool_mut(id).managed);
+        let device = self.pool_mut(id).device;
         let profile = driver.profile(device);
         let step = profile.pool_step.0;
-        if managed {
-            self.touch_managed(driver, device);
-            self.use_ahead(driver, device, step);
-        }
         let mut span = profile.cuda_total.0.next_multiple_of(step) * 2;
         let holes = &mut self.arena(driver, device)?.holes;
         while span >= step {

@@ -4,7 +4,7 @@
 //! Nodes that allocate take nothing, so the calls that make them are only noticed: graphs are looked into from then on.
 
 use core::cell::Cell;
-use core::ffi::{c_char, c_ulonglong};
+use core::ffi::{c_char, c_int, c_ulonglong};
 
 use abi::cuda::enumerations::CUgraphExecUpdateResult;
 use abi::cuda::enumerations::CUstreamCaptureMode;
@@ -24,6 +24,8 @@ use crate::throttle;
 
 /// CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.
 const UPLOAD: u64 = 2;
+/// CUDA_GRAPH_INSTANTIATE_ERROR.
+const ERROR: c_int = 1;
 
 pub fn add_allocation(
     tenant: Tenant,
@@ -220,6 +222,10 @@ impl Parametrised<'_> {
             let _ = next::cuGraphExecDestroy(exec);
             if let Some(before) = before {
                 self.place.write(before);
+            }
+            if let Some(mut told) = self.params.read() {
+                told.result_out = ERROR;
+                self.params.write(told);
             }
         }
         uploaded

@@ -91,7 +91,7 @@ families! {
         cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphExecUpdate cuGraphExecUpdate_v2
         cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz cuGraphExecDestroy cuDeviceGraphMemTrim
         cuGraphCreate cuGraphDestroy cuGraphAddMemFreeNode cuGraphClone cuStreamEndCapture cuStreamCreate cuMemAllocAsync cuMemFreeAsync
-        cuCtxSynchronize cuMemFree_v2
+        cuCtxSynchronize cuMemFree_v2 cuGraphDestroyNode
     }
     modules {
         cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuLibraryLoadData cuLibraryLoadFromFile
