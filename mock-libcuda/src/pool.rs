@@ -208,7 +208,7 @@ impl Process {
                 pool.span = span;
                 return Ok(());
             }
-            span /= 2;
+            span = span / 2 / step * step;
         }
         Err(CUresult::ERROR_OUT_OF_MEMORY)
     }

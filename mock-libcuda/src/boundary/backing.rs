@@ -11,9 +11,9 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// `len` bytes of address space, aligned to 2 MiB.
+    /// `len` bytes of address space, aligned as pools are: what lies where in it is then the same wherever it is.
     pub fn reserve(len: u64) -> io::Result<Backing> {
-        const ALIGN: u64 = 2 << 20;
+        const ALIGN: u64 = 32 << 20;
         // SAFETY: memfd_create with a constant name; mmap of an own descriptor at an address of the kernel's choice,
         // then MAP_FIXED only inside the range that the first mapping reserved.
         unsafe {

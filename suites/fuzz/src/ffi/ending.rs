@@ -32,7 +32,7 @@ table! {
     cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuCtxSetCurrent cuCtxPopCurrent_v2
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
     cuArrayDestroy cuMipmappedArrayDestroy cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
-    cuCtxSynchronize
+    cuCtxSynchronize cuDeviceGetDefaultMemPool cuMemPoolTrimTo
 }
 
 /// Times that something is given back that counts its holders.
@@ -121,8 +121,11 @@ impl Ending {
             for &(address, size) in &handles.reserved {
                 (self.cuMemAddressFree)(address, size as usize);
             }
+            // An imported one as often as it was imported.
             live(Kind::Pool).for_each(|one| {
-                (self.cuMemPoolDestroy)(CUmemoryPool(one));
+                (0..HOLDS)
+                    .take_while(|_| SUCCESS((self.cuMemPoolDestroy)(CUmemoryPool(one))))
+                    .count();
             });
             live(Kind::Stream).for_each(|one| {
                 (self.cuStreamDestroy_v2)(CUstream(one));
@@ -146,6 +149,20 @@ impl Ending {
                     SUCCESS((self.cuCtxPopCurrent_v2)(&raw mut context)) && !context.is_null()
                 })
                 .count();
+            // What lives in pools outlives the contexts, of which some (of 32 bits) let none of it be freed in them; and what
+            // pools keep does, where they are not destroyed, as a default one.
+            for &address in handles.live(Kind::Address) {
+                (self.cuMemFree_v2)(address);
+            }
+            for device in 0..devices {
+                let mut pool = CUmemoryPool::NULL;
+                if SUCCESS((self.cuDeviceGetDefaultMemPool)(&raw mut pool, device)) {
+                    (self.cuMemPoolTrimTo)(pool, 0);
+                }
+            }
+            live(Kind::Pool).for_each(|one| {
+                (self.cuMemPoolTrimTo)(CUmemoryPool(one), 0);
+            });
         }
         for &descriptor in handles.live(Kind::Descriptor) {
             // SAFETY: a descriptor that the driver gave to us.
