@@ -27,7 +27,7 @@ pub fn compare(launch: fns::cuLaunchKernel, asked: fn() -> Option<u64>) {
     let buffer = || Buffer::holding(&device, &[1; ELEMENTS as usize]).expect("memory");
     let buffers = [buffer(), buffer(), buffer()];
     let [first, second, sum] = buffers.each_ref().map(Buffer::address);
-    let by_hand = |slots: &mut [*mut c_void; 4]| {
+    let by_hand = |slots: *mut *mut c_void| {
         let ([x, y, z], [width, height, depth]) = (plan.grid.0, plan.workgroup.0);
         // SAFETY: a live function and stream, and an address for each of the kernel's parameters.
         let code = unsafe {
@@ -41,7 +41,7 @@ pub fn compare(launch: fns::cuLaunchKernel, asked: fn() -> Option<u64>) {
                 depth,
                 plan.shared,
                 stream.handle(),
-                slots.as_mut_ptr(),
+                slots,
                 null_mut(),
             )
         };
@@ -66,50 +66,29 @@ pub fn compare(launch: fns::cuLaunchKernel, asked: fn() -> Option<u64>) {
 
     let mut staging = Staging::default();
     let staged = |staging: &mut Staging| {
-        let filling = staging
-            .begin(&kernel)
-            .expect("room")
-            .put(first)
-            .expect("eight bytes")
-            .put(second);
-        let filling = filling
-            .expect("eight bytes")
-            .put(sum)
-            .expect("eight bytes")
-            .put(ELEMENTS);
+        let filling = staging.begin(&kernel).expect("room").put(first);
+        let filling = filling.put(second).put(sum).put(ELEMENTS);
         valid
-            .enqueue(
-                &stream,
-                &filling.expect("four bytes").finish().expect("all of them"),
-            )
+            .enqueue(&stream, &filling.finish().expect("all of them"))
             .expect("launched");
     };
     staged(&mut staging);
-    let filling = staging
-        .begin(&kernel)
-        .expect("room")
-        .put(first)
-        .expect("eight bytes")
-        .put(second);
-    let filling = filling
-        .expect("eight bytes")
-        .put(sum)
-        .expect("eight bytes")
-        .put(ELEMENTS);
-    let arguments = filling.expect("four bytes").finish().expect("all of them");
+    let filling = staging.begin(&kernel).expect("room").put(first);
+    let filling = filling.put(second).put(sum).put(ELEMENTS);
+    let arguments = filling.finish().expect("all of them");
     let values = std::cell::Cell::new((first, second, sum, ELEMENTS));
     let mut constant = values.get();
     let slots = std::cell::Cell::new(filled(&mut constant));
     turns.compare(
         "cuLaunchKernel, by a validated launch",
-        || by_hand(&mut slots.get()),
+        || by_hand(slots.as_ptr().cast()),
         || valid.enqueue(&stream, &arguments).expect("launched"),
     );
     let again = std::cell::RefCell::new(Staging::default());
     staged(&mut again.borrow_mut());
     turns.compare(
         "four arguments staged besides",
-        || by_hand(&mut filled(&mut values.get())),
+        || by_hand(filled(&mut values.get()).as_mut_ptr()),
         || staged(&mut again.borrow_mut()),
     );
     settle();

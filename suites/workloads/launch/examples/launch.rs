@@ -109,9 +109,9 @@ fn sums(device: &Rc<Device>, add: &Rc<Kernel>) -> Result<(), Box<dyn Error>> {
     let (mut staging, stream) = (Staging::default(), Stream::create(device)?);
     let filling = staging
         .begin(add)?
-        .put(first.address())?
-        .put(second.address())?;
-    let arguments = filling.put(sum.address())?.put(ELEMENTS)?.finish()?;
+        .put(first.address())
+        .put(second.address());
+    let arguments = filling.put(sum.address()).put(ELEMENTS).finish()?;
     let begun = Instant::now();
     for _ in 0..500 {
         launch.enqueue(&stream, &arguments)?;

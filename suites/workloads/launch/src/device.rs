@@ -92,10 +92,12 @@ impl Device {
         }
     }
 
+    #[inline]
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
     }
 
+    #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -131,6 +131,7 @@ impl Kernel {
         &self.signature
     }
 
+    #[inline]
     pub(crate) fn shared_signature(&self) -> &Rc<Signature> {
         &self.signature
     }

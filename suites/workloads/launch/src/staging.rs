@@ -1,9 +1,10 @@
 //! Arguments in places that are used again: a loop that launches a kernel puts its values where those of the last launch were, and asks nobody for
 //! memory.
 
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::rc::Rc;
+use std::slice::Iter;
 
 use crate::error::ArgumentError;
 use crate::kernel::Kernel;
@@ -24,26 +25,43 @@ mod sealed {
 }
 
 macro_rules! scalars {
-    ($($kind:ident)*) => { $(
+    ($($kind:ident: $($byte:ident)*, $($filler:literal)*;)*) => { $(
         impl sealed::Word for $kind {
             const BYTES: usize = size_of::<$kind>();
 
             #[inline]
             fn word(self) -> u64 {
-                let mut bytes = [0; 8];
-                bytes[..size_of::<$kind>()].copy_from_slice(&self.to_ne_bytes());
-                u64::from_ne_bytes(bytes)
+                // One by one: copying a slice is a call, which takes longer than all the rest.
+                let [$($byte),*] = self.to_ne_bytes();
+                u64::from_ne_bytes([$($byte,)* $($filler),*])
             }
         }
         impl Scalar for $kind {}
     )* };
 }
-scalars! { u32 i32 f32 u64 i64 f64 }
+scalars! {
+    u32: a b c d, 0 0 0 0;
+    i32: a b c d, 0 0 0 0;
+    f32: a b c d, 0 0 0 0;
+    u64: a b c d e f g h, ;
+    i64: a b c d e f g h, ;
+    f64: a b c d e f g h, ;
+}
+
+/// Where an argument goes.
+#[derive(Debug, Default)]
+struct Place {
+    // A cell: the driver reads it by its address, while it is written by reference.
+    word: Cell<u64>,
+    /// How wide the kernel's parameter is.
+    bytes: usize,
+}
 
 /// Room for arguments.
 #[derive(Debug, Default)]
 pub struct Staging {
-    words: Vec<u64>,
+    places: Vec<Place>,
+    /// The words' addresses, as long as the signature stays.
     slots: Vec<*mut c_void>,
     signature: Option<Rc<Signature>>,
 }
@@ -51,31 +69,33 @@ pub struct Staging {
 impl Staging {
     /// Makes room, so that launches with so many arguments ask for none.
     pub fn reserve(&mut self, arguments: usize) -> Result<(), ArgumentError> {
-        // Both vectors hold what is as wide as an address.
-        let bytes = arguments.checked_mul(size_of::<u64>());
+        let bytes = arguments.checked_mul(size_of::<Place>());
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
             return Err(ArgumentError::CountOverflow { arguments });
         }
         let refused = |_| ArgumentError::Reservation { arguments };
-        self.words.clear();
+        // The places may move.
+        self.signature = None;
+        self.places.clear();
         self.slots.clear();
-        self.words.try_reserve(arguments).map_err(refused)?;
+        self.places.try_reserve(arguments).map_err(refused)?;
         self.slots.try_reserve(arguments).map_err(refused)
     }
 
     /// Begins a kernel's arguments; those of the last launch are forgotten.
     #[inline]
-    pub fn begin<'s>(&'s mut self, kernel: &Kernel) -> Result<Filling<'s>, ArgumentError> {
+    pub fn begin<'s>(&'s mut self, kernel: &'s Kernel) -> Result<Filling<'s>, ArgumentError> {
         let signature = kernel.shared_signature();
-        if !self
-            .signature
-            .as_ref()
-            .is_some_and(|own| Rc::ptr_eq(own, signature))
-        {
+        let known = |own: &Rc<Signature>| Rc::ptr_eq(own, signature);
+        if !self.signature.as_ref().is_some_and(known) {
             self.take_up(signature)?;
         }
-        self.words.clear();
-        Ok(Filling { staging: self })
+        Ok(Filling {
+            left: self.places.iter(),
+            slots: &self.slots,
+            signature,
+            odd: None,
+        })
     }
 
     /// Another kernel than last time.
@@ -86,8 +106,14 @@ impl Staging {
             let bytes = signature.0[index];
             return Err(ArgumentError::Unstageable { index, bytes });
         }
-        self.signature = None;
         self.reserve(signature.0.len())?;
+        let place = |&bytes: &usize| Place {
+            word: Cell::new(0),
+            bytes,
+        };
+        self.places.extend(signature.0.iter().map(place));
+        let address = |place: &Place| place.word.as_ptr().cast();
+        self.slots.extend(self.places.iter().map(address));
         self.signature = Some(Rc::clone(signature));
         Ok(())
     }
@@ -96,88 +122,84 @@ impl Staging {
 /// Arguments of one kernel, as far as they were put.
 #[derive(Debug)]
 pub struct Filling<'s> {
-    staging: &'s mut Staging,
+    /// Places for those to come.
+    left: Iter<'s, Place>,
+    slots: &'s [*mut c_void],
+    signature: &'s Signature,
+    /// The first value that did not fit.
+    odd: Option<ArgumentError>,
 }
 
 impl<'s> Filling<'s> {
-    /// The next argument.
+    /// The next argument. Whether it fits is told in the end, so that a row of them is one expression and one check.
     #[inline]
-    pub fn put<T: Scalar>(self, value: T) -> Result<Self, ArgumentError> {
-        let index = self.staging.words.len();
-        let sizes = self.sizes();
-        match sizes.get(index) {
-            Some(&declared) if declared == T::BYTES => {
-                self.staging.words.push(value.word());
-                Ok(self)
+    #[must_use]
+    pub fn put<T: Scalar>(mut self, value: T) -> Self {
+        match self.left.as_slice().first() {
+            Some(place) if place.bytes == T::BYTES => {
+                place.word.set(value.word());
+                self.left.next();
             }
-            Some(&declared) => Err(ArgumentError::Size {
-                index,
-                given: T::BYTES,
-                declared,
-            }),
-            None => Err(ArgumentError::Count {
-                given: index + 1,
-                declared: sizes.len(),
-            }),
+            _ => self.misfit(T::BYTES),
         }
+        self
+    }
+
+    #[cold]
+    fn misfit(&mut self, given: usize) {
+        let index = self.signature.0.len() - self.left.len();
+        let error = match self.signature.0.get(index) {
+            Some(&declared) => ArgumentError::Size {
+                index,
+                given,
+                declared,
+            },
+            None => ArgumentError::Count {
+                given: index + 1,
+                declared: index,
+            },
+        };
+        self.odd.get_or_insert(error);
     }
 
     /// The table of them all.
     #[inline]
     pub fn finish(self) -> Result<Arguments<'s>, ArgumentError> {
-        let Staging {
-            words,
-            slots,
-            signature,
-        } = self.staging;
-        let values = words.as_mut_ptr();
-        slots.clear();
-        slots.extend((0..words.len()).map(|at| values.wrapping_add(at).cast::<c_void>()));
-        match signature {
-            Some(signature) => Arguments::of(slots, signature),
-            None => Err(ArgumentError::Empty),
+        if let Some(odd) = self.odd {
+            return Err(odd);
         }
-    }
-
-    fn sizes(&self) -> &[usize] {
-        self.staging
-            .signature
-            .as_ref()
-            .map_or(&[], |signature| &signature.0)
+        let put = self.slots.len() - self.left.len();
+        Arguments::of(&self.slots[..put], self.signature)
     }
 }
 
 /// A table of arguments that is complete: an address for each parameter of one kernel, and none of them NULL.
 #[derive(Debug)]
 pub struct Arguments<'s> {
-    slots: *mut *mut c_void,
+    slots: &'s [*mut c_void],
     signature: &'s Signature,
-    values: PhantomData<&'s mut [u64]>,
 }
 
 impl<'s> Arguments<'s> {
     #[inline]
     pub(crate) fn of(
-        slots: &'s mut [*mut c_void],
+        slots: &'s [*mut c_void],
         signature: &'s Signature,
     ) -> Result<Self, ArgumentError> {
         let (given, declared) = (slots.len(), signature.0.len());
-        if given == 0 {
-            return Err(ArgumentError::Empty);
+        if given == declared && given > 0 {
+            return Ok(Self { slots, signature });
         }
-        if given != declared {
-            return Err(ArgumentError::Count { given, declared });
-        }
-        Ok(Self {
-            slots: slots.as_mut_ptr(),
-            signature,
-            values: PhantomData,
+        Err(match given {
+            0 => ArgumentError::Empty,
+            given => ArgumentError::Count { given, declared },
         })
     }
 
+    /// As C has it. Nobody writes to the table.
     #[inline]
     pub(crate) fn slots(&self) -> *mut *mut c_void {
-        self.slots
+        self.slots.as_ptr().cast_mut()
     }
 
     #[inline]

@@ -45,6 +45,7 @@ impl Stream {
     }
 
     /// The driver's handle, for whoever calls it past the boundary.
+    #[inline]
     pub fn handle(&self) -> CUstream {
         self.stream
     }

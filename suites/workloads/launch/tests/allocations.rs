@@ -54,8 +54,7 @@ fn a_launch_asks_for_no_memory_from_the_second_on() {
     let mut launch = |round: u64| {
         for launch in &launches {
             let filling = staging.begin(&kernel).expect("room");
-            let filling = filling.put(round).expect("eight bytes").put(7_u32);
-            let arguments = filling.expect("four bytes").finish().expect("all of them");
+            let arguments = filling.put(round).put(7_u32).finish().expect("both");
             launch.enqueue(&stream, &arguments).expect("launched");
         }
         assert_eq!(libcuda::LAST.get(), (0x40, round, 7));
@@ -79,16 +78,8 @@ fn a_refused_launch_asks_for_no_memory_either() {
         .expect("valid");
     let mut staging = Staging::default();
     staging.reserve(2).expect("room");
-    let filling = staging
-        .begin(&kernel)
-        .expect("room")
-        .put(1_u64)
-        .expect("eight bytes");
-    let arguments = filling
-        .put(2_u32)
-        .expect("four bytes")
-        .finish()
-        .expect("all of them");
+    let filling = staging.begin(&kernel).expect("room");
+    let arguments = filling.put(1_u64).put(2_u32).finish().expect("both");
     libcuda::LAUNCH.set(abi::cuda::CUresult::ERROR_LAUNCH_OUT_OF_RESOURCES);
     let begun = ASKED.get();
     let refused = launch.enqueue(&stream, &arguments);

@@ -136,16 +136,8 @@ fn what_another_device_made_is_refused() {
         .validate(&LaunchPlan::over(1, 1).expect("a plan"))
         .expect("valid");
     let mut staging = Staging::default();
-    let filling = staging
-        .begin(&kernel)
-        .expect("room")
-        .put(1_u64)
-        .expect("eight bytes");
-    let arguments = filling
-        .put(2_u32)
-        .expect("four bytes")
-        .finish()
-        .expect("all of them");
+    let filling = staging.begin(&kernel).expect("room");
+    let arguments = filling.put(1_u64).put(2_u32).finish().expect("both");
     assert_eq!(
         launch.enqueue(&stream, &arguments),
         Err(LaunchError::ForeignStream)
@@ -161,16 +153,8 @@ fn a_failed_launch_is_told_and_not_counted() {
     let plan = LaunchPlan::over(1_000, 256).expect("a plan");
     let launch = kernel.validate(&plan.cooperative()).expect("valid");
     let mut staging = Staging::default();
-    let filling = staging
-        .begin(&kernel)
-        .expect("room")
-        .put(1_u64)
-        .expect("eight bytes");
-    let arguments = filling
-        .put(2_u32)
-        .expect("four bytes")
-        .finish()
-        .expect("all of them");
+    let filling = staging.begin(&kernel).expect("room");
+    let arguments = filling.put(1_u64).put(2_u32).finish().expect("both");
     let code = CUresult::ERROR_LAUNCH_OUT_OF_RESOURCES;
     libcuda::LAUNCH.set(code);
     let failure = LaunchError::Driver {
@@ -206,28 +190,33 @@ fn staging_serves_one_kernel_after_another() {
     };
     assert_eq!(staging.begin(&odd).err(), Some(unstageable));
     for _ in 0..2 {
-        let filling = staging
-            .begin(&three)
-            .expect("room")
-            .put(1_i32)
-            .and_then(|filling| filling.put(2.0_f32));
-        let filling = filling
-            .expect("four bytes each")
-            .put(3.0_f64)
-            .expect("eight bytes");
+        let filling = staging.begin(&three).expect("room");
+        let filling = filling.put(1_i32).put(2.0_f32).put(3.0_f64);
         filling.finish().expect("all three");
-        let filling = staging
+        let refused = |filling: launch::staging::Filling<'_>| filling.finish().err();
+        let short = staging.begin(&kernel).expect("room").put(-1_i64);
+        let count = |given| Some(ArgumentError::Count { given, declared: 2 });
+        assert_eq!(refused(short), count(1));
+        let long = staging
             .begin(&kernel)
             .expect("room")
-            .put(-1_i64)
-            .expect("eight bytes");
-        assert_eq!(
-            filling.finish().err(),
-            Some(ArgumentError::Count {
-                given: 1,
-                declared: 2
-            })
-        );
+            .put(1_u64)
+            .put(2_u32)
+            .put(3_u32);
+        assert_eq!(refused(long), count(3));
+        // The first that does not fit is told, whatever follows.
+        let odd = staging
+            .begin(&kernel)
+            .expect("room")
+            .put(1_u64)
+            .put(2_u64)
+            .put(3_u32);
+        let size = ArgumentError::Size {
+            index: 1,
+            given: 8,
+            declared: 4,
+        };
+        assert_eq!(refused(odd), Some(size));
     }
 }
 

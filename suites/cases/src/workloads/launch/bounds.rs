@@ -66,7 +66,7 @@ cases! {
         let exact = kernel(&bench.module(&text())?, "exact", &[8])?;
         let (plan, other) = (LaunchPlan::over(1_000, 128)?, LaunchPlan::over(1_000, 64)?);
         let (sound, odd) = (exact.validate(&plan)?, exact.validate(&other)?);
-        let arguments = bench.staging.begin(&exact)?.put(0_u64)?.finish()?;
+        let arguments = bench.staging.begin(&exact)?.put(0_u64).finish()?;
         let Err(LaunchError::Driver { launcher, code, grid, workgroup, element_count, target }) = odd.enqueue(&bench.stream, &arguments) else {
             fail!("the driver takes a workgroup that its kernel does not")
         };

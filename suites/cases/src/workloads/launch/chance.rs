@@ -90,7 +90,7 @@ cases! {
                 }
                 Err(error) => return Err(error.into()),
                 Ok(launch) if plan.element_count <= SMALL => {
-                    let arguments = bench.staging.begin(&idle)?.put(0_u64)?.finish()?;
+                    let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
                     launch.enqueue(&bench.stream, &arguments)?;
                     launched += 1;
                 }

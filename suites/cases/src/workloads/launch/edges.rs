@@ -69,7 +69,7 @@ fn compare(by: By, function: &str) -> Result<(), Failure> {
         match idle.validate(&plan) {
             Ok(launch) => {
                 ensure_eq!(row.code, OK, "what the boundary lets through, {row:?}");
-                let arguments = bench.staging.begin(&idle)?.put(0_u64)?.finish()?;
+                let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
                 launch.enqueue(&bench.stream, &arguments)?;
             }
             Err(error) => {
@@ -183,7 +183,7 @@ cases! {
         }
         // The thread's own, by its name, waits for no other.
         let own = default_stream(&bench.device, 2)?;
-        let arguments = bench.staging.begin(&idle)?.put(0_u64)?.finish()?;
+        let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
         idle.validate(&LaunchPlan::over(1, 1)?)?.enqueue(&own, &arguments)?;
         own.synchronize()?;
         Ok(())
@@ -210,9 +210,9 @@ cases! {
 
         let staging = &mut bench.staging;
         ensure_eq!(staging.begin(&idle)?.finish().err(), Some(ArgumentError::Empty), "nothing staged");
-        ensure_eq!(staging.begin(&idle)?.put(0_u64)?.put(0_u64).err(), count(2), "two staged");
+        ensure_eq!(staging.begin(&idle)?.put(0_u64).put(0_u64).finish().err(), count(2), "two staged");
         let size = Some(ArgumentError::Size { index: 0, given: 4, declared: 8 });
-        ensure_eq!(staging.begin(&idle)?.put(0_u32).err(), size, "four bytes for eight");
+        ensure_eq!(staging.begin(&idle)?.put(0_u32).finish().err(), size, "four bytes for eight");
         ensure_eq!(staging.reserve(usize::MAX).err(), Some(ArgumentError::CountOverflow { arguments: usize::MAX }), "room");
         let arguments = 1 << 58;
         ensure_eq!(staging.reserve(arguments).err(), Some(ArgumentError::Reservation { arguments }), "room");
@@ -220,7 +220,7 @@ cases! {
         let launch = idle.validate(&LaunchPlan::over(1, 1)?)?;
         let module = bench.modules.load(IDLE)?;
         let other = kernel(&module, "idle", &[8])?;
-        let theirs = bench.staging.begin(&other)?.put(0_u64)?.finish()?;
+        let theirs = bench.staging.begin(&other)?.put(0_u64).finish()?;
         let refused = launch.enqueue(&bench.stream, &theirs).err();
         ensure_eq!(refused, Some(ArgumentError::OtherKernel.into()), "another kernel's arguments");
         ensure_eq!(bench.device.counts().launches, 0, "launches of what was refused");

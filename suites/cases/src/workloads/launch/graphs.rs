@@ -25,12 +25,12 @@ cases! {
         let Bench { device, stream, mut staging, .. } = bench;
         let mut capture = begin(stream)?;
         for _ in 0..2 {
-            let filling = staging.begin(&sum.kernel)?.put(sum.first.address())?.put(sum.second.address())?;
-            launch.record(&mut capture, &filling.put(sum.out.address())?.put(5_000_u32)?.finish()?)?;
+            let filling = staging.begin(&sum.kernel)?.put(sum.first.address()).put(sum.second.address());
+            launch.record(&mut capture, &filling.put(sum.out.address()).put(5_000_u32).finish()?)?;
         }
         // What is staged now is not what was written down.
-        let filling = staging.begin(&sum.kernel)?.put(0_u64)?.put(0_u64)?.put(0_u64)?;
-        filling.put(0_u32)?.finish()?;
+        let filling = staging.begin(&sum.kernel)?.put(0_u64).put(0_u64).put(0_u64);
+        filling.put(0_u32).finish()?;
         let (stream, graph) = capture.end();
         let graph = graph?;
         stream.synchronize()?;
@@ -57,7 +57,7 @@ cases! {
         let sound = idle.validate(&LaunchPlan::over(32, 32)?)?;
         let Bench { stream, mut staging, .. } = bench;
         let mut capture = begin(stream)?;
-        let arguments = staging.begin(&idle)?.put(0_u64)?.finish()?;
+        let arguments = staging.begin(&idle)?.put(0_u64).finish()?;
         sound.record(&mut capture, &arguments)?;
         let odd = LaunchPlan::new(Sides([1, 65_536, 1]), Sides::ONE);
         ensure!(idle.validate(&odd).is_err(), "{odd:?} is let through");
@@ -88,8 +88,8 @@ cases! {
         let sum = Sum::of(&mut bench, 300)?;
         let launch = sum.kernel.validate(&sum.plan)?;
         let Bench { device, stream, mut staging, mut modules } = bench;
-        let filling = staging.begin(&sum.kernel)?.put(sum.first.address())?.put(sum.second.address())?;
-        let arguments = filling.put(sum.out.address())?.put(300_u32)?.finish()?;
+        let filling = staging.begin(&sum.kernel)?.put(sum.first.address()).put(sum.second.address());
+        let arguments = filling.put(sum.out.address()).put(300_u32).finish()?;
         let mut given_up = begin(launch::Stream::create(&device)?)?;
         launch.record(&mut given_up, &arguments)?;
         drop(given_up);

@@ -62,8 +62,8 @@ cases! {
         let sizes = [1, 255, 256, 257, 100_003];
         for elements in sizes {
             let sum = Sum::of(&mut bench, elements)?;
-            let filling = bench.staging.begin(&sum.kernel)?.put(sum.first.address())?.put(sum.second.address())?;
-            let arguments = filling.put(sum.out.address())?.put(elements)?.finish()?;
+            let filling = bench.staging.begin(&sum.kernel)?.put(sum.first.address()).put(sum.second.address());
+            let arguments = filling.put(sum.out.address()).put(elements).finish()?;
             sum.kernel.validate(&sum.plan)?.enqueue(&bench.stream, &arguments)?;
             bench.stream.synchronize()?;
             ensure_eq!(sum.wrong(session.is_real())?, 0, "wrong elements of {elements}");
@@ -85,7 +85,7 @@ cases! {
         let plan = LaunchPlan { element_count: 77, ..LaunchPlan::new(grid, workgroup) };
         let (launch, together) = (idle.validate(&plan)?, idle.validate(&plan.cooperative())?);
         let target = bench.device.limits().target;
-        let arguments = bench.staging.begin(&idle)?.put(0_u64)?.finish()?;
+        let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
         let failure = |launcher, code| LaunchError::Driver { launcher, code, grid, workgroup, element_count: 77, target };
         launch.enqueue(&bench.stream, &arguments)?;
         let refused = launch.enqueue(&bench.stream, &arguments);

@@ -61,7 +61,7 @@ fn work(command: &str) -> Result<i64, Failure> {
         mut staging,
         ..
     } = bench;
-    let arguments = staging.begin(&kernel)?.put(0_u64)?.finish()?;
+    let arguments = staging.begin(&kernel)?.put(0_u64).finish()?;
     let mut capture = Capture::begin(stream).map_err(|(_, error)| error)?;
     for _ in 0..*depth {
         launch.record(&mut capture, &arguments)?;

@@ -41,7 +41,7 @@ cases! {
             ensure!(holds > 0, "nothing of {threads} threads is resident");
             for blocks in [1, holds - 1, holds] {
                 let launch = idle.validate(&plan(blocks, threads, shared))?;
-                let arguments = bench.staging.begin(&idle)?.put(0_u64)?.finish()?;
+                let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
                 launch.enqueue(&bench.stream, &arguments)?;
             }
             let beyond = plan(holds + 1, threads, shared);
@@ -105,8 +105,8 @@ cases! {
         let arrived = Buffer::holding(&bench.device, &[0])?;
         let seen = Buffer::holding(&bench.device, &vec![UNSEEN; blocks as usize])?;
         let launch = meet.validate(&plan(blocks, 128, 0))?;
-        let filling = bench.staging.begin(&meet)?.put(arrived.address())?.put(seen.address())?;
-        launch.enqueue(&bench.stream, &filling.put(blocks as u32)?.finish()?)?;
+        let filling = bench.staging.begin(&meet)?.put(arrived.address()).put(seen.address());
+        launch.enqueue(&bench.stream, &filling.put(blocks as u32).finish()?)?;
         bench.stream.synchronize()?;
         let (count, each) = match session.is_real() {
             true => (blocks as u32, blocks as u32),

@@ -67,7 +67,7 @@ impl<'s> Arguments<'s> {
     /// Each address that is not NULL is of a value of the kernel's parameter in its place, and stays as long as the table is borrowed.
     pub unsafe fn adopt(
         kernel: &'s Kernel,
-        slots: &'s mut [*mut c_void],
+        slots: &'s [*mut c_void],
     ) -> Result<Arguments<'s>, ArgumentError> {
         if let Some(index) = slots.iter().position(|slot| slot.is_null()) {
             return Err(ArgumentError::NullSlot { index });
