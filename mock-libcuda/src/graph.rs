@@ -305,6 +305,10 @@ impl Graphs {
         BTreeMap::new()
     }
 
+    pub fn has_graph(&self, id: GraphId) -> bool {
+        self.graphs.contains_key(&id)
+    }
+
     pub fn has_node(&self, id: NodeId) -> bool {
         self.nodes.contains_key(&id)
     }

@@ -196,11 +196,14 @@ fn fresh(
     let step = driver.profile(device).pool_step.0;
     let oom = CUresult::ERROR_OUT_OF_MEMORY;
     let whole = len.checked_next_multiple_of(step).ok_or(oom)?;
-    let base = process
-        .arena(driver, device)?
-        .holes
-        .take(whole)
-        .ok_or(oom)?;
+    let base = match process.arena(driver, device)?.holes.take(whole) {
+        Some(base) => base,
+        None => {
+            give_addresses_back(process, driver, device)?;
+            let holes = &mut process.arena(driver, device)?.holes;
+            holes.take(whole).ok_or(oom)?
+        }
+    };
     process.graphs.memory.segments.insert(
         base,
         Segment {
@@ -212,6 +215,40 @@ fn fresh(
         },
     );
     Ok(base)
+}
+
+/// The addresses of graphs that are gone, where no executable graph and no client has anything any more.
+fn give_addresses_back(process: &mut Process, driver: &Driver, device: Ordinal) -> Answer {
+    let mut needed = kept(&process.graphs.memory);
+    for exec in process.graphs.execs.values() {
+        let (allocated, _) = allocations(&exec.body);
+        needed.extend(allocated.iter().map(|allocation| allocation.segment));
+    }
+    let segments = process.graphs.memory.segments.iter();
+    let gone = segments.filter(|(base, segment)| {
+        segment.device == device
+            && !segment.backed
+            && !needed.contains(base)
+            && !process.graphs.has_graph(segment.graph)
+    });
+    let gone: BTreeMap<u64, u64> = gone.map(|(base, segment)| (*base, segment.len)).collect();
+    let memory = &mut process.graphs.memory;
+    memory.segments.retain(|base, _| !gone.contains_key(base));
+    memory
+        .known
+        .retain(|_, allocation| !gone.contains_key(&allocation.segment));
+    let lies = |address: u64| {
+        let below = gone.range(..=address).next_back();
+        below.is_some_and(|(base, len)| address < base + len)
+    };
+    for chunks in memory.chunks.values_mut() {
+        chunks.retain(|chunk| !lies(chunk.address));
+    }
+    memory.chunks.retain(|_, chunks| !chunks.is_empty());
+    let holes = &mut process.arena(driver, device)?.holes;
+    gone.into_iter()
+        .for_each(|(base, len)| holes.give(base, len));
+    Ok(())
 }
 
 /// A free node may name an address that a node allocates and that no node of the graph frees yet.

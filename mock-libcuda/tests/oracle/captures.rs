@@ -116,3 +116,19 @@ fn no_node_leaves_a_graph_that_a_capture_fills() {
         made("cuGraphInstantiateWithFlags", &[graph, 0]);
     });
 }
+
+#[test]
+fn addresses_of_graphs_that_are_gone_serve_again() {
+    const SIZE: u64 = 1 << 40;
+    // More than a process can address.
+    const TIMES: u64 = (1 << 48) / SIZE;
+    in_a_child(|| {
+        for _ in 0..TIMES {
+            let graph = made("cuGraphCreate", &[0]);
+            let stream = capture_to(graph);
+            made("cuMemAllocAsync", &[SIZE, stream]);
+            assert_eq!(end(stream), (0, true));
+            assert_eq!(CUDA.call("cuGraphDestroy", &[graph]), 0);
+        }
+    });
+}
