@@ -3,11 +3,11 @@
 //! A process that dies takes its sequence along as one that broke a promise; the next gets a fresh process in a fresh environment.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use harness::environment::{Environment, EnvironmentError, Request};
+use harness::servant::Servant;
 use harness::{Driver, Target};
 
 use crate::family::Family;
@@ -67,20 +67,9 @@ pub struct Death(pub String);
 
 /// A process that runs sequences.
 pub struct Remote {
-    child: Child,
-    stdin: Option<BufWriter<ChildStdin>>,
-    stdout: BufReader<ChildStdout>,
+    servant: Servant,
     /// Removed when the process is.
-    environment: Environment,
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        self.stdin = None;
-        // Already dead is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    _environment: Environment,
 }
 
 impl Remote {
@@ -103,26 +92,16 @@ impl Remote {
             .arg(plan.root.join("world"))
             .arg(&plan.ledger);
         plan.apply(&mut command, plan.libraries)?;
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(plan.root.join("stderr.txt"))?)
-            .spawn()?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("no pipes").into());
-        };
         let mut remote = Self {
-            child,
-            stdin: Some(BufWriter::new(stdin)),
-            stdout: BufReader::new(stdout),
-            environment,
+            servant: Servant::start(command, Some(plan.root.join("stderr.txt")))?,
+            _environment: environment,
         };
         match remote.frame() {
             Ok(ready) if ready.is_empty() => Ok(remote),
             Ok(why) => Err(Trouble::Beginning(
                 String::from_utf8_lossy(&why).into_owned(),
             )),
-            Err(_) => Err(Trouble::Beginning(remote.death().0)),
+            Err(_) => Err(Trouble::Beginning(remote.servant.death())),
         }
     }
 
@@ -134,8 +113,8 @@ impl Remote {
             tell,
         };
         let order = serde_json::to_vec(&order).map_err(io::Error::other)?;
-        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        write_frame(stdin, &order)?;
+        let mut stdin = BufWriter::new(self.servant.stdin()?);
+        write_frame(&mut stdin, &order)?;
         for sequence in sequences {
             stdin.write_all(sequence)?;
         }
@@ -144,28 +123,12 @@ impl Remote {
 
     /// What became of the sequences that were sent, or of the process.
     pub fn told(&mut self) -> Result<Told, Death> {
-        let frame = self.frame().map_err(|_| self.death())?;
+        let frame = self.frame().map_err(|_| Death(self.servant.death()))?;
         serde_json::from_slice(&frame).map_err(|error| Death(error.to_string()))
     }
 
     fn frame(&mut self) -> io::Result<Vec<u8>> {
-        read_frame(&mut self.stdout)
-    }
-
-    fn death(&mut self) -> Death {
-        self.stdin = None;
-        let how = match self.child.wait() {
-            Ok(status) => match status.signal() {
-                Some(signal) => format!("died of signal {signal}"),
-                None => format!("ended with {status}"),
-            },
-            Err(error) => format!("cannot be waited for: {error}"),
-        };
-        let said = std::fs::read_to_string(self.environment.plan.root.join("stderr.txt"))
-            .unwrap_or_default();
-        let last: Vec<&str> = said.lines().rev().take(4).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        Death(format!("the process {how}: {}", last.join(" / ")))
+        read_frame(self.servant.stdout())
     }
 }
 

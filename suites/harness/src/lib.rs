@@ -12,6 +12,7 @@
 //! * [`sweep`]: running them again with each call that a driver gets failing once.
 //! * [`status`], [`expectations`], [`report`], [`progress`]: what the results mean and how they are told.
 //! * [`journal`], [`shard`], [`merge`], [`junit`], [`page`]: results as files, parts of a run, and how those are joined.
+//! * [`servant`]: processes that other suites give orders, and what is told of their deaths.
 //! * [`course`]: what devices held and the ledger knew of while a case ran.
 
 pub mod artifacts;
@@ -44,6 +45,7 @@ pub mod recording;
 pub mod report;
 mod rows;
 pub mod runner;
+pub mod servant;
 pub mod session;
 pub mod shard;
 pub mod size;

@@ -9,9 +9,14 @@ const FURTHEST: u64 = 256 << 10;
 
 /// The last lines of a file that count, at most so many; nothing of a file that is not there.
 pub fn lines(path: &Path, most: usize, counts: impl Fn(&str) -> bool) -> String {
-    let text = end(path).unwrap_or_default();
+    let text = text(path);
     let lines: Vec<&str> = text.lines().filter(|line| counts(line)).collect();
     lines[lines.len().saturating_sub(most)..].join("\n")
+}
+
+/// The end of a file in whole lines; nothing of a file that is not there.
+pub fn text(path: &Path) -> String {
+    end(path).unwrap_or_default()
 }
 
 fn end(path: &Path) -> std::io::Result<String> {

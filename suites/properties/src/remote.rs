@@ -3,12 +3,11 @@
 //! A process that dies takes its sequence along as a failure, and the next sequence gets a fresh process in a fresh environment: so
 //! what kills a process shrinks like what breaks a promise.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use harness::environment::{Environment, EnvironmentError, Request};
+use harness::servant::{self, Servant};
 use harness::{Driver, Target};
 
 use crate::operation::Operation;
@@ -18,8 +17,6 @@ use crate::program::Program;
 const WORD: &str = "__properties";
 /// Has the process say figures after every operation.
 const FIGURES: &str = "RINGFENCE_PROPERTIES_FIGURES";
-/// Before each answer: drivers print too.
-const MARK: char = '@';
 
 /// What became of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -70,18 +67,9 @@ impl Circumstances {
 }
 
 struct Running {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
+    servant: Servant,
     /// Removed when the process is.
-    environment: Environment,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Already dead is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    _environment: Environment,
 }
 
 /// Runs sequences in a process that is started when one is needed.
@@ -131,82 +119,31 @@ impl Running {
             .arg(plan.root.join("world"))
             .arg(&plan.ledger);
         plan.apply(&mut command, plan.libraries)?;
-        let stderr = match circumstances.told {
-            true => Stdio::inherit(),
-            false => std::fs::File::create(plan.root.join("stderr.txt"))?.into(),
-        };
+        let stderr = (!circumstances.told).then(|| plan.root.join("stderr.txt"));
         if circumstances.told {
             command.env(FIGURES, "1");
         }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()?;
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or_else(|| std::io::Error::other("no stdout"))?;
         let mut running = Self {
-            child,
-            stdout: BufReader::new(stdout),
-            environment,
+            servant: Servant::start(command, stderr)?,
+            _environment: environment,
         };
-        match running.answer() {
+        match running.servant.answer() {
             Some(ready) if ready == "ready" => Ok(running),
             Some(told) => Err(Trouble::Beginning(told)),
-            None => Err(Trouble::Beginning(running.death())),
+            None => Err(Trouble::Beginning(running.servant.death())),
         }
     }
 
     fn run(&mut self, operations: &[Operation]) -> Result<Outcome, Trouble> {
-        let mut line = serde_json::to_string(operations)?;
-        line.push('\n');
-        let told = self
-            .child
-            .stdin
-            .as_mut()
-            .map(|stdin| stdin.write_all(line.as_bytes()));
-        let answer = told
-            .is_some_and(|told| told.is_ok())
-            .then(|| self.answer())
-            .flatten();
-        match answer {
+        let told = self.servant.tell(&serde_json::to_string(operations)?);
+        match told.ok().and_then(|()| self.servant.answer()) {
             Some(text) => Ok(serde_json::from_str(&text)?),
             None => Ok(Outcome {
                 done: operations.len(),
                 calls: 0,
-                broken: Some(self.death()),
+                broken: Some(self.servant.death()),
             }),
         }
-    }
-
-    /// The next line of ours; none when the process is at its end.
-    fn answer(&mut self) -> Option<String> {
-        loop {
-            let mut line = String::new();
-            if self.stdout.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            if let Some(answer) = line.trim_end().strip_prefix(MARK) {
-                return Some(answer.to_owned());
-            }
-        }
-    }
-
-    fn death(&mut self) -> String {
-        let how = match self.child.wait() {
-            Ok(status) => match status.signal() {
-                Some(signal) => format!("died of signal {signal}"),
-                None => format!("ended with {status}"),
-            },
-            Err(error) => format!("cannot be waited for: {error}"),
-        };
-        let said = std::fs::read_to_string(self.environment.plan.root.join("stderr.txt"))
-            .unwrap_or_default();
-        let last: Vec<&str> = said.lines().rev().take(4).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        format!("the process {how}: {}", last.join(" / "))
     }
 }
 
@@ -220,12 +157,12 @@ pub fn child_main() -> Option<ExitCode> {
     let mut program = match Program::begin(&world, &ledger) {
         Ok(program) => program,
         Err(failure) => {
-            say(&failure.to_string());
+            servant::answer(&failure.to_string());
             return Some(ExitCode::FAILURE);
         }
     };
     program.told = std::env::var_os(FIGURES).is_some();
-    say("ready");
+    servant::answer("ready");
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let Ok(operations) = serde_json::from_str::<Vec<Operation>>(&line) else {
             return Some(ExitCode::FAILURE);
@@ -237,12 +174,7 @@ pub fn child_main() -> Option<ExitCode> {
             calls: program.calls - before,
             broken,
         };
-        say(&serde_json::to_string(&outcome).unwrap_or_default());
+        servant::answer(&serde_json::to_string(&outcome).unwrap_or_default());
     }
     Some(ExitCode::SUCCESS)
-}
-
-fn say(line: &str) {
-    // A starter that is gone reads no more.
-    let _ = writeln!(std::io::stdout(), "{MARK}{}", line.replace('\n', " "));
 }

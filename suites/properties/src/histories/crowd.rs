@@ -1,20 +1,19 @@
 //! Several processes under one tenant: started, told what to do, killed, and what they wrote down put together.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::environment::{Environment, Request};
+use harness::servant::Servant;
 use harness::{Driver, Target};
 use ledger::View;
 use mock_device::{DeviceIndex, World};
 
 use super::history::{Call, Cost, Death, Deed, History, Process};
 use super::program::{Kill, Program};
-use super::worker::{MARK, Note, Order, WORD, notes};
+use super::worker::{Note, Order, WORD, notes};
 use crate::model::{CONTEXT, MIB};
 use crate::remote::Trouble;
 
@@ -52,19 +51,7 @@ pub struct Crowd {
     budget: u64,
 }
 
-struct Member {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    stderr: PathBuf,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // Already dead is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Member(Servant);
 
 impl Crowd {
     pub fn start(circumstances: &Circumstances) -> Result<Self, Trouble> {
@@ -140,7 +127,7 @@ impl Crowd {
             .members
             .iter()
             .flatten()
-            .map(|member| member.child.id())
+            .map(|member| member.0.id())
             .collect();
         let contexts: Vec<Cost> = pids.iter().map(|pid| self.held_by(*pid)).collect();
         let (held, all) = (
@@ -267,76 +254,34 @@ impl Member {
             .arg(number.to_string());
         plan.apply(&mut command, plan.libraries)?;
         let stderr = plan.root.join(format!("stderr-{number}.txt"));
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&stderr)?)
-            .spawn()?;
-        let stdout = child.stdout.take();
-        let stdout = stdout.ok_or_else(|| std::io::Error::other("no stdout"))?;
-        let mut member = Self {
-            child,
-            stdout: BufReader::new(stdout),
-            stderr,
-        };
-        match member.answer() {
-            Some(ready) if ready == "ready" => Ok(member),
+        let mut servant = Servant::start(command, Some(stderr))?;
+        match servant.answer() {
+            Some(ready) if ready == "ready" => Ok(Self(servant)),
             Some(told) => Err(Trouble::Beginning(told)),
-            None => Err(Trouble::Beginning(member.end())),
+            None => Err(Trouble::Beginning(servant.death())),
         }
     }
 
     /// Whether it was heard shows in the answer.
     fn tell(&mut self, order: &str) {
-        if let Some(stdin) = &mut self.child.stdin {
-            let _ = stdin.write_all(format!("{order}\n").as_bytes());
-        }
+        let _ = self.0.tell(order);
     }
 
     fn done(&mut self) -> Result<(), String> {
-        match self.answer() {
+        match self.0.answer() {
             Some(done) if done == "done" => Ok(()),
             Some(told) => Err(told),
-            None => Err(self.end()),
+            None => Err(self.0.death()),
         }
-    }
-
-    /// The next line of ours; none when the process is at its end.
-    fn answer(&mut self) -> Option<String> {
-        loop {
-            let mut line = String::new();
-            if self.stdout.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            if let Some(answer) = line.trim_end().strip_prefix(MARK) {
-                return Some(answer.to_owned());
-            }
-        }
-    }
-
-    fn end(&mut self) -> String {
-        let how = match self.child.wait() {
-            Ok(status) => match status.signal() {
-                Some(signal) => format!("died of signal {signal}"),
-                None => format!("ended with {status}"),
-            },
-            Err(error) => format!("cannot be waited for: {error}"),
-        };
-        let said = std::fs::read_to_string(&self.stderr).unwrap_or_default();
-        let last: Vec<&str> = said.lines().rev().take(4).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        format!("a process {how}: {}", last.join(" / "))
     }
 
     /// Kills it, and watches the device until that has let go of it.
     fn killed(&mut self, world: &World, start: u64, kill: Kill) -> Death {
         let begin = Duration::from_nanos(start.saturating_sub(world.now().0));
         std::thread::sleep(begin + Duration::from_micros(kill.after_us));
-        let pid = self.child.id();
+        let pid = self.0.id();
         let killed = world.now().0;
-        // Both fail only of a process that is dead already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.kill();
         let mut death = Death {
             killed,
             seen: killed,

@@ -11,6 +11,7 @@ use cases::clients::{self, Gpu};
 use cases::ffi::cuda::{Array, Context, Cuda, Stream};
 use cases::ffi::vulkan::{Code, Memory};
 use harness::Failure;
+use harness::servant;
 use mock_device::World;
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,6 @@ use super::program::{ROW, Route, Step};
 
 /// What a worker is started with.
 pub const WORD: &str = "__history";
-/// Before each answer: drivers print too.
-pub const MARK: char = '@';
 
 /// A line for a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,24 +57,19 @@ pub fn child_main() -> Option<ExitCode> {
     let worker = match Worker::begin(&world, number) {
         Ok(worker) => worker,
         Err(failure) => {
-            say(&failure.to_string());
+            servant::answer(&failure.to_string());
             return Some(ExitCode::FAILURE);
         }
     };
-    say("ready");
+    servant::answer("ready");
     for line in io::stdin().lines().map_while(Result::ok) {
         match serde_json::from_str::<Order>(&line).map(|order| worker.obey(&order)) {
-            Ok(Ok(())) => say("done"),
-            Ok(Err(trouble)) => say(&trouble.to_string()),
-            Err(trouble) => say(&trouble.to_string()),
+            Ok(Ok(())) => servant::answer("done"),
+            Ok(Err(trouble)) => servant::answer(&trouble.to_string()),
+            Err(trouble) => servant::answer(&trouble.to_string()),
         }
     }
     Some(ExitCode::SUCCESS)
-}
-
-fn say(line: &str) {
-    // A starter that is gone reads no more.
-    let _ = writeln!(io::stdout(), "{MARK}{}", line.replace('\n', " "));
 }
 
 struct Worker {
