@@ -221,7 +221,7 @@ impl Program {
         let baseline = self.baseline.get_or_insert_with(|| figures.clone());
         for (device, (now, first)) in figures.iter().zip(baseline).enumerate() {
             promise!(
-                now.0 == first.0 && now.1 == first.1,
+                crate::model::is_as_before(*first, *now),
                 "device {device} holds {} and {} are charged with nothing but contexts; it was {} and {}",
                 now.0,
                 now.1,

@@ -32,7 +32,7 @@ table! {
     cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuCtxSetCurrent cuCtxPopCurrent_v2
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
     cuArrayDestroy cuMipmappedArrayDestroy cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
-    cuCtxSynchronize cuDeviceGetDefaultMemPool cuMemPoolTrimTo
+    cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo
 }
 
 /// Times that something is given back that counts its holders.
@@ -156,7 +156,11 @@ impl Ending {
             }
             for device in 0..devices {
                 let mut pool = CUmemoryPool::NULL;
+                if SUCCESS((self.cuDeviceGetMemPool)(&raw mut pool, device)) {
+                    (self.cuMemPoolTrimTo)(pool, 0);
+                }
                 if SUCCESS((self.cuDeviceGetDefaultMemPool)(&raw mut pool, device)) {
+                    (self.cuDeviceSetMemPool)(device, pool);
                     (self.cuMemPoolTrimTo)(pool, 0);
                 }
             }
