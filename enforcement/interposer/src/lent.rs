@@ -9,8 +9,7 @@
 //! others there are at most as many beside them as the pool ever spread over and does not reserve.
 
 use core::ffi::{c_ulonglong, c_void};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool, CUresult};
@@ -32,22 +31,28 @@ use crate::sharing::{DESCRIPTOR, Named, range_of};
 #[derive(Default)]
 pub struct Lent(Mutex<Book>);
 
+/// Few of each, in vectors: maps would be a good part of what the library makes every process load.
 #[derive(Default)]
 struct Book {
-    /// By place: pools that can be exported.
-    loans: HashMap<u32, Loan>,
-    /// By handle: other processes' pools.
-    imports: HashMap<u64, Import>,
+    /// Pools that can be exported.
+    loans: Vec<Loan>,
+    /// Other processes' pools.
+    imports: Vec<Import>,
 }
+
+/// Numbers of steps, in order.
+#[derive(Clone, Default)]
+struct Steps(Vec<u64>);
 
 /// A pool of ours that others may hold.
 #[derive(Default)]
 struct Loan {
+    place: u32,
     /// Every step that anything of the pool ever lay in.
-    spread: BTreeSet<u64>,
-    lent: BTreeSet<u64>,
+    spread: Steps,
+    lent: Steps,
     /// Exported allocations that may live: address and end.
-    pieces: BTreeMap<u64, u64>,
+    pieces: Vec<(u64, u64)>,
     /// Its row, and its descriptors' name.
     named: Option<Named>,
     /// A handle without a name holds it too, whose end is not seen.
@@ -57,11 +62,12 @@ struct Loan {
 /// A pool of another process. The driver gives it one handle, as often as it is imported.
 #[derive(Default)]
 struct Import {
+    handle: u64,
     count: u32,
     /// Its maker has named it.
     hold: Option<Object>,
     /// Nobody has: the steps of its imported pointers, which are charged to us, and where.
-    own: BTreeSet<u64>,
+    own: Steps,
     ordinal: u32,
 }
 
@@ -74,6 +80,39 @@ fn bytes(steps: usize) -> Bytes {
     Bytes(POOL_STEP.0.saturating_mul(steps as u64))
 }
 
+impl Steps {
+    fn extend(&mut self, steps: impl Iterator<Item = u64>) {
+        for step in steps {
+            self.insert(step);
+        }
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, step: u64) -> bool {
+        let place = self.0.binary_search(&step);
+        if let Err(at) = place {
+            self.0.insert(at, step);
+        }
+        place.is_err()
+    }
+
+    fn remove(&mut self, step: u64) {
+        if let Ok(at) = self.0.binary_search(&step) {
+            self.0.remove(at);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many are not among the others.
+    fn without(&self, others: &Steps) -> usize {
+        let other = |step: &&u64| others.0.binary_search(step).is_err();
+        self.0.iter().filter(other).count()
+    }
+}
+
 impl Loan {
     fn lent(&self) -> Bytes {
         bytes(self.lent.len())
@@ -81,10 +120,12 @@ impl Loan {
 
     /// What the driver keeps at most beside the `reserved` that it tells.
     fn beside(&mut self, reserved: Bytes, lives: impl Fn(u64, u64) -> bool) -> Bytes {
-        self.pieces.retain(|address, end| lives(*address, *end));
-        let pieces = self.pieces.iter();
-        let in_use: BTreeSet<u64> = pieces.flat_map(|piece| steps(*piece.0, *piece.1)).collect();
-        let idle = bytes(self.lent.difference(&in_use).count());
+        self.pieces.retain(|(address, end)| lives(*address, *end));
+        let mut in_use = Steps::default();
+        for (address, end) in &self.pieces {
+            in_use.extend(steps(*address, *end));
+        }
+        let idle = bytes(self.lent.without(&in_use));
         idle.min(bytes(self.spread.len()).saturating_sub(reserved))
     }
 }
@@ -151,7 +192,7 @@ pub fn import_pointer(
     data: Out<'_, CUmemPoolPtrExportData>,
 ) -> Outcome<CUresult> {
     let foreign = tenant.lent(|book| {
-        let import = book.imports.get(&(pool.0 as u64))?;
+        let import = book.import(pool)?;
         import.hold.is_none().then_some(())
     });
     if foreign.is_none() {
@@ -193,22 +234,38 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
 }
 
 impl Book {
+    fn loan(&mut self, place: u32) -> Option<&mut Loan> {
+        self.loans.iter_mut().find(|loan| loan.place == place)
+    }
+
+    fn import(&mut self, pool: CUmemoryPool) -> Option<&mut Import> {
+        let handle = pool.0 as u64;
+        self.imports
+            .iter_mut()
+            .find(|import| import.handle == handle)
+    }
+
     /// One import less: the last of them leaves.
     fn leave_import(&mut self, pool: CUmemoryPool) -> Option<Option<Import>> {
         let handle = pool.0 as u64;
-        let import = self.imports.get_mut(&handle)?;
-        if import.count > 1 {
-            import.count -= 1;
-            return Some(None);
+        let at = self
+            .imports
+            .iter()
+            .position(|import| import.handle == handle)?;
+        match self.imports.get_mut(at) {
+            Some(import) if import.count > 1 => {
+                import.count -= 1;
+                Some(None)
+            }
+            _ => Some(Some(self.imports.swap_remove(at))),
         }
-        Some(self.imports.remove(&handle))
     }
 
     fn rejoin_import(&mut self, pool: CUmemoryPool, left: Option<Import>) {
-        let import = self.imports.entry(pool.0 as u64).or_default();
-        match left {
-            Some(left) if import.count == 0 => *import = left,
-            _ => import.count += 1,
+        match (self.import(pool), left) {
+            (Some(import), _) => import.count += 1,
+            (None, Some(left)) => self.imports.push(left),
+            (None, None) => {}
         }
     }
 }
@@ -216,14 +273,27 @@ impl Book {
 impl Tenant {
     fn lent<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
+        act(&mut self.lent_book())
+    }
+
+    /// Not in each of its callers: the library stays small.
+    #[inline(never)]
+    fn lent_book(self) -> MutexGuard<'static, Book> {
         let lent = &self.memory.lent;
         let lent = lent.get().unwrap_or_else(|| lent.set(Lent::default()));
-        act(&mut lent.0.lock().unwrap_or_else(PoisonError::into_inner))
+        lent.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A pool that can be exported begins.
     pub fn begin_loan(self, known: Known) {
-        self.lent(|book| book.loans.insert(known.place, Loan::default()));
+        let place = known.place;
+        self.lent(|book| {
+            book.loans.retain(|loan| loan.place != place);
+            book.loans.push(Loan {
+                place,
+                ..Loan::default()
+            });
+        });
         known.pool.set_lendable();
     }
 
@@ -231,7 +301,7 @@ impl Tenant {
     #[cold]
     pub fn spread_over(self, place: u32, address: u64, size: Bytes) {
         self.lent(|book| {
-            if let Some(loan) = book.loans.get_mut(&place) {
+            if let Some(loan) = book.loan(place) {
                 loan.spread
                     .extend(steps(address, address.saturating_add(size.0)));
             }
@@ -241,7 +311,9 @@ impl Tenant {
     /// Names a pool's descriptor, as its others are.
     fn name_pool(self, known: Known, descriptor: Option<i32>) {
         self.lent(|book| {
-            let loan = book.loans.entry(known.place).or_default();
+            let Some(loan) = book.loan(known.place) else {
+                return;
+            };
             let named = descriptor.and_then(|fd| {
                 let devices = known.device.indices;
                 self.name_descriptor(fd, loan.named, devices, loan.lent())
@@ -264,10 +336,12 @@ impl Tenant {
     fn lend(self, record: Record) -> Vec<u64> {
         let end = record.address.saturating_add(record.size.0);
         self.lent(|book| {
-            let Some(loan) = book.loans.get_mut(&record.ordinal) else {
+            let Some(loan) = book.loan(record.ordinal) else {
                 return Vec::new();
             };
-            loan.pieces.insert(record.address, end);
+            loan.pieces
+                .retain(|(address, _)| *address != record.address);
+            loan.pieces.push((record.address, end));
             let lent = &mut loan.lent;
             let added = steps(record.address, end).filter(|step| lent.insert(*step));
             let added = added.collect();
@@ -278,10 +352,8 @@ impl Tenant {
 
     fn take_back(self, place: u32, added: &[u64]) {
         self.lent(|book| {
-            if let Some(loan) = book.loans.get_mut(&place) {
-                added.iter().for_each(|step| {
-                    loan.lent.remove(step);
-                });
+            if let Some(loan) = book.loan(place) {
+                added.iter().for_each(|step| loan.lent.remove(*step));
                 self.tell_lent(loan);
             }
         });
@@ -307,7 +379,7 @@ impl Tenant {
             })
         };
         self.lent(|book| {
-            let loan = book.loans.get_mut(&known.place);
+            let loan = book.loan(known.place);
             loan.map_or(Bytes::ZERO, |loan| loan.beside(reserved, lives))
         })
     }
@@ -319,16 +391,16 @@ impl Tenant {
             return Bytes::ZERO;
         }
         self.lent(|book| {
-            let Some(loan) = book.loans.get(&known.place) else {
+            let Some(loan) = book.loan(known.place) else {
                 return Bytes::ZERO;
             };
-            if loan.held_elsewhere && !loan.lent.is_empty() {
+            if loan.held_elsewhere && loan.lent.len() != 0 {
                 return loan.lent();
             }
             if let (Some(named), Some(ledger)) = (loan.named, self.ledger()) {
                 ledger.pass_object_on(named.object);
             }
-            book.loans.remove(&known.place);
+            book.loans.retain(|loan| loan.place != known.place);
             Bytes::ZERO
         })
     }
@@ -336,12 +408,16 @@ impl Tenant {
     /// Answers the hold that is one too many.
     fn enter_import(self, handle: CUmemoryPool, hold: Option<Object>) -> Option<Object> {
         self.lent(|book| {
-            let import = book.imports.entry(handle.0 as u64).or_default();
-            import.count += 1;
-            if import.count > 1 {
+            if let Some(import) = book.import(handle) {
+                import.count += 1;
                 return hold;
             }
-            import.hold = hold;
+            book.imports.push(Import {
+                handle: handle.0 as u64,
+                count: 1,
+                hold,
+                ..Import::default()
+            });
             None
         })
     }
@@ -349,19 +425,20 @@ impl Tenant {
     fn pay_for_import(self, pool: CUmemoryPool, address: u64) -> Result<(), Refused> {
         let device: &Device = self.device_at(address).ok_or(Refused::UnknownDevice)?;
         let (base, size) = range_of(address).ok_or(Refused::UnknownDevice)?;
-        let touched: BTreeSet<u64> = steps(base, base.saturating_add(size.0)).collect();
-        let handle = pool.0 as u64;
-        let own = |book: &mut Book| book.imports.get(&handle).map(|import| import.own.clone());
-        let own = self.lent(own).unwrap_or_default();
-        let most = bytes(touched.difference(&own).count());
+        let mut touched = Steps::default();
+        touched.extend(steps(base, base.saturating_add(size.0)));
+        let own = self.lent(|book| Some(book.import(pool)?.own.clone()));
+        let most = bytes(touched.without(&own.unwrap_or_default()));
         let grant = self.reserve_or_trim(device.indices, most)?;
         let taken = self.lent(|book| {
-            let import = book.imports.entry(handle).or_default();
+            let import = book.import(pool)?;
             let before = import.own.len();
-            import.own.extend(touched);
+            import.own.extend(touched.0.iter().copied());
             import.ordinal = device.ordinal;
-            bytes(import.own.len() - before)
+            Some(bytes(import.own.len() - before))
         });
+        // Gone meanwhile, by another thread: then nothing is held.
+        let taken = taken.unwrap_or_default();
         // Another thread may have been charged for them meanwhile.
         grant.commit_as(taken.min(most));
         Ok(())
@@ -379,7 +456,7 @@ mod tests {
         loan.spread.extend(steps(0, spread * MIB));
         for (address, end) in pieces {
             let (address, end) = (address * MIB, end * MIB);
-            loan.pieces.insert(address, end);
+            loan.pieces.push((address, end));
             loan.lent.extend(steps(address, end));
         }
         loan
@@ -432,11 +509,15 @@ mod tests {
         let pool = CUmemoryPool(core::ptr::without_provenance_mut(64));
         let mut book = Book::default();
         assert!(book.leave_import(pool).is_none());
-        book.imports.entry(64).or_default().count = 2;
+        book.imports.push(Import {
+            handle: 64,
+            count: 2,
+            ..Import::default()
+        });
         assert!(book.leave_import(pool).is_some_and(|left| left.is_none()));
         let left = book.leave_import(pool).flatten();
         assert!(left.is_some() && book.imports.is_empty());
         book.rejoin_import(pool, left);
-        assert_eq!(book.imports.get(&64).map(|import| import.count), Some(1));
+        assert_eq!(book.import(pool).map(|import| import.count), Some(1));
     }
 }

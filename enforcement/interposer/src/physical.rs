@@ -6,8 +6,8 @@
 //! its name meanwhile; memory that any call is under way with is not at its end.
 
 use core::ffi::{c_ulonglong, c_void};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{
@@ -38,7 +38,7 @@ pub struct Physical(Mutex<Book>);
 struct Book {
     /// The driver may give one memory several handles.
     handles: HashMap<CUmemGenericAllocationHandle, Handle>,
-    mappings: BTreeMap<CUdeviceptr, Mapping>,
+    mappings: Mappings,
     memories: HashMap<Id, Memory>,
     created: u64,
 }
@@ -52,6 +52,50 @@ struct Handle {
     memory: Id,
     /// How often it has to be released; 0 while the last release is under way.
     count: u32,
+}
+
+/// By address, in order. A vector: a tree's code would be a good part of what the library makes every process load.
+#[derive(Default)]
+struct Mappings(Vec<(CUdeviceptr, Mapping)>);
+
+impl Mappings {
+    fn find(&self, address: CUdeviceptr) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&address, |(at, _)| *at)
+    }
+
+    fn insert(&mut self, address: CUdeviceptr, mapping: Mapping) {
+        match self.find(address) {
+            Ok(at) => self.0[at].1 = mapping,
+            Err(at) => self.0.insert(at, (address, mapping)),
+        }
+    }
+
+    fn get_mut(&mut self, address: CUdeviceptr) -> Option<&mut Mapping> {
+        let at = self.find(address).ok()?;
+        self.0.get_mut(at).map(|(_, mapping)| mapping)
+    }
+
+    fn remove(&mut self, address: CUdeviceptr) {
+        if let Ok(at) = self.find(address) {
+            self.0.remove(at);
+        }
+    }
+
+    /// The last that begins at an address or below.
+    fn last_to(&self, address: CUdeviceptr) -> Option<Mapping> {
+        let above = match self.find(address) {
+            Ok(at) => at + 1,
+            Err(at) => at,
+        };
+        self.0.get(..above)?.last().map(|(_, mapping)| *mapping)
+    }
+
+    /// Those that begin within a range.
+    fn within(&mut self, begin: CUdeviceptr, end: CUdeviceptr) -> &mut [(CUdeviceptr, Mapping)] {
+        let place = |address| self.find(address).unwrap_or_else(|at| at);
+        let (first, last) = (place(begin), place(end));
+        self.0.get_mut(first..last).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -199,7 +243,7 @@ impl Book {
 
     /// The memory mapped at an address.
     fn begin_at(&mut self, address: CUdeviceptr) -> Option<Id> {
-        let (_, mapping) = self.mappings.range(..=address).next_back()?;
+        let mapping = self.mappings.last_to(address)?;
         let (id, end) = (mapping.memory, mapping.end);
         (address < end).then(|| self.begin(id)).flatten()
     }
@@ -246,9 +290,8 @@ impl Book {
 
     /// The mappings within a range are on their way out.
     fn begin_unmap(&mut self, address: CUdeviceptr, size: u64) -> Vec<(CUdeviceptr, Id)> {
-        let range = address..address.saturating_add(size).max(address);
         let mut leaving = Vec::new();
-        for (at, mapping) in self.mappings.range_mut(range) {
+        for (at, mapping) in self.mappings.within(address, address.saturating_add(size)) {
             if let Some(memory) = self.memories.get_mut(&mapping.memory)
                 && !mapping.leaving
             {
@@ -262,13 +305,13 @@ impl Book {
 
     fn finish_unmap(&mut self, leaving: Vec<(CUdeviceptr, Id)>, unmapped: bool) -> Vec<Memory> {
         let ended = leaving.into_iter().filter_map(|(at, id)| {
-            if let Some(mapping) = self.mappings.get_mut(&at)
+            if let Some(mapping) = self.mappings.get_mut(at)
                 && mapping.memory == id
                 && mapping.leaving
             {
                 mapping.leaving = false;
                 if unmapped {
-                    self.mappings.remove(&at);
+                    self.mappings.remove(at);
                 }
             }
             self.finish(id, |memory| memory.mappings -= u32::from(unmapped))
@@ -502,11 +545,17 @@ fn bound(
 impl Tenant {
     fn physical<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
+        act(&mut self.physical_book())
+    }
+
+    /// Not in each of its callers: the library stays small.
+    #[inline(never)]
+    fn physical_book(self) -> MutexGuard<'static, Book> {
         let physical = &self.memory.physical;
         let physical = physical
             .get()
             .unwrap_or_else(|| physical.set(Physical::default()));
-        act(&mut physical.0.lock().unwrap_or_else(PoisonError::into_inner))
+        physical.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What this process created on a device and nobody else knows of, which is in its row.
@@ -586,7 +635,7 @@ mod tests {
         assert_eq!(unmap(&mut book, 0, 16 * SIZE), []);
         let ended = release(&mut book, 9).unwrap();
         assert_eq!((ended.ordinal, ended.bytes), (3, Bytes(SIZE)));
-        assert!(book.handles.is_empty() && book.mappings.is_empty() && book.memories.is_empty());
+        assert!(book.handles.is_empty() && book.mappings.0.is_empty() && book.memories.is_empty());
     }
 
     #[test]

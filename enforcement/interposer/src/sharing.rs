@@ -7,7 +7,7 @@ use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
@@ -363,14 +363,20 @@ impl Tenant {
 
     fn sharing<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let sharing = &self.memory.sharing;
-        let sharing = sharing
-            .get()
-            .unwrap_or_else(|| sharing.set(Sharing::default()));
-        let mut book = sharing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.sharing_book();
         let answer = act(&mut book);
         let count = book.exported.len() + book.opened.len() + book.unheard.len();
         self.memory.shared.0.store(count as u64, Ordering::Release);
         answer
+    }
+
+    /// Not in each of its callers: the library stays small.
+    #[inline(never)]
+    fn sharing_book(self) -> MutexGuard<'static, Book> {
+        let sharing = &self.memory.sharing;
+        let sharing = sharing
+            .get()
+            .unwrap_or_else(|| sharing.set(Sharing::default()));
+        sharing.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
