@@ -44,7 +44,7 @@ struct Book {
     /// By the address that an opening gave: as many as there were.
     opened: HashMap<u64, Vec<Opened>>,
     /// How often a row is held: the ledger knows a process once.
-    holds: HashMap<Object, u32>,
+    holds: Vec<(Object, u32)>,
     /// Refused openings, of which the program never heard, that the driver would not close: address and context.
     unheard: Vec<(u64, u64)>,
 }
@@ -341,19 +341,23 @@ impl Tenant {
         let ledger = self.ledger()?;
         self.sharing(|book| {
             let object = ledger.hold_object(key)?;
-            *book.holds.entry(object).or_default() += 1;
+            match book.holds.iter_mut().find(|(of, _)| *of == object) {
+                Some((_, count)) => *count += 1,
+                None => book.holds.push((object, 1)),
+            }
             Some(object)
         })
     }
 
     pub fn let_go(self, object: Object) {
         self.sharing(|book| {
-            let Some(count) = book.holds.get_mut(&object) else {
+            let mut holds = book.holds.iter_mut();
+            let Some((_, count)) = holds.find(|(of, _)| *of == object) else {
                 return;
             };
             *count -= 1;
             if *count == 0 {
-                book.holds.remove(&object);
+                book.holds.retain(|(of, _)| *of != object);
                 if let Some(ledger) = self.ledger() {
                     ledger.let_go_of_object(object);
                 }
