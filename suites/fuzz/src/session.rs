@@ -28,25 +28,6 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(11);
 /// How much of each device belongs to this tenant when nothing is held, and its charge, must be the same after every sequence.
 type Figures = Vec<(u64, u64)>;
 
-/// What a device's first managed memory takes, until the process ends, and the part of it that nothing uses.
-const MANAGED_AHEAD: u64 = 128 << 20;
-const MANAGED_KEPT: u64 = 64 << 20;
-
-/// Whether nothing is left of a sequence but what each device keeps for managed memory; without an enforcer nothing is charged.
-fn are_as_before(before: &Figures, now: &Figures) -> bool {
-    let is_same = |(before, now): (&(u64, u64), &(u64, u64))| {
-        let more = |now: u64, before: u64| now.checked_sub(before);
-        let uncharged = now.1 == 0;
-        match (more(now.0, before.0), more(now.1, before.1)) {
-            (Some(0), Some(0 | MANAGED_AHEAD)) => true,
-            (Some(MANAGED_KEPT..=MANAGED_AHEAD), Some(MANAGED_AHEAD)) => true,
-            (Some(MANAGED_KEPT..=MANAGED_AHEAD), Some(0)) => uncharged,
-            _ => false,
-        }
-    };
-    before.len() == now.len() && before.iter().zip(now).all(is_same)
-}
-
 /// What became of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Verdict {
@@ -119,6 +100,10 @@ impl Session {
             CUresult::SUCCESS => {}
             refused => return Err(format!("a first context: {refused:?}")),
         }
+        let kept = session
+            .ending
+            .keep_for_managed(session.devices().end as i32);
+        kept.map_err(|(name, refused)| format!("{name} answered {refused:?}"))?;
         session.end();
         session.ended()?;
         Ok(session)
@@ -423,7 +408,7 @@ impl Session {
         };
         // What a closed descriptor held is found by whoever looks: at once, if nobody did in the last 10 ms.
         for nth in 0..=LOOKS {
-            if are_as_before(&baseline, &figures) {
+            if figures == baseline {
                 return Ok(());
             }
             if nth > 0 {
@@ -435,7 +420,7 @@ impl Session {
             }
             figures = self.figures();
         }
-        promise(are_as_before(&baseline, &figures), || {
+        promise(figures == baseline, || {
             format!(
                 "at the end (lost, charged) of each device is {figures:?}, and was {baseline:?} before"
             )

@@ -17,24 +17,10 @@ pub const BLOCK: u64 = 2 * MIB;
 pub const STEP: u64 = 32 * MIB;
 /// vkAllocateMemory takes these.
 pub const PAGE: u64 = 64 * KIB;
-/// What a device's first managed memory takes ahead, until the process ends.
-const MANAGED_AHEAD: u64 = 128 * MIB;
-/// The part of it that nothing uses.
-const MANAGED_KEPT: u64 = 64 * MIB;
 /// Most that a context takes: its bound before it is measured.
 pub const CONTEXT: u64 = 640 * MIB;
 /// What is not known more closely: a context beside others is charged by its row and 16 MiB, what is taken unasked in between too.
 pub const SLACK: u64 = 17 * MIB;
-
-/// Whether what a device has lost and is charged is what it was before a sequence, but for what it keeps for managed memory.
-pub fn is_as_before(before: (u64, u64), now: (u64, u64)) -> bool {
-    let more = |now: u64, before: u64| now.checked_sub(before);
-    matches!(
-        (more(now.0, before.0), more(now.1, before.1)),
-        (Some(0), Some(0 | MANAGED_AHEAD))
-            | (Some(MANAGED_KEPT..=MANAGED_AHEAD), Some(MANAGED_AHEAD))
-    )
-}
 
 /// Up to whole `unit`s; saturating, which no device can hold.
 pub fn up(bytes: u64, unit: u64) -> u64 {
@@ -127,7 +113,6 @@ pub struct Account {
     /// Of cuMemCreate and vkAllocateMemory.
     exact: u64,
     managed: u64,
-    managed_ever: bool,
     large_arrays: u64,
     small_arrays: u64,
     small_arrays_ever: u64,
@@ -205,7 +190,6 @@ impl Account {
 
     pub fn enter_managed(&mut self, bytes: u64) {
         self.managed += up(bytes, BLOCK);
-        self.managed_ever = true;
     }
 
     pub fn leave_managed(&mut self, bytes: u64) {
@@ -260,8 +244,7 @@ impl Account {
             0 => 0,
             ever => up(ever * 560 * KIB, BLOCK) + BLOCK,
         };
-        let managed = if self.managed_ever { MANAGED_AHEAD } else { 0 };
-        arrays + streams + managed + self.contexts * CONTEXT
+        arrays + streams + self.contexts * CONTEXT
     }
 
     pub fn least(&self) -> u64 {

@@ -21,6 +21,8 @@ pub type Broken = String;
 
 const NO_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
+/// Of managed memory: as much as a device's first takes ahead of need.
+const MANAGED: u64 = 64 << 20;
 /// Most that a program asks of the host's own memory at once.
 const HOST_MOST: u64 = 64 << 20;
 
@@ -216,12 +218,15 @@ impl Program {
             );
             self.primaries.push(retained.out);
         }
+        if self.baseline.is_none() {
+            self.keep_for_managed()?;
+        }
         self.make_current((0, 0))?;
         let figures: Vec<(u64, u64)> = self.devices().map(|device| self.figures(device)).collect();
         let baseline = self.baseline.get_or_insert_with(|| figures.clone());
         for (device, (now, first)) in figures.iter().zip(baseline).enumerate() {
             promise!(
-                crate::model::is_as_before(*first, *now),
+                now == first,
                 "device {device} holds {} and {} are charged with nothing but contexts; it was {} and {}",
                 now.0,
                 now.1,
@@ -233,6 +238,21 @@ impl Program {
             *account = Account::begin(account.budget, figures);
         }
         self.world.reset_peak();
+        Ok(())
+    }
+
+    /// What each device keeps for managed memory until the process ends it keeps from here on.
+    fn keep_for_managed(&mut self) -> Result<(), Broken> {
+        for device in self.devices() {
+            self.make_current((device, device))?;
+            let managed = self.cuda.allocate_managed(MANAGED);
+            let touched = self.cuda.set_bytes(managed.out, 0, MANAGED);
+            let answers = [managed.code, touched, self.cuda.free(managed.out)];
+            promise!(
+                answers == [CUresult::SUCCESS; 3],
+                "managed memory made, touched and freed: {answers:?}"
+            );
+        }
         Ok(())
     }
 
@@ -479,7 +499,6 @@ impl Program {
     }
 
     fn allocate_managed(&mut self, size: Size) -> Result<(), Broken> {
-        const AHEAD: u64 = 128 << 20;
         let (device, context) = self.current;
         let bytes = self.sized(size, device);
         let answer = self.call(|cuda| cuda.allocate_managed(bytes))?;
@@ -493,7 +512,7 @@ impl Program {
         }
         let what = format!("cuMemAllocManaged of {bytes}");
         Self::plainly(&what, answer.code)?;
-        let most = up(bytes, BLOCK).saturating_add(AHEAD);
+        let most = up(bytes, BLOCK);
         self.judge(&what, device, Verdict::of(answer.code), 0, most)?;
         if answer.code == CUresult::SUCCESS {
             self.accounts[device].enter_managed(bytes);

@@ -32,11 +32,13 @@ table! {
     cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuCtxSetCurrent cuCtxPopCurrent_v2
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
     cuArrayDestroy cuMipmappedArrayDestroy cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
-    cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo
+    cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo cuMemAllocManaged cuMemsetD8_v2
 }
 
 /// Times that something is given back that counts its holders.
 const HOLDS: usize = 64;
+/// Of managed memory: as much as a device's first takes ahead of need (ARCHITECTURE, *The model of what a device loses*).
+const MANAGED: usize = 64 << 20;
 
 fn handle(value: u64) -> *mut c_void {
     ptr::without_provenance_mut(value as usize)
@@ -67,6 +69,34 @@ impl Ending {
             };
         }
         outcome
+    }
+
+    /// What each device keeps for managed memory until the process ends it keeps from here on, in the contexts that were begun.
+    pub fn keep_for_managed(&self, devices: i32) -> Result<(), (&'static str, CUresult)> {
+        for device in (0..devices).rev() {
+            let mut context = CUcontext::NULL;
+            let mut address = 0;
+            // SAFETY: places of our own, the context that is given, and memory of that size until it is freed.
+            let answers = unsafe {
+                [
+                    (
+                        "cuDevicePrimaryCtxRetain",
+                        (self.cuDevicePrimaryCtxRetain)(&raw mut context, device),
+                    ),
+                    ("cuCtxSetCurrent", (self.cuCtxSetCurrent)(context)),
+                    (
+                        "cuMemAllocManaged",
+                        (self.cuMemAllocManaged)(&raw mut address, MANAGED, 1),
+                    ),
+                    ("cuMemsetD8_v2", (self.cuMemsetD8_v2)(address, 0, MANAGED)),
+                    ("cuMemFree_v2", (self.cuMemFree_v2)(address)),
+                ]
+            };
+            if let Some(refused) = answers.into_iter().find(|(_, code)| !SUCCESS(*code)) {
+                return Err(refused);
+            }
+        }
+        Ok(())
     }
 
     /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
@@ -121,12 +151,13 @@ impl Ending {
             for &(address, size) in &handles.reserved {
                 (self.cuMemAddressFree)(address, size as usize);
             }
-            // An imported one as often as it was imported.
-            live(Kind::Pool).for_each(|one| {
+            // An imported one as often as it was imported: once may have been already.
+            let pools = [handles.live(Kind::Pool), handles.gone(Kind::Pool)].concat();
+            for one in pools {
                 (0..HOLDS)
-                    .take_while(|_| SUCCESS((self.cuMemPoolDestroy)(CUmemoryPool(one))))
+                    .take_while(|_| SUCCESS((self.cuMemPoolDestroy)(CUmemoryPool(handle(one)))))
                     .count();
-            });
+            }
             live(Kind::Stream).for_each(|one| {
                 (self.cuStreamDestroy_v2)(CUstream(one));
             });
