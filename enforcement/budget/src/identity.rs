@@ -130,6 +130,28 @@ pub fn resolve_all(asked: &[Asked], candidates: &[Candidate]) -> Vec<Resolution>
         .collect()
 }
 
+/// In order of their keys, equals as they came. For a machine's GPUs, which are few: the library's sort is larger than all else that is done with them.
+#[must_use]
+pub fn in_order<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let mut ordered = Vec::new();
+    for one in all {
+        let place = ordered.partition_point(|before| key(before) <= key(&one));
+        ordered.insert(place, one);
+    }
+    ordered
+}
+
+/// Whether a list can be that of the machine: it names at least as many GPUs as an API shows. One that names fewer is another machine's, or a part of
+/// it, and there being but one in it identifies nothing.
+#[must_use]
+pub fn may_be_all(candidates: usize, asked: &[Asked]) -> bool {
+    let place = |asked: &Asked| asked.pci.filter(|_| asked.tenant_gpu);
+    let first = |(at, one): &(usize, &Asked)| {
+        place(one).is_some_and(|pci| asked[..*at].iter().all(|before| place(before) != Some(pci)))
+    };
+    asked.iter().enumerate().filter(first).count() <= candidates
+}
+
 fn only(candidates: &[Candidate], matches: impl Fn(&Candidate) -> bool) -> Option<&Candidate> {
     let mut found = candidates.iter().filter(|candidate| matches(candidate));
     found.next().filter(|_| found.next().is_none())
@@ -228,6 +250,31 @@ mod tests {
             resolve(Asked::nvidia(None, Some(pci(1))), &candidates),
             every(2)
         );
+    }
+
+    #[test]
+    fn equals_keep_their_order() {
+        let all = [(2, 'a'), (1, 'b'), (2, 'c'), (0, 'd'), (1, 'e')];
+        let ordered = in_order(all, |(key, _)| *key);
+        assert_eq!(ordered, [(0, 'd'), (1, 'b'), (1, 'e'), (2, 'a'), (2, 'c')]);
+    }
+
+    #[test]
+    fn a_list_of_fewer_gpus_than_are_shown_is_not_the_machines() {
+        let shown = |bus| Asked::nvidia(Some([9; 16]), Some(pci(bus)));
+        let foreign = Asked {
+            tenant_gpu: false,
+            ..shown(3)
+        };
+        assert!(may_be_all(1, &[shown(1)]));
+        assert!(!may_be_all(1, &[shown(1), shown(2)]));
+        assert!(may_be_all(2, &[shown(1), shown(2), foreign]));
+        // Two drivers show one GPU, and one whose place is not told may be any.
+        assert!(may_be_all(
+            1,
+            &[shown(1), shown(1), Asked::nvidia(None, None)]
+        ));
+        assert!(may_be_all(0, &[]));
     }
 
     #[test]

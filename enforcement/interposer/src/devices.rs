@@ -6,7 +6,7 @@ use std::fs;
 
 use abi::cuda::{CUcontext, CUresult, CUuuid};
 use budget::charge::{self, Shape};
-use budget::identity::{Asked, Candidate, Pci, resolve_all};
+use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all, resolve_all};
 use budget::{Bytes, DeviceIndex, DeviceSet};
 
 use seeds::{Seed, planted};
@@ -76,6 +76,7 @@ impl Tenant {
         let candidates = before
             .filter(|candidates| are_all_of(candidates, &asked))
             .or_else(container_devices)
+            .filter(|candidates| may_be_all(candidates.len(), &asked))
             .unwrap_or_else(|| by_pci(&asked));
         let resolved = resolve_all(&asked, &candidates);
         let devices = (0..).zip(resolved).map(|(ordinal, resolution)| {
@@ -235,7 +236,7 @@ struct Listed {
 
 /// The kernel module's own list, in the order of the addresses by which its directories are named. `None` where it is empty, or there is none.
 fn listed_by_kernel() -> Option<Vec<Listed>> {
-    let mut found: Vec<Listed> = fs::read_dir("/proc/driver/nvidia/gpus")
+    let found = fs::read_dir("/proc/driver/nvidia/gpus")
         .ok()?
         .filter_map(|entry| {
             let entry = entry.ok()?;
@@ -252,9 +253,8 @@ fn listed_by_kernel() -> Option<Vec<Listed>> {
                     fs::exists(format!("/dev/nvidia{minor}")).unwrap_or(false)
                 }),
             })
-        })
-        .collect();
-    found.sort_by_key(|listed| listed.pci);
+        });
+    let found = in_order(found, |listed| listed.pci);
     (!found.is_empty()).then_some(found)
 }
 
@@ -269,12 +269,10 @@ fn numbered(listed: Vec<Listed>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Without any list the devices that CUDA shows are the container's, in PCI order.
+/// Without a list that can be the machine's the devices that CUDA shows are the container's, in PCI order.
 fn by_pci(asked: &[Asked]) -> Vec<Candidate> {
-    let mut order: Vec<&Asked> = asked.iter().collect();
-    order.sort_by_key(|asked| asked.pci);
     (0..)
-        .zip(order)
+        .zip(in_order(asked, |asked| asked.pci))
         .map(|(index, asked)| Candidate {
             index: DeviceIndex(index),
             uuid: asked.uuid,

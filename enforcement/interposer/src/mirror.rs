@@ -102,6 +102,8 @@ pub struct Spares {
 /// A reservation for a pool's growth, and its size.
 pub struct Growth {
     grant: Grant,
+    /// For what a device keeps for managed memory, where this growth takes it.
+    kept: Option<Grant>,
     bound: Bytes,
     occasion: Occasion,
 }
@@ -358,9 +360,11 @@ impl Tenant {
         bound: Bytes,
         occasion: Occasion,
     ) -> Result<Option<Growth>, Refused> {
-        if self.is_managed(known) {
-            self.keep_for_managed(known.device)?;
-        }
+        let kept = if self.is_managed(known) {
+            self.room_for_managed(known.device)?
+        } else {
+            None
+        };
         let (pool, end) = (known.pool, time::now().plus(PATIENCE));
         loop {
             let before = pool.settled.load(Ordering::Acquire);
@@ -374,6 +378,7 @@ impl Tenant {
                 Ok(grant) => {
                     return Ok(Some(Growth {
                         grant,
+                        kept,
                         bound,
                         occasion,
                     }));
@@ -391,6 +396,7 @@ impl Tenant {
         self.memory.activity.fetch_add(1, Ordering::Relaxed);
         let Growth {
             grant,
+            kept,
             bound,
             occasion,
         } = growth;
@@ -409,6 +415,9 @@ impl Tenant {
         } else {
             None
         };
+        let occasion = self
+            .keep_for_managed(known, kept, reserved)
+            .unwrap_or(occasion);
         // All of it is the pool's first, and what it does not need goes back.
         let charged = pool.charged();
         pool.charge(charged.saturating_add(bound), charged);

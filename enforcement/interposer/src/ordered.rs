@@ -196,10 +196,11 @@ where
     }
 
     /// A request that is not sure to fit in what its pool is charged for: a small one has room made for it and others, and comes again; a
-    /// large one reserves all that it may make the pool grow by.
+    /// large one, and the first of a managed pool, reserves all that it may make the pool grow by.
     #[cold]
     fn beyond(&self, tenant: Tenant, known: Known, rounded: u64) -> Outcome<CUresult> {
-        let rounds = if rounded < LARGE { ROUNDS } else { 0 };
+        let by_itself = rounded >= LARGE || tenant.awaits_managed(known);
+        let rounds = if by_itself { 0 } else { ROUNDS };
         for _ in 0..rounds {
             if let Err(refused) = tenant.make_room(known) {
                 return self.verdict(refused);

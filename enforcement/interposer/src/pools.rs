@@ -11,7 +11,7 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
 use crate::grant::Grant;
-use crate::mirror::Pool;
+use crate::mirror::{Occasion, Pool};
 use crate::outcome::Refused;
 use crate::process::{ORDINALS, Tenant};
 
@@ -187,12 +187,26 @@ impl Tenant {
         seat.is_some_and(|seat| seat.managed.load(Ordering::Acquire) != 0)
     }
 
-    /// Charges what a device keeps for managed memory, once: a pool's first growth takes it.
-    pub fn keep_for_managed(self, device: &Device) -> Result<(), Refused> {
-        if let Some(grant) = self.room_for_managed(device)? {
-            self.has_room_for_managed(device, grant, TAKEN);
+    /// A pool's first growth takes what a device keeps for managed memory, `kept` until then. Where it did not grow that goes back, and so
+    /// does the pool's spare: what grows into one unseen would take the rest unseen too.
+    pub fn keep_for_managed(
+        self,
+        known: Known,
+        kept: Option<Grant>,
+        reserved: Option<Bytes>,
+    ) -> Option<Occasion> {
+        let grant = kept?;
+        if reserved == Some(Bytes::ZERO) {
+            return Some(Occasion::Ends);
         }
-        Ok(())
+        self.has_room_for_managed(known.device, grant, TAKEN);
+        None
+    }
+
+    /// Whether a pool's next growth takes what its device keeps for managed memory too.
+    pub fn awaits_managed(self, known: Known) -> bool {
+        let word = &self.memory.pools.managed[known.device.ordinal as usize];
+        self.is_managed(known) && word.load(Ordering::Acquire) == 0
     }
 
     /// Room for what a device keeps for managed memory; `None` where that is charged already.

@@ -1,12 +1,12 @@
 //! The container's GPUs in NVML's order, which is what a budget's index counts.
 //!
-//! NVML if it is there; else the kernel driver's own list under /proc, in PCI order; else the PCI order of the NVIDIA devices that
-//! Vulkan itself shows.
+//! NVML if it is there; else the kernel driver's own list under /proc, in PCI order; else, or where that names fewer GPUs than Vulkan itself
+//! shows, the PCI order of the NVIDIA devices that it shows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use budget::identity::{Asked, Candidate, Pci};
+use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all};
 use budget::{DeviceIndex, DeviceSet};
 
 use crate::boundary::nvml;
@@ -24,10 +24,10 @@ pub fn candidates(asked: &[Asked]) -> Vec<Candidate> {
         Some(known) if !known.is_empty() => ("nvml", known),
         _ => ("proc", numbered(of_proc(PROC))),
     });
-    let (source, found) = if machine.is_empty() {
-        ("vulkan", of_vulkan(asked))
-    } else {
+    let (source, found) = if !machine.is_empty() && may_be_all(machine.len(), asked) {
         (*source, machine.clone())
+    } else {
+        ("vulkan", of_vulkan(asked))
     };
     if trace::on() {
         for one in &found {
@@ -70,8 +70,8 @@ fn of_vulkan(asked: &[Asked]) -> Vec<Candidate> {
 }
 
 /// Numbers GPUs in PCI order. One that two drivers show is one GPU.
-fn numbered(mut found: Vec<(Pci, Option<[u8; 16]>)>) -> Vec<Candidate> {
-    found.sort();
+fn numbered(found: Vec<(Pci, Option<[u8; 16]>)>) -> Vec<Candidate> {
+    let mut found = in_order(found, |place| *place);
     found.dedup_by_key(|(pci, _)| *pci);
     found
         .into_iter()
