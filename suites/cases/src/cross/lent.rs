@@ -178,8 +178,9 @@ cases! {
         let refused = cuda.import_pool_pointer(pool.out, data);
         ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
         other.0.finish()?;
+        // A driver that is lost says so with the next question, not by never saying anything else.
         session.eventually("what the other held is back", || {
-            available(&cuda).is_ok_and(|free| free > Bytes::gib(7))
+            available(&cuda).map_or(true, |free| free > Bytes::gib(7))
         })?;
         let left = available(&cuda)?;
         for round in ["a first", "a second"] {

@@ -62,12 +62,19 @@ impl Holder {
         }
     }
 
+    /// A socket to it, for descriptors. It listens before anybody waits: what ends it then ends the connection.
+    fn connected(&mut self, session: &Session) -> Result<UnixStream, Failure> {
+        let path = session.directory().join(format!("{}.socket", self.0.pid()));
+        self.does(&format!("listen {}", path.display()), OK)?;
+        let socket = UnixStream::connect(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(socket)
+    }
+
     /// Has it create memory, export it, and send the descriptor.
     fn sends(&mut self, session: &Session) -> Result<OwnedFd, Failure> {
-        let path = session.directory().join(format!("{}.socket", self.0.pid()));
-        let listener = UnixListener::bind(&path)?;
-        self.0.say(&format!("send {}", path.display()))?;
-        let (socket, _) = listener.accept()?;
+        let socket = self.connected(session)?;
+        self.0.say("send")?;
         let descriptor = process::receive_descriptor(&socket)?;
         ensure_eq!(self.0.line()?, "0", "\"send\" in another process");
         Ok(descriptor)
@@ -75,10 +82,8 @@ impl Holder {
 
     /// Has it take from a pool that it shares; the pool, and what names the allocation.
     pub(super) fn lends(&mut self, session: &Session) -> Result<(OwnedFd, PoolPointer), Failure> {
-        let path = session.directory().join(format!("{}.pool", self.0.pid()));
-        let listener = UnixListener::bind(&path)?;
-        self.0.say(&format!("lend {}", path.display()))?;
-        let (socket, _) = listener.accept()?;
+        let socket = self.connected(session)?;
+        self.0.say("lend")?;
         let descriptor = process::receive_descriptor(&socket)?;
         let text = self.0.line()?;
         match PoolPointer::parse(&text) {
@@ -94,11 +99,8 @@ impl Holder {
         pool: &OwnedFd,
         data: PoolPointer,
     ) -> Result<(), Failure> {
-        let path = session.directory().join(format!("{}.loan", self.0.pid()));
-        let listener = UnixListener::bind(&path)?;
-        self.0
-            .say(&format!("borrow {} {}", path.display(), data.text()))?;
-        let (socket, _) = listener.accept()?;
+        let socket = self.connected(session)?;
+        self.0.say(&format!("borrow {}", data.text()))?;
         process::send_descriptor(&socket, pool)?;
         ensure_eq!(self.0.line()?, "0", "\"borrow\" in another process");
         Ok(())
@@ -319,6 +321,7 @@ cases! {
 #[derive(Default)]
 struct Hands {
     cuda: Option<Cuda>,
+    listener: Option<UnixListener>,
     pointer: CUdeviceptr,
     pool: Option<Pool>,
 }
@@ -326,6 +329,10 @@ struct Hands {
 impl Hands {
     fn obey(&mut self, command: &str) -> Result<String, Failure> {
         let (verb, object) = command.split_once(' ').unwrap_or((command, ""));
+        if verb == "listen" {
+            self.listener = Some(UnixListener::bind(object)?);
+            return Ok(OK.0.to_string());
+        }
         if self.cuda.is_none() {
             self.cuda = Some(cuda()?);
         }
@@ -354,7 +361,7 @@ impl Hands {
             },
             "free" => cuda.free(self.pointer),
             "send" => {
-                let socket = UnixStream::connect(object)?;
+                let socket = accepted(&mut self.listener)?;
                 let created = cuda.create_memory_for(Purpose::Sharing, 0, SHARED.0);
                 ensure_eq!(created.code, OK, "cuMemCreate");
                 match cuda.export_memory(created.out) {
@@ -364,7 +371,7 @@ impl Hands {
                 OK
             }
             "lend" => {
-                let socket = UnixStream::connect(object)?;
+                let socket = accepted(&mut self.listener)?;
                 let pool = cuda.create_shared_pool(0);
                 let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
                 ensure_eq!(
@@ -382,13 +389,10 @@ impl Hands {
                 return Ok(exported.out.text());
             }
             "borrow" => {
-                let Some((path, data)) = object.split_once(' ') else {
-                    fail!("\"{command}\" names no pool");
-                };
-                let descriptor = process::receive_descriptor(&UnixStream::connect(path)?)?;
+                let descriptor = process::receive_descriptor(&accepted(&mut self.listener)?)?;
                 let pool = cuda.import_pool(&descriptor);
                 ensure_eq!(pool.code, OK, "cuMemPoolImportFromShareableHandle");
-                match PoolPointer::parse(data) {
+                match PoolPointer::parse(object) {
                     Some(data) => cuda.import_pool_pointer(pool.out, data).code,
                     None => fail!("\"{command}\" names no pointer"),
                 }
@@ -400,6 +404,14 @@ impl Hands {
             _ => fail!("a holder cannot \"{command}\""),
         };
         Ok(code.0.to_string())
+    }
+}
+
+/// The other end of the socket that a holder listens for.
+fn accepted(listener: &mut Option<UnixListener>) -> Result<UnixStream, Failure> {
+    match listener.take() {
+        Some(listener) => Ok(listener.accept()?.0),
+        None => fail!("nobody asked a holder to listen"),
     }
 }
 
