@@ -12,6 +12,7 @@ use ash::vk;
 use super::library::{Absent, Library, Visibility};
 
 mod device;
+pub mod embedding;
 mod memory;
 pub mod validation;
 mod work;
