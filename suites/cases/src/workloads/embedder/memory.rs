@@ -1,7 +1,7 @@
 //! What the runtime takes of the device and of the host, and how it bears to be refused.
 
 use embedder::kernels::{AFFINE, groups};
-use embedder::{Buffer, Error, Launch, Settings, Usage};
+use embedder::{Buffer, ContextId, Error, Launch, Settings, Usage};
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use super::{SMALL, adopted, affine, embedded, owned};
@@ -142,6 +142,72 @@ fn usage(application: &Application) -> Bytes {
         .heap_budgets(application.physical, Query::Second);
     let local = told.heaps.iter().position(|heap| heap.device_local);
     Bytes(told.usage[local.unwrap_or(0)])
+}
+
+const REFUSALS: &str = include_str!("refusals.toml");
+
+/// What the driver refuses once each, in the order in which the runtime comes to it. The last three are for a
+/// recording that takes the place of one that is done.
+const REFUSED: [&str; 19] = [
+    "vkCreateBuffer",
+    "vkAllocateMemory",
+    "vkMapMemory",
+    "vkBindBufferMemory",
+    "vkCreateCommandPool",
+    "vkCreateDescriptorPool",
+    "vkCreateFence",
+    "vkAllocateCommandBuffers",
+    "vkCreateShaderModule",
+    "vkCreateDescriptorSetLayout",
+    "vkCreatePipelineLayout",
+    "vkCreateComputePipelines",
+    "vkAllocateDescriptorSets",
+    "vkBeginCommandBuffer",
+    "vkEndCommandBuffer",
+    "vkQueueSubmit",
+    "vkResetFences",
+    "vkResetDescriptorPool",
+    "vkResetCommandPool",
+];
+
+/// Two buffers and a dispatch; what fails leaves nothing.
+fn attempt(application: &Application, context: ContextId) -> Result<(), Error> {
+    let runtime = &application.runtime;
+    let mut held = Vec::new();
+    let mut work = || {
+        held.push(owned(runtime, context, 4096)?);
+        held.push(owned(runtime, context, 4096)?);
+        affine(application, context, [&held[0], &held[1]], [1, 1])
+    };
+    let done = work();
+    for mut buffer in held {
+        runtime.free(&mut buffer)?;
+    }
+    done
+}
+
+/// Attempts until nothing more is refused, and what was.
+fn refused_in_turn(application: &Application) -> Result<Vec<&'static str>, Failure> {
+    let (context, allocator) = adopted(application)?;
+    let mut refused = Vec::new();
+    let mut well = 0;
+    // Three go well before the last refusal.
+    while well < 5 {
+        match attempt(application, context) {
+            Ok(()) => well += 1,
+            Err(Error::OutOfHostMemory { during }) => {
+                refused.push(during);
+                ensure!(
+                    refused.len() <= REFUSED.len(),
+                    "refused again and again: {refused:?}"
+                );
+            }
+            Err(error) => fail!("after {refused:?}: {error:?}"),
+        }
+    }
+    let runtime = &application.runtime;
+    runtime.release_memory_allocator(context, allocator)?;
+    Ok(refused)
 }
 
 cases! {
@@ -286,5 +352,17 @@ cases! {
         entry_points: ["vkCreateInstance", "vkCreateDevice"],
     } (session) {
         embedded(session, SMALL, |application| own_refusals(application))
+    }
+    /// Each call that makes, records or submits something may be refused by the driver: it surfaces by its name, the validation
+    /// layer finds nothing left of what was begun, and the same works in the end.
+    whatever_the_driver_refuses_leaves_nothing {
+        entry_points: ["vkCreateBuffer", "vkCreateComputePipelines", "vkAllocateDescriptorSets", "vkQueueSubmit"], faults: REFUSALS,
+        // To the layer of 1.3.239 what vkQueueSubmit refused is under way.
+        invalid_use: LOST,
+    } (session) {
+        embedded(session, SMALL, |application| {
+            ensure_eq!(refused_in_turn(application)?, REFUSED, "what was refused, in turn");
+            Ok(())
+        })
     }
 }

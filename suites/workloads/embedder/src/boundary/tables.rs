@@ -194,16 +194,19 @@ impl Tables {
         let infos = [vk::ComputePipelineCreateInfo::default()
             .stage(stage)
             .layout(layout.raw)];
-        // SAFETY: as above; both objects are this device's.
-        let made = unsafe {
-            self.raw.create_compute_pipelines(
-                vk::PipelineCache::null(),
-                &infos,
-                self.host.callbacks(),
-            )
+        let callbacks = self.host.callbacks();
+        let callbacks = callbacks.map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut made = vk::Pipeline::null();
+        // SAFETY: as above; both objects are this device's. ash's own wrapper hands in memory that nobody wrote, which the
+        // validation layer reads though the driver refused.
+        let code = unsafe {
+            let create = self.raw.fp_v1_0().create_compute_pipelines;
+            let (device, cache) = (self.raw.handle(), vk::PipelineCache::null());
+            create(device, cache, 1, infos.as_ptr(), callbacks, &mut made)
         };
-        let made = made.map_err(|(_, code)| Error::of("vkCreateComputePipelines")(code))?;
-        Ok(self.own(made.first().copied().unwrap_or_default()))
+        code.result()
+            .map_err(Error::of("vkCreateComputePipelines"))?;
+        Ok(self.own(made))
     }
 
     pub(super) fn command_pool(self: &Arc<Self>) -> Result<Object<vk::CommandPool>> {
