@@ -40,6 +40,10 @@ pub struct Arguments<'n> {
     /// The last handle that was named whether or not it was known.
     last: Option<(&'static str, u64)>,
     /// What [`forget`] was told during the call.
+    #[cfg_attr(
+        not(feature = "vulkan"),
+        expect(dead_code, reason = "only `named` reads it")
+    )]
     ended: Vec<((&'static str, u64), String)>,
 }
 
