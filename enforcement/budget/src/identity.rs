@@ -152,6 +152,38 @@ pub fn may_be_all(candidates: usize, asked: &[Asked]) -> bool {
     asked.iter().enumerate().filter(first).count() <= candidates
 }
 
+/// The container's devices where nobody lists them: those that an API shows, in PCI order, one that two of its drivers show being one. Where it does not
+/// tell of each where it sits, or the budgets tell more devices apart than it shows, each may be any of them.
+#[must_use]
+pub fn of_shown(asked: &[Asked], told_apart: usize) -> Vec<Candidate> {
+    let shown = || asked.iter().filter(|asked| asked.tenant_gpu);
+    let nameless = |count: usize| {
+        let candidate = |index| Candidate {
+            index: DeviceIndex(index),
+            uuid: None,
+            pci: None,
+        };
+        (0..count as u32).map(candidate).collect()
+    };
+    let placed: Option<Vec<_>> = shown().map(|one| Some((one.pci?, one.uuid()))).collect();
+    let Some(placed) = placed else {
+        return nameless(shown().count().max(told_apart));
+    };
+    let mut placed = in_order(placed, |place| *place);
+    placed.dedup_by_key(|(pci, _)| *pci);
+    if placed.len() < told_apart {
+        return nameless(told_apart);
+    }
+    let numbered = (0..).zip(placed);
+    numbered
+        .map(|(index, (pci, uuid))| Candidate {
+            index: DeviceIndex(index),
+            uuid,
+            pci: Some(pci),
+        })
+        .collect()
+}
+
 fn only(candidates: &[Candidate], matches: impl Fn(&Candidate) -> bool) -> Option<&Candidate> {
     let mut found = candidates.iter().filter(|candidate| matches(candidate));
     found.next().filter(|_| found.next().is_none())
@@ -250,6 +282,36 @@ mod tests {
             resolve(Asked::nvidia(None, Some(pci(1))), &candidates),
             every(2)
         );
+    }
+
+    #[test]
+    fn without_a_list_a_device_is_what_its_place_says_unless_it_may_be_another() {
+        let shown = |bus| Asked::nvidia(Some([bus as u8; 16]), Some(pci(bus)));
+        let [first, second] = [shown(7), shown(3)];
+        let told = |asked: &[Asked], told_apart| resolve_all(asked, &of_shown(asked, told_apart));
+        let own = |index| Resolution::One(DeviceIndex(index), Rule::Uuid);
+        assert_eq!(told(&[first, second], 0), [own(1), own(0)]);
+        assert_eq!(told(&[first, second], 2), [own(1), own(0)]);
+        assert_eq!(
+            of_shown(&[first, first, second], 0).len(),
+            2,
+            "two drivers show one"
+        );
+        let foreign = Asked {
+            tenant_gpu: false,
+            ..first
+        };
+        assert_eq!(of_shown(&[foreign, second], 0).len(), 1);
+        // The second of two, or the first: nobody can say.
+        assert_eq!(told(&[first], 2), [every(2)]);
+        assert_eq!(told(&[first, second], 3), [every(3), every(3)]);
+        let nowhere = Asked::nvidia(Some([9; 16]), None);
+        assert_eq!(told(&[first, nowhere], 0), [every(2), every(2)]);
+        assert_eq!(
+            told(&[nowhere], 0),
+            [Resolution::One(DeviceIndex(0), Rule::OnlyGpu)]
+        );
+        assert_eq!(told(&[nowhere], 2), [every(2)]);
     }
 
     #[test]

@@ -343,6 +343,16 @@ impl Settings {
                 .any(|budget| *budget != Budget::Unlimited)
     }
 
+    /// So many devices have budgets that are not those of all others: the container has no fewer.
+    #[must_use]
+    pub fn told_apart(&self) -> usize {
+        let of = |slot: usize| (&self.memory[slot], &self.compute[slot]);
+        let others = of(MAX_DEVICES - 1);
+        (0..MAX_DEVICES)
+            .rposition(|slot| of(slot) != others)
+            .map_or(0, |last| last + 1)
+    }
+
     /// The first budget that could not be read: (variable, text).
     #[must_use]
     pub fn unparsable(&self) -> Option<(&str, &str)> {

@@ -22,6 +22,16 @@ fn nothing_set_is_no_budget_anywhere() {
 }
 
 #[rstest]
+#[case(&[], 0)]
+#[case(&[("CUDA_DEVICE_MEMORY_LIMIT", "4g"), ("CUDA_DEVICE_SM_LIMIT", "30")], 0)]
+#[case(&[("CUDA_DEVICE_MEMORY_LIMIT_0", "4g")], 1)]
+#[case(&[("CUDA_DEVICE_MEMORY_LIMIT", "4g"), ("RINGFENCE_MEMORY_2", "1g")], 3)]
+#[case(&[("CUDA_DEVICE_MEMORY_LIMIT_0", "4g"), ("RINGFENCE_COMPUTE_1", "30")], 2)]
+fn a_budget_of_its_own_tells_a_device_apart(#[case] set: &[(&str, &str)], #[case] devices: usize) {
+    assert_eq!(settings(set).told_apart(), devices);
+}
+
+#[rstest]
 #[case("0")]
 #[case("")]
 #[case("  ")]

@@ -6,7 +6,7 @@ use std::fs;
 
 use abi::cuda::{CUcontext, CUresult, CUuuid};
 use budget::charge::{self, Shape};
-use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all, resolve_all};
+use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all, of_shown, resolve_all};
 use budget::{Bytes, DeviceIndex, DeviceSet};
 
 use seeds::{Seed, planted};
@@ -77,7 +77,7 @@ impl Tenant {
             .filter(|candidates| are_all_of(candidates, &asked))
             .or_else(container_devices)
             .filter(|candidates| may_be_all(candidates.len(), &asked))
-            .unwrap_or_else(|| by_pci(&asked));
+            .unwrap_or_else(|| of_shown(&asked, self.settings().told_apart()));
         let resolved = resolve_all(&asked, &candidates);
         let devices = (0..).zip(resolved).map(|(ordinal, resolution)| {
             let shape = shape(ordinal as c_int);
@@ -265,18 +265,6 @@ fn numbered(listed: Vec<Listed>) -> Vec<Candidate> {
             index: DeviceIndex(index),
             uuid: listed.uuid,
             pci: Some(listed.pci),
-        })
-        .collect()
-}
-
-/// Without a list that can be the machine's the devices that CUDA shows are the container's, in PCI order.
-fn by_pci(asked: &[Asked]) -> Vec<Candidate> {
-    (0..)
-        .zip(in_order(asked, |asked| asked.pci))
-        .map(|(index, asked)| Candidate {
-            index: DeviceIndex(index),
-            uuid: asked.uuid,
-            pci: asked.pci,
         })
         .collect()
 }

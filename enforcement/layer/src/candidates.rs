@@ -6,10 +6,11 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all};
+use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all, of_shown};
 use budget::{DeviceIndex, DeviceSet};
 
 use crate::boundary::nvml;
+use crate::settings::settings;
 use crate::targets::Targets;
 use crate::trace;
 
@@ -27,7 +28,7 @@ pub fn candidates(asked: &[Asked]) -> Vec<Candidate> {
     let (source, found) = if !machine.is_empty() && may_be_all(machine.len(), asked) {
         (*source, machine.clone())
     } else {
-        ("vulkan", of_vulkan(asked))
+        ("vulkan", of_shown(asked, settings().told_apart()))
     };
     if trace::on() {
         for one in &found {
@@ -48,25 +49,6 @@ pub fn candidates(asked: &[Asked]) -> Vec<Candidate> {
 /// Every candidate there ever was: whom an allocation is charged to when not even its device is known.
 pub fn everyone() -> Targets {
     Targets(SEEN.load(Ordering::Relaxed))
-}
-
-fn of_vulkan(asked: &[Asked]) -> Vec<Candidate> {
-    let tenants = || asked.iter().filter(|asked| asked.tenant_gpu);
-    if tenants().any(|asked| asked.pci.is_none()) {
-        // Their order is unknown, so no identity may be drawn from it.
-        return (0..tenants().count() as u32)
-            .map(|index| Candidate {
-                index: DeviceIndex(index),
-                uuid: None,
-                pci: None,
-            })
-            .collect();
-    }
-    numbered(
-        tenants()
-            .filter_map(|asked| Some((asked.pci?, asked.uuid.filter(|uuid| *uuid != [0; 16]))))
-            .collect(),
-    )
 }
 
 /// Numbers GPUs in PCI order. One that two drivers show is one GPU.
@@ -171,40 +153,6 @@ mod tests {
         );
         assert_eq!(found[1].index, DeviceIndex(1));
         assert_eq!(of_proc("/nonexistent"), []);
-    }
-
-    #[test]
-    fn without_any_list_vulkans_own_devices_count_in_pci_order() {
-        let cpu = Asked {
-            tenant_gpu: false,
-            ..Asked::nvidia(None, None)
-        };
-        let found = of_vulkan(&[
-            Asked::nvidia(Some([2; 16]), Some(pci(9))),
-            cpu,
-            Asked::nvidia(Some([0; 16]), Some(pci(3))),
-        ]);
-        assert_eq!(
-            found
-                .iter()
-                .map(|one| (one.index.0, one.uuid, one.pci))
-                .collect::<Vec<_>>(),
-            [(0, None, Some(pci(3))), (1, Some([2; 16]), Some(pci(9)))]
-        );
-    }
-
-    #[test]
-    fn devices_without_an_address_are_told_apart_by_nothing() {
-        let found = of_vulkan(&[
-            Asked::nvidia(Some([2; 16]), Some(pci(9))),
-            Asked::nvidia(Some([1; 16]), None),
-        ]);
-        assert!(
-            found.len() == 2
-                && found
-                    .iter()
-                    .all(|one| one.uuid.is_none() && one.pci.is_none())
-        );
     }
 
     #[test]

@@ -155,6 +155,15 @@ cases! {
         vulkan_keeps(session, &[1])
     }
 
+    /// The same where nobody lists the machine's GPUs: it may be either of the two that budgets are told of, and keeps both.
+    vulkan_with_one_of_two_and_no_list_keeps_both_budgets {
+        kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200x2", needs_gpus: 2,
+        budget: "0=5GiB,1=3GiB", absent: [Nvml], faults: plan!("vulkan-sees-one"),
+        unaccounted: "what the one holds is charged to both",
+    } (session) {
+        vulkan_keeps(session, &[1])
+    }
+
     /// A GPU that is gone from the start in all three: the container has one GPU, and its budget is the first.
     a_gpu_gone_from_the_start_is_not_counted {
         kind: Budget, defects: ["R10"], entry_points: ["cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"], machine: "rtx6000-ada*2",

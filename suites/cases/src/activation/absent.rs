@@ -49,6 +49,18 @@ cases! {
         Ok(())
     }
 
+    /// Where nobody lists the machine's GPUs, and budgets are told of two, the only one that CUDA shows may be either: it keeps both.
+    without_nvml_one_visible_gpu_of_two_keeps_both_budgets {
+        kind: Budget, defects: ["R10", "V2"], entry_points: ["cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=4GiB,1=2GiB", absent: [Nvml], env: [("CUDA_VISIBLE_DEVICES", "1")],
+        unaccounted: "what the one holds is charged to both",
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.device_count().out, 1, "visible devices");
+        ensure_eq!(Bytes(cuda.memory_info().out.1), budget(session, 1)?, "the total told");
+        fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)
+    }
+
     /// Without libcuda NVML works and tells the budget.
     without_libcuda_nvml_tells_the_budget {
         kind: Budget, defects: ["S5", "S8"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=6GiB", absent: [Cuda],
