@@ -111,8 +111,8 @@ pub struct NightlyArguments {
     /// real, or mock, mock:PROFILE[*N][+GENERATION] for trial
     #[arg(long, default_value_t = Driver::Real)]
     pub driver: Driver,
-    /// The enforcers that are run; without one the driver itself is always recorded
-    #[arg(long, default_values_t = ["ours".to_owned(), "proxy".to_owned()], num_args = 1.., value_name = "TARGET")]
+    /// An enforcer that is run; once for each. The driver itself is always recorded
+    #[arg(long, default_values_t = ["ours".to_owned(), "proxy".to_owned()], value_name = "TARGET")]
     pub target: Vec<String>,
     /// Entries at a time; 2 over mocks, 1 over a real driver
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use harness::journal;
 use harness::report::{Report, Run};
 use harness::trace_diff::{self, Rules};
-use harness::{EntryResult, Shard, Verdict};
+use harness::{EntryResult, Shard, Target, Verdict};
 
 use crate::arguments::{DiffArguments, NightlyArguments, ProbeArguments, TestArguments};
 use crate::outputs::Outputs;
@@ -39,6 +39,10 @@ pub fn run(arguments: &NightlyArguments) -> Result<ExitCode, Box<dyn Error>> {
     };
     if let Some(last) = last.as_ref().filter(|last| !last.join(REPORT).is_file()) {
         return Err(format!("{}: no night: it has no {REPORT}", last.display()).into());
+    }
+    // One that is none is known before the first has run for an hour.
+    for target in &arguments.target {
+        Target::named(target)?;
     }
     let night = begin(&arguments.out)?;
 

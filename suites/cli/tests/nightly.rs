@@ -13,7 +13,6 @@ fn night(out: &Path, further: &[&str], cases: &[&str]) -> Output {
         .args(["nightly", "--driver", "mock", "--target", "ours", "--out"])
         .arg(out)
         .args(further)
-        .arg("--")
         .args(cases)
         .output()
         .expect("ringfence starts")
@@ -103,4 +102,9 @@ fn what_is_no_night_is_named_before_anything_is_run() {
     let output = night(folder.path(), &["--last-good", nowhere], &FEW);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains(nowhere), "{}", said(&output));
+
+    let output = night(folder.path(), &["--target", "nobody"], &FEW);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("nobody"), "{}", said(&output));
+    assert_eq!(folder.path().read_dir().expect("a directory").count(), 0);
 }
