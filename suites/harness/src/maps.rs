@@ -6,6 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Maps {
     files: Vec<PathBuf>,
+    ranges: usize,
 }
 
 impl Maps {
@@ -22,9 +23,10 @@ impl Maps {
         // address perms offset dev inode path; the path may contain blanks.
         let name = |line: &str| line.find('/').map(|start| PathBuf::from(&line[start..]));
         let mut files: Vec<PathBuf> = text.lines().filter_map(name).collect();
+        let ranges = files.len();
         files.sort();
         files.dedup();
-        Ok(Self { files })
+        Ok(Self { files, ranges })
     }
 
     /// Whether a file of this name is mapped. Symbolic links are resolved: a mock shows as `libmock_libcuda.so`.
@@ -32,6 +34,11 @@ impl Maps {
         self.files
             .iter()
             .any(|path| path.file_name().is_some_and(|found| found == file_name))
+    }
+
+    /// How many ranges of addresses the files have.
+    pub fn ranges(&self) -> usize {
+        self.ranges
     }
 
     pub fn files(&self) -> &[PathBuf] {

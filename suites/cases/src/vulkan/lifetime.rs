@@ -66,6 +66,22 @@ cases! {
         standing(session, Bytes::mib(16))
     }
 
+    /// Instances and devices that come and go leave nothing mapped: a program may have thousands of them, and mappings are as few.
+    instances_that_come_and_go_leave_nothing_mapped {
+        entry_points: ["vkCreateInstance", "vkDestroyInstance", "vkCreateDevice", "vkDestroyDevice"], budget: "0=4GiB",
+        on_real: No("what the vendor's driver keeps mapped is its own affair"),
+    } (session) {
+        let come_and_go = |rounds: u32| {
+            for _ in 0..rounds {
+                one_cycle()?;
+            }
+            Ok::<_, Failure>(session.maps()?.ranges())
+        };
+        let before = come_and_go(2)?;
+        ensure_eq!(come_and_go(12)?, before, "mapped ranges of files after twelve instances more");
+        Ok(())
+    }
+
     /// The layer alone charges what the device lost, here of an RTX 6000 Ada.
     instances_are_charged_to_the_block {
         kind: Own, defects: ["C10"], entry_points: ["vkCreateInstance", "vkDestroyInstance"], budget: "0=2GiB",
