@@ -2,7 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::throttle::WATCHED;
 use crate::{Costs, Key, Launched, Measured, Nanos, Order, Share, Shared, Throttle};
+
+/// Most turns are over by then.
+const SPUN: Nanos = Nanos::micros(500);
+const NAPS: Nanos = Nanos::micros(50);
 
 /// A mark in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +170,9 @@ impl Lane {
             self.opened_in.store(place, Ordering::Relaxed);
         }
         if !closes {
-            call();
+            if call() {
+                self.watch(site, place);
+            }
             return;
         }
         let begun = site.now();
@@ -180,6 +187,34 @@ impl Lane {
             false => Launched::Failed,
         };
         self.closed(site, budget, place, [u64::from(opens), 0, gap], launched);
+        if opens && was_made {
+            self.watch(site, place);
+        }
+    }
+
+    /// What turning to this process takes stands in no mark, and an application may look long after the end. So a launch that opens a lease
+    /// after those of other processes returns when the device has turned, or is found not to in time.
+    fn watch<S: Site>(&self, site: &S, place: u64) {
+        let made = site.now();
+        let Some(lease) = self.throttle.awaits_turn().filter(|_| place != 0) else {
+            return;
+        };
+        // When it was seen not to have turned: a thread that loses its core in between has seen nothing.
+        let mut took = Nanos::ZERO;
+        while let Some(reached) = site.reached(place, Mark::Opened) {
+            if reached {
+                let _turn = site.turn();
+                self.throttle.turned(lease, took);
+                return;
+            }
+            took = site.now().less(made);
+            if took > WATCHED {
+                return;
+            }
+            if took > SPUN {
+                site.sleep_until(made.plus(took).plus(NAPS));
+            }
+        }
     }
 
     fn closed<S: Site>(

@@ -22,7 +22,9 @@ mod lane;
 mod rules;
 mod shared;
 mod throttle;
+mod turns;
 mod units;
+mod word;
 
 pub use cost::{Belief, Costs, Key};
 pub use lane::{Budget, Lane, Mark, Paced, Site};

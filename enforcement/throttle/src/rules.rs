@@ -18,6 +18,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IDLE_IS_FREE: bool = true;
     /// The time in which the device turns from one process to another is paid for.
     const TURNS_ARE_PAID: bool = true;
+    /// A process that would give its turn away with every wait has the device to itself for a lease.
+    const TURNS_ARE_KEPT: bool = true;
 }
 
 /// The rules as they are.

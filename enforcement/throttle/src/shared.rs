@@ -14,10 +14,13 @@ pub const WORDS: usize = FIRST_GRAIN + GRAINS;
 const NEXT: usize = 0;
 const BUSY: usize = 1;
 const LEASES: usize = 2;
+const HELD: usize = 3;
 const FIRST_GRAIN: usize = 8;
 
 /// How far the next start may lie behind: what an idle tenant may make up for, and what a late wake-up does not lose.
 pub const CREDIT: Nanos = Nanos::millis(40);
+/// Nobody holds the device for longer without saying so again.
+const MOST_HELD: Nanos = Nanos::millis(20);
 /// The longest that anything ever waits.
 pub const MOST_DEBT: Nanos = Nanos::seconds(10);
 
@@ -56,6 +59,37 @@ impl<'a> Shared<'a> {
     /// When the next lease may start.
     pub fn next(&self, now: Nanos) -> Nanos {
         sane(self.words[NEXT].load(Ordering::Relaxed), now)
+    }
+
+    /// Until when a process of the tenant has the device to itself, unless it says so again.
+    pub fn held(&self, now: Nanos) -> Nanos {
+        let held = Nanos(self.words[HELD].load(Ordering::Relaxed));
+        if held > now.plus(MOST_HELD) {
+            Nanos::ZERO
+        } else {
+            held
+        }
+    }
+
+    /// Has the device for one process until then, unless another has it.
+    pub fn hold(&self, now: Nanos, until: Nanos) -> bool {
+        let word = &self.words[HELD];
+        let old = word.load(Ordering::Relaxed);
+        let free = self.held(now) <= now;
+        free && word
+            .compare_exchange(old, until.0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whoever holds the device says so again.
+    pub fn hold_on(&self, until: Nanos) {
+        self.words[HELD].store(until.0, Ordering::Relaxed);
+    }
+
+    /// Whoever held the device until then is done before.
+    pub fn let_go(&self, until: Nanos, now: Nanos) {
+        let _ =
+            self.words[HELD].compare_exchange(until.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Pays for `work`, which starts now. Where it is too early: when it is not.

@@ -11,6 +11,8 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::shared::Taken;
+use crate::turns::Turns;
+use crate::word::Word;
 use crate::{Belief, Costs, Key, Nanos, Rules, Share, Shared, Sound};
 
 /// Leases begin this small, and fall back to it when one took much longer than was believed.
@@ -29,11 +31,17 @@ const UNMEASURED: Nanos = Nanos::millis(1);
 const COURTESY: Nanos = Nanos::micros(150);
 /// Leases after which other processes are forgotten.
 const LATELY: Nanos = Nanos(32);
-/// What the device takes to turn to a process is the least of so many measurements, and no more than this.
-const TURNS_SEEN: Nanos = Nanos(16);
-const LONGEST_TURN: Nanos = Nanos::micros(500);
 /// A lease between those of others is so many times what turning takes, so that not much is lost by it.
-const WORTH: u64 = 25;
+const WORTH: u64 = 16;
+/// Beside others a lease ends after this, however little of it was launched.
+const LONGEST: Nanos = Nanos::millis(20);
+/// Whoever holds the device looks at the clock so often, and lets others go first by this.
+const LOOKS: Nanos = Nanos::micros(500);
+const HOLDERS_COURTESY: Nanos = Nanos::micros(400);
+/// Somebody who waits until another lets go of the device looks so often.
+const GLANCE: Nanos = Nanos::micros(200);
+/// For how long a lease's first launch is watched.
+pub(crate) const WATCHED: Nanos = Nanos::millis(10);
 /// Work after which half of a comparison is forgotten.
 const REMEMBERED: Nanos = Nanos::millis(200);
 /// A time that one waits for may come earlier: what was paid comes back.
@@ -119,32 +127,19 @@ struct State {
     leases: Word,
     /// Above zero: others had leases lately.
     crowded: Word,
-    /// Others had leases since this process's last: the device has to turn to it.
-    turns: Word,
-    /// Turns that were seen, how long one took at least in this round and in the round before, and what the lease pays for it in advance.
-    turned: Word,
-    least: Word,
-    before: Word,
+    /// Others had leases since this process's last: the device has to turn to it. How long it was seen to take, and a nanosecond; what is paid for it
+    /// in advance.
+    turned_to: Word,
+    turning: Word,
     toll: Word,
+    /// Turns in the middle of the lease.
+    inside: Word,
+    turns: Turns,
     /// Leases without idle time, lately: what was believed and what was measured.
     believed: Word,
     measured: Word,
     size: Word,
     seed: Word,
-}
-
-#[derive(Debug, Default)]
-#[repr(transparent)]
-struct Word(AtomicU64);
-
-impl Word {
-    fn get(&self) -> Nanos {
-        Nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, value: Nanos) {
-        self.0.store(value.0, Ordering::Relaxed);
-    }
 }
 
 const NONE: Nanos = Nanos(0);
@@ -186,7 +181,7 @@ impl<R: Rules> Throttle<R> {
     ) -> Order {
         let cost = self.priced(cost);
         match self.state.phase.get() {
-            OPEN => self.go_on(now, key, cost),
+            OPEN => self.go_on(shared, now, key, cost),
             CLOSING if now < self.state.closed.get().plus(PATIENCE) => {
                 Order::Wait(now.plus(Nanos::micros(50)))
             }
@@ -258,12 +253,15 @@ impl<R: Rules> Throttle<R> {
         } else {
             span.min(self.corrected(used).max(span.less(idle)))
         };
-        if !alone && idle < span.scaled(1, 16) {
+        let inside = state.inside.get();
+        // Others may have had leases beside this one, and the device a turn of theirs in it.
+        let disturbed = shared.leases() != state.leases.get().0;
+        let is_shared = disturbed && state.turns.are_taken();
+        if !alone && !is_shared && idle < span.scaled(1, 16) {
             self.compare(used, span.less(idle));
         }
         if let Some(last) = measured.last {
             // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
-            let disturbed = shared.leases() != state.leases.get().0;
             let last = match costs.of(key) {
                 Belief::Takes(believed) if disturbed && !scattered => {
                     last.min(believed.scaled(9, 8))
@@ -271,6 +269,14 @@ impl<R: Rules> Throttle<R> {
                 _ => last,
             };
             costs.learn(key, last);
+        }
+        if !alone {
+            // One launch of the lease was looked at; where the device was found with others, all were.
+            let launches = match costs.of(key) {
+                Belief::Takes(cost) if measured.found_idle => used.0 / cost.0.max(1),
+                _ => inside.0 / state.turns.take().0.max(1),
+            };
+            state.turns.waited(launches);
         }
         // One lease that took longer than it should says that beliefs are stale: the next ones risk less.
         let size = state.size.get();
@@ -281,49 +287,43 @@ impl<R: Rules> Throttle<R> {
             } else {
                 size.scaled(2, 1)
             });
-        let turning = self.turning(now, span);
-        self.settle(
-            shared,
-            share,
-            now,
-            span.plus(turning),
-            busy.plus(turning),
-            scattered,
-        );
+        let turning = self.turning();
+        let paid = if scattered {
+            turning.min(state.turns.take())
+        } else {
+            turning
+        };
+        let busy = busy.plus(paid).plus(inside);
+        self.settle(shared, share, now, span.plus(turning), busy, scattered);
     }
 
-    /// How long the lease was in flight before the device turned to it. No mark tells: the first one is reached when it has. But the lease's
-    /// start is known, and its end where it was looked for.
-    fn turning(&self, now: Nanos, span: Nanos) -> Nanos {
+    /// Whether somebody should watch for the mark before the first launch: when it is reached the device has turned to this process. By the
+    /// answer [`Throttle::turned`] knows the lease.
+    pub fn awaits_turn(&self) -> Option<Nanos> {
+        (self.state.turned_to.get() != Nanos::ZERO).then(|| self.state.start.get())
+    }
+
+    /// The mark before the first launch of that lease was reached so long after the launch was made. The stream was empty, for the process's
+    /// last lease had left the device.
+    pub fn turned(&self, lease: Nanos, took: Nanos) {
         let state = &self.state;
-        if state.turns.get() == Nanos::ZERO {
-            return Nanos::ZERO;
+        if state.phase.get() == NONE || state.start.get() != lease {
+            return;
         }
-        if !self.is_seen(now) {
-            return state.toll.get();
-        }
-        let soonest = state.start.get().plus(span);
-        // Between the last look and when this one was meant to be: waking up is late.
-        let least = state.looked.get().less(soonest);
-        let most = state.again.get().min(now).less(soonest).max(least);
-        let middle = least.plus(most.less(least).scaled(1, 2));
-        let seen = state.turned.get();
-        if seen.0.is_multiple_of(TURNS_SEEN.0) {
-            let before = if seen == Nanos::ZERO {
-                middle
-            } else {
-                state.least.get()
-            };
-            state.before.set(before);
-            state.least.set(middle);
+        state.turns.saw(took);
+        state.turning.set(took.plus(Nanos(1)));
+        state.drained.set(state.drained.get().plus(took));
+    }
+
+    /// How long the lease was in flight before the device turned to it.
+    fn turning(&self) -> Nanos {
+        let state = &self.state;
+        if state.turned_to.get() == Nanos::ZERO {
+            Nanos::ZERO
+        } else if state.turning.get() == Nanos::ZERO {
+            state.toll.get()
         } else {
-            state.least.set(middle.min(state.least.get()));
-        }
-        state.turned.set(seen.plus(Nanos(1)));
-        if self.toll() < least {
-            middle
-        } else {
-            self.toll().min(most)
+            state.turning.get().less(Nanos(1))
         }
     }
 
@@ -354,6 +354,7 @@ impl<R: Rules> Throttle<R> {
             return now;
         }
         state.looked.set(now);
+        state.turns.hold_on(shared, now, now.max(expected));
         // The longer it takes, the less a late look matters.
         let pause = Nanos(now.less(start).0 / 64).clamp(Nanos::micros(30), Nanos::millis(1));
         state.again.set(expected.max(now.plus(pause)));
@@ -361,13 +362,23 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// A launch while the lease is open, and what is handed out does not cover it.
-    fn go_on(&self, now: Nanos, key: Key, cost: Belief) -> Order {
+    fn go_on(&self, shared: &Shared<'_>, now: Nanos, key: Key, cost: Belief) -> Order {
         let state = &self.state;
-        self.look(now);
-        let rest = state.work.get().less(state.used.get());
+        self.look(now, cost);
+        let turns = &state.turns;
+        let rest = if turns.are_taken() && now > state.start.get().plus(LONGEST) {
+            Nanos::ZERO
+        } else {
+            state.work.get().less(state.used.get())
+        };
+        let portion = if turns.is_held() {
+            self.hold_on(shared, now, cost)
+        } else {
+            PORTION
+        };
         match cost {
             Belief::Takes(cost) if rest > cost => {
-                self.hand_out(cost, rest);
+                self.hand_out(cost, portion.min(rest));
                 Order::Go
             }
             Belief::Takes(cost) if cost <= rest.plus(PORTION) => self.close(now, false, key, cost),
@@ -377,6 +388,21 @@ impl<R: Rules> Throttle<R> {
                 Order::End
             }
         }
+    }
+
+    /// The device is held until the next look and half as long again, at the lease's pace so far. What is handed out until then.
+    fn hold_on(&self, shared: &Shared<'_>, now: Nanos, cost: Belief) -> Nanos {
+        let state = &self.state;
+        let (age, used) = (now.less(state.start.get()), state.used.get());
+        let cost = match cost {
+            Belief::Takes(cost) => cost,
+            Belief::Unknown => Nanos::ZERO,
+        };
+        let portion = LOOKS.scaled(used.0, age.0).clamp(cost, PORTION.max(cost));
+        let looked = now.plus(portion.scaled(age.0.saturating_mul(3), used.0.saturating_mul(2)));
+        let done = state.drained.get().plus(portion);
+        state.turns.hold_on(shared, now, looked.max(done));
+        portion
     }
 
     /// A launch without a lease.
@@ -390,22 +416,41 @@ impl<R: Rules> Throttle<R> {
     ) -> Order {
         let state = &self.state;
         let others = shared.leases().wrapping_sub(state.leases.get().0);
-        let due = shared.next(now).plus(Nanos(COURTESY.0 >> others.min(63)));
+        let holds = R::TURNS_ARE_KEPT && state.turns.are_given_away();
+        let (free, courtesy) = if holds && state.crowded.get() != Nanos::ZERO {
+            (shared.held(now), HOLDERS_COURTESY)
+        } else {
+            (Nanos::ZERO, COURTESY)
+        };
+        let first = Nanos(courtesy.0 >> others.min(63));
+        let due = shared.next(now).max(free).plus(first);
         if now < due {
-            return Order::Wait(due.min(now.plus(NAP)));
+            // Whoever holds the device may be done with it before.
+            let nap = if now < free { GLANCE } else { NAP };
+            return Order::Wait(due.min(now.plus(nap)));
         }
         let work = match cost {
             Belief::Takes(cost) => cost.max(self.next_size(share)),
             Belief::Unknown => UNKNOWN,
         };
         let turns = others > 0 && R::TURNS_ARE_PAID;
-        let toll = if turns { self.toll() } else { Nanos::ZERO };
+        let toll = if turns {
+            state.turns.take()
+        } else {
+            Nanos::ZERO
+        };
+        let looked = now.plus(toll).plus(PORTION.scaled(2, 1));
+        if holds && !state.turns.hold(shared, now, looked) {
+            return Order::Wait(now.plus(GLANCE));
+        }
         if let Err(next) = shared.take::<R>(now, share, work.plus(toll)) {
+            state.turns.let_go(shared, now);
             return Order::Wait(next.min(now.plus(NAP)));
         }
         state.work.set(work);
         state.toll.set(toll);
-        state.turns.set(Nanos(u64::from(turns)));
+        state.turned_to.set(Nanos(u64::from(turns)));
+        state.turning.set(Nanos::ZERO);
         state.crowded.set(if others > 0 {
             LATELY
         } else {
@@ -415,12 +460,15 @@ impl<R: Rules> Throttle<R> {
         state.start.set(now);
         state.drained.set(now);
         state.idle.set(Nanos::ZERO);
+        state.inside.set(Nanos::ZERO);
         state.used.set(Nanos::ZERO);
         state.alone.set(Nanos::ZERO);
         match cost {
             Belief::Takes(cost) if work > cost => {
                 state.phase.set(OPEN);
-                self.hand_out(cost, work);
+                // Until a holder's second launch looks nobody knows at which pace they come.
+                let portion = if holds { cost } else { PORTION.min(work) };
+                self.hand_out(cost, portion);
                 Order::Mark {
                     opens: true,
                     closes: false,
@@ -454,14 +502,14 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// A portion of what the lease has left, less the launch that asks.
-    fn hand_out(&self, cost: Nanos, rest: Nanos) {
-        let portion = PORTION.max(cost.plus(Nanos(1))).min(rest);
+    fn hand_out(&self, cost: Nanos, portion: Nanos) {
+        let portion = portion.max(cost);
         self.state.portion.set(portion);
         self.left.store(portion.less(cost).0, Ordering::Relaxed);
     }
 
     /// Takes back what is handed out, and compares what was launched of it with the time gone by.
-    fn look(&self, now: Nanos) {
+    fn look(&self, now: Nanos, cost: Belief) {
         let state = &self.state;
         let launched = state
             .portion
@@ -471,12 +519,30 @@ impl<R: Rules> Throttle<R> {
         state.used.set(state.used.get().plus(launched));
         let drained = state.drained.get().plus(launched);
         let gap = now.less(drained);
+        let turning = self.turning_inside(launched, cost, gap);
+        let gap = gap.less(turning);
         state.idle.set(state.idle.get().plus(gap));
         if gap > state.gap_to.get().less(state.gap_from.get()) {
             state.gap_from.set(drained);
             state.gap_to.set(now);
         }
         state.drained.set(drained.max(now));
+    }
+
+    /// Beside others a launch that came after the device had been idle for longer than turning takes was turned to. What that took.
+    fn turning_inside(&self, launched: Nanos, cost: Belief, gap: Nanos) -> Nanos {
+        let state = &self.state;
+        let launches = match cost {
+            Belief::Takes(cost) => launched.0 / cost.0.max(1),
+            Belief::Unknown => 1,
+        };
+        let turn = state.turns.take();
+        let is_turned_to = state.turns.are_taken() && state.crowded.get() != Nanos::ZERO;
+        if is_turned_to && gap >= turn {
+            gap.min(turn.scaled(launches, 1))
+        } else {
+            Nanos::ZERO
+        }
     }
 
     /// The lease took `span`, of which the device was busy for `busy`.
@@ -491,7 +557,7 @@ impl<R: Rules> Throttle<R> {
     ) {
         let state = &self.state;
         // Where the device was looked at just before, the lease ended now; else it began when it was begun, and is over by now.
-        let start = if self.is_seen(now) && state.turns.get() == Nanos::ZERO {
+        let start = if self.is_seen(now) && state.turned_to.get() == Nanos::ZERO {
             now
         } else {
             state.start.get().plus(span).min(now)
@@ -512,6 +578,7 @@ impl<R: Rules> Throttle<R> {
         };
         let paid = state.work.get().plus(state.toll.get());
         shared.settle::<R>(now, share, paid, &taken);
+        state.turns.let_go(shared, now);
         state.gap_from.set(Nanos::ZERO);
         state.gap_to.set(Nanos::ZERO);
         state.looked.set(Nanos::ZERO);
@@ -545,7 +612,7 @@ impl<R: Rules> Throttle<R> {
         let others = Share::ALL.hundredths() - share.hundredths();
         let crowded = state.crowded.get() != Nanos::ZERO;
         let worth_turning = if crowded {
-            self.toll().scaled(WORTH, 1)
+            state.turns.take().scaled(WORTH, 1)
         } else {
             Nanos::ZERO
         };
@@ -563,15 +630,6 @@ impl<R: Rules> Throttle<R> {
             .wrapping_add(0x1405_7b7e_f767_814f);
         state.seed.set(Nanos(seed));
         size.scaled(512 + (seed >> 55), 1024)
-    }
-
-    /// What the device takes to turn to this process, lately.
-    fn toll(&self) -> Nanos {
-        self.state
-            .least
-            .get()
-            .min(self.state.before.get())
-            .min(LONGEST_TURN)
     }
 
     fn priced(&self, cost: Belief) -> Belief {

@@ -23,6 +23,7 @@ defect!(EveryProcessCounts without UNION);
 defect!(LaunchesOnly without IN_FLIGHT_BOUND);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
+defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
 
 fn broken_cells<R: Rules>(cells: impl Iterator<Item = Cell>) -> usize {
     cells
@@ -65,8 +66,16 @@ fn paying_for_idle_time_is_caught() {
     scenes::bursts::<IdleIsPaid>().unwrap_err();
 }
 
+fn sliced(length: u64) -> impl Iterator<Item = Cell> {
+    cells(length, 4).filter(|cell| cell.sharing == SLICES)
+}
+
 #[test]
 fn turning_from_process_to_process_for_nothing_is_caught() {
-    let sliced = |length| cells(length, 4).filter(|cell| cell.sharing == SLICES);
     assert!(broken_cells::<TurnsAreFree>(sliced(100_000)) > 5);
+}
+
+#[test]
+fn giving_ones_turn_away_with_every_wait_is_caught() {
+    scenes::waits::<TurnsAreGivenAway>().unwrap_err();
 }

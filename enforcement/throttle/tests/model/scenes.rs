@@ -149,6 +149,47 @@ pub fn turns<R: Rules>() -> Result<(), String> {
     Ok(())
 }
 
+/// Processes that wait for each of their short kernels, on a device that takes longer to turn than they do: each keeps its turn for a lease,
+/// so that they do several times what they do without a budget. Their being killed changes nothing about it.
+pub fn waits<R: Rules>() -> Result<(), String> {
+    let world = |percent| {
+        let mut world = World::<R>::new(percent, 43);
+        world.sharing = SLICES;
+        for _ in 0..4 {
+            world.tenant(Program::new(vec![Function::steady(10_000)], 1));
+        }
+        world
+    };
+    let mut bare = world(0);
+    bare.run(TEN);
+    for percent in [30, 60, 90] {
+        let (mut held, budget) = (world(percent), percent as f64);
+        held.run(TEN);
+        let (done, of) = (held.all_launches(), bare.all_launches());
+        if done < 3 * of {
+            return Err(format!("waits under {percent} %: {done} launches of {of}"));
+        }
+        let start = held.age();
+        for kill in 0..30_u64 {
+            held.run(Nanos(150_000_000 + kill * 7_919_113 % 90_000_000));
+            held.kill(kill as usize % 4);
+        }
+        within(
+            &held,
+            "waits, killed",
+            start,
+            0.0,
+            budget + 3.0,
+            budget + 10.0,
+        )?;
+        let least = (budget - 3.0).min(40.0);
+        let start = held.age().plus(Nanos::seconds(1));
+        held.run(TEN);
+        within(&held, "waits", start, least, budget + 3.0, budget + 10.0)?;
+    }
+    Ok(())
+}
+
 /// One launch in a hundred takes a hundred times as long as the others of its function.
 pub fn outliers<R: Rules>() -> Result<(), String> {
     for (percent, processes) in [(20, 1), (50, 4), (80, 1)] {
@@ -293,7 +334,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns outliers changing crowds foreigners kills changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits outliers changing crowds foreigners kills changed_live);
 }
 
 #[test]

@@ -19,6 +19,10 @@ const PARTS: u64 = 2520;
 const LAUNCH: u64 = 2_300;
 const WAKE: u64 = 8_000;
 const ASK: u64 = 3_000;
+/// Asking whether a mark is reached.
+const QUERY: u64 = 1_500;
+/// For how long it is asked whether a lease's first mark is.
+const WATCHED: u64 = 10_000_000;
 /// From the end of the call to the work's start on an idle device: up to this long.
 const START: u64 = 1_000;
 /// Between two kernels of a stream (an H200: 2 µs).
@@ -77,6 +81,8 @@ struct Process<R: Rules> {
     /// The lease was closed by a mark alone.
     ended: bool,
     coming: Option<Work>,
+    /// Its thread watches for the mark before the lease's first launch, made then.
+    watches: Option<(Nanos, u64)>,
     launches: u64,
 }
 
@@ -137,6 +143,7 @@ impl<R: Rules> World<R> {
             gap: 0,
             ended: false,
             coming: None,
+            watches: None,
             launches: 0,
         });
         self.processes.len() - 1
@@ -303,8 +310,27 @@ impl<R: Rules> World<R> {
             self.sharing == Sharing::Even || self.turn == Some(at) && self.since <= self.now;
         let process = &mut self.processes[at];
         if let Some(work) = process.coming.take() {
+            let opens = work.opens;
             process.push(self.now, work, is_read);
+            let own = process.throttle.as_deref().filter(|_| opens);
+            process.watches = own
+                .and_then(|(throttle, _)| throttle.awaits_turn())
+                .map(|lease| (lease, self.now));
             return;
+        }
+        if let (Some((lease, made)), Some((throttle, _))) =
+            (process.watches, process.throttle.as_deref())
+        {
+            let took = self.now - made;
+            match process.opened {
+                Some(opened) if opened <= self.now => throttle.turned(lease, Nanos(took)),
+                _ if took < WATCHED => {
+                    process.doing = Doing::Something(self.now + QUERY);
+                    return;
+                }
+                _ => {}
+            }
+            process.watches = None;
         }
         let Some(held) = process.held else {
             return self.step(at);
