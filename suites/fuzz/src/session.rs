@@ -315,7 +315,15 @@ impl Session {
                 client
             }
         };
-        client.begin();
+        let begun = client.begin();
+        for &code in &begun {
+            verdict.digest = fold(verdict.digest, u64::from(code));
+        }
+        if tell {
+            let codes: Vec<_> = begun.iter().map(|&code| code as i32).collect();
+            let told = format!("an instance and its devices: {codes:?}");
+            verdict.told.push((told.clone(), told));
+        }
         let mut outcome = Ok(());
         for (nth, call) in bytes.chunks_exact(CALL).enumerate() {
             let call = call.first_chunk::<CALL>().expect("a chunk of that size");

@@ -63,17 +63,14 @@ impl Client {
         })
     }
 
-    /// An instance and a device on each GPU. Refused as may be: then there is nothing to work with.
-    pub fn begin(&mut self) {
-        let _ = self.new_instance(vk::API_VERSION_1_3);
-        for physical in 0..self
-            .instances
-            .first()
-            .and_then(Option::as_ref)
-            .map_or(0, |one| one.physical.len())
-        {
-            let _ = self.new_device(0, physical, 1);
+    /// An instance and a device on each GPU, and how each was answered. Refused as may be: then there is nothing to work with.
+    pub fn begin(&mut self) -> Vec<u32> {
+        let mut codes = vec![code(self.new_instance(vk::API_VERSION_1_3))];
+        let first = self.instances.first().and_then(Option::as_ref);
+        for physical in 0..first.map_or(0, |one| one.physical.len()) {
+            codes.push(code(self.new_device(0, physical, 1)));
         }
+        codes
     }
 
     pub fn end(&mut self) {
