@@ -344,6 +344,8 @@ fn whatever_stands_in_the_words_is_forgotten_in_the_longest_wait() {
         (0, 1 << 63),
         (1, u64::MAX),
         (2, 7),
+        (3, u64::MAX),
+        (3, 3_601_000_000_000),
         (9, u64::MAX),
         (200, 1),
         (0, 3_609_000_000_000),

@@ -57,22 +57,16 @@ cases! {
         kind: Budget, defects: ["T2", "T3"], entry_points: ["cuLaunchKernel"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
     } (session) {
-        let unit = unbudgeted(session)?.ask("time Kernel")?;
-        let mut tenants = (0..4).map(|_| Tenant::start(session)).collect::<Result<Vec<_>, _>>()?;
-        for tenant in &mut tenants {
-            tenant.ask("ready-cuda")?;
-        }
-        for tenant in &mut tenants {
-            tenant.peer.say(&format!("work Kernel 2000 64 {unit}"))?;
-        }
-        let mut sum = 0.0;
-        for tenant in &mut tenants {
-            let line = tenant.peer.line()?;
-            sum += line.parse::<f64>().unwrap_or(f64::INFINITY) / 100.0;
-        }
-        ensure!(sum <= BUDGET + MARGIN, "together {sum} % of the time, of {BUDGET}");
-        ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
-        Ok(())
+        four_together(session, 64)
+    }
+
+    /// Four processes of a tenant that wait for each of their launches share one compute budget too, though the device is given from one to another
+    /// with every wait.
+    four_processes_that_wait_for_each_launch_share_the_compute_budget {
+        kind: Budget, defects: ["T2", "T3"], entry_points: ["cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        four_together(session, 1)
     }
 
     /// A program that launches and waits, one kernel at a time, is held to the budget too.
@@ -165,6 +159,33 @@ cases! {
         ensure!(share > 3.0, "{share} % of the time");
         Ok(())
     }
+}
+
+/// Four processes that wait after every `depth` launches, for two seconds: what they do together.
+fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
+    let unit = unbudgeted(session)?.ask("time Kernel")?;
+    let mut tenants = (0..4)
+        .map(|_| Tenant::start(session))
+        .collect::<Result<Vec<_>, _>>()?;
+    for tenant in &mut tenants {
+        tenant.ask("ready-cuda")?;
+    }
+    for tenant in &mut tenants {
+        tenant
+            .peer
+            .say(&format!("work Kernel 2000 {depth} {unit}"))?;
+    }
+    let mut sum = 0.0;
+    for tenant in &mut tenants {
+        let line = tenant.peer.line()?;
+        sum += line.parse::<f64>().unwrap_or(f64::INFINITY) / 100.0;
+    }
+    ensure!(
+        sum <= BUDGET + MARGIN,
+        "together {sum} % of the time, of {BUDGET}"
+    );
+    ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
+    Ok(())
 }
 
 /// A process of the same machine that no compute budget is set for.
