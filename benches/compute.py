@@ -11,6 +11,7 @@ budget at most:
 
   flight   what is promised: the share of the time in which a launch was in flight, from its call's return to its kernel's end. One clock is
            told by the other, before and after, from the launch of many that began soonest after its call on the idle card.
+           A launch that opens a lease after those of other processes returns when the card has turned: what turning takes is in `nvml` only.
   kernels  the union of the kernels' own times: what the card rests between kernels and between processes is not in it
   of bare  kernels done, of those that the same processes do in the same time without a budget
   nvml     the mean of NVML's own samples of the card (exclusive use assumed)

@@ -308,7 +308,8 @@ impl Session {
         let mut client = match self.vulkan.take() {
             Some(client) => client,
             None => {
-                let mut client = Client::open().ok_or("the Vulkan loader cannot be opened")?;
+                let mut client = Client::open(self.ledger().is_none())
+                    .ok_or("the Vulkan loader cannot be opened")?;
                 client.begin();
                 client.end();
                 self.baseline = Some(self.figures());

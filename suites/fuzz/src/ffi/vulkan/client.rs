@@ -22,12 +22,24 @@ pub struct Made {
     pub(super) queues: Vec<vk::Queue>,
 }
 
+impl Made {
+    /// Frees what was allocated from it.
+    pub(super) fn tidy(&self) {
+        for (memory, _) in &self.memories {
+            // SAFETY: it was given to us by this device, and is not used again.
+            unsafe { self.device.free_memory(*memory, None) };
+        }
+    }
+}
+
 /// A process's Vulkan client.
 pub struct Client {
     pub(super) entry: ash::Entry,
     pub(super) instances: Vec<Option<Living>>,
     pub(super) devices: Vec<Made>,
     pub(super) descriptors: Vec<i32>,
+    /// Nobody frees what is left in a device that is destroyed.
+    pub(super) tidies: bool,
 }
 
 /// Most objects of a kind at once.
@@ -35,7 +47,8 @@ pub const INSTANCES: usize = 4;
 pub const DEVICES: usize = 6;
 
 impl Client {
-    pub fn open() -> Option<Self> {
+    /// Where no layer does, it `tidies`.
+    pub fn open(tidies: bool) -> Option<Self> {
         // SAFETY: the loader's name as every client opens it; it is never closed.
         let library = unsafe { libc::dlopen(c"libvulkan.so.1".as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
@@ -60,6 +73,7 @@ impl Client {
             instances: Vec::new(),
             devices: Vec::new(),
             descriptors: Vec::new(),
+            tidies,
         })
     }
 
@@ -79,9 +93,7 @@ impl Client {
             unsafe {
                 let made = self.devices.remove(0);
                 let _ = made.device.device_wait_idle();
-                for (memory, _) in made.memories {
-                    made.device.free_memory(memory, None);
-                }
+                made.tidy();
                 made.device.destroy_device(None);
             }
         }

@@ -69,13 +69,16 @@ pub fn create_device(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answ
     ))
 }
 
-/// With everything that was allocated from it: the layer gives that back.
+/// With everything that was allocated from it: the layer gives that back, and without it the card keeps it while the instance lives.
 pub fn destroy_device(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u64)> {
     let count = client.devices.len();
     if count == 0 {
         return None;
     }
     let made = client.devices.remove(usize::from(maker.byte()) % count);
+    if client.tidies {
+        made.tidy();
+    }
     // SAFETY: no work of ours is pending.
     unsafe { made.device.destroy_device(None) };
     Some((
