@@ -7,6 +7,7 @@ use throttle::{Mark, Nanos};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::capture::named;
 use crate::devices::current_context;
 
 /// Contexts of one device whose events are kept.
@@ -159,6 +160,16 @@ impl Line {
             CUresult::SUCCESS => context.0 as u64,
             _ => 0,
         }
+    }
+
+    /// Whether the stream has nothing left to do, as far as the driver says.
+    pub fn is_idle(self) -> bool {
+        let stream = match self.default {
+            NoStream::Legacy => self.stream,
+            NoStream::PerThread => named(self.stream),
+        };
+        let _relaxed = Relaxed::begin();
+        next::cuStreamQuery(stream) == CUresult::SUCCESS
     }
 
     /// Whether what is launched is written down rather than done. Where the driver does not answer plainly it is to judge the launch too.

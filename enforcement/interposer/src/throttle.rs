@@ -194,6 +194,10 @@ impl<'a> Site for Place<'a> {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        self.line.is_idle()
+    }
+
     fn reached(&self, context: u64, mark: Mark) -> Option<bool> {
         self.lane.marks.of(context)?.of(mark).reached()
     }

@@ -192,6 +192,11 @@ impl Site for Place {
         }
     }
 
+    /// The queue's last batch was one of the last lease, which is done.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
     fn reached(&self, place: u64, mark: Mark) -> Option<bool> {
         let (timed, family) = at(place)?;
         timed.marking.reached(family, mark)

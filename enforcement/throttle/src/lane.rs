@@ -31,6 +31,8 @@ pub trait Site {
     /// Sets a mark behind what the launch's stream holds so far. Answers by which number it can be asked for, 0 where it could not be set.
     /// Two marks can be compared where their numbers are the same.
     fn set(&self, mark: Mark) -> u64;
+    /// Whether the launch's stream has nothing before it that a mark would wait for.
+    fn is_idle(&self) -> bool;
     /// Whether the device has reached a mark; `None` where nobody can say.
     fn reached(&self, place: u64, mark: Mark) -> Option<bool>;
     /// From one mark to another, both reached.
@@ -165,13 +167,19 @@ impl Lane {
         call: &mut dyn FnMut() -> bool,
     ) {
         let before = if opens { Mark::Opened } else { Mark::Last };
+        // Copies, or what another stream has to do first, are no turns of others.
+        let lease = if opens {
+            self.throttle.awaits_turn().filter(|_| site.is_idle())
+        } else {
+            None
+        };
         let place = site.set(before);
         if opens {
             self.opened_in.store(place, Ordering::Relaxed);
         }
         if !closes {
             if call() {
-                self.watch(site, place);
+                self.watch(site, place, lease);
             }
             return;
         }
@@ -187,29 +195,31 @@ impl Lane {
             false => Launched::Failed,
         };
         self.closed(site, budget, place, [u64::from(opens), 0, gap], launched);
-        if opens && was_made {
-            self.watch(site, place);
+        if was_made {
+            self.watch(site, place, lease);
         }
     }
 
     /// What turning to this process takes stands in no mark, and an application may look long after the end. So a launch that opens a lease
     /// after those of other processes returns when the device has turned, or is found not to in time.
-    fn watch<S: Site>(&self, site: &S, place: u64) {
+    fn watch<S: Site>(&self, site: &S, place: u64, lease: Option<Nanos>) {
         let made = site.now();
-        let Some(lease) = self.throttle.awaits_turn().filter(|_| place != 0) else {
+        let Some(lease) = lease.filter(|_| place != 0) else {
             return;
         };
-        // When it was seen not to have turned: a thread that loses its core in between has seen nothing.
+        // When it was last seen not to have turned: a thread that loses its core in between has seen nothing.
         let mut took = Nanos::ZERO;
-        while let Some(reached) = site.reached(place, Mark::Opened) {
-            if reached {
-                let _turn = site.turn();
-                self.throttle.turned(lease, took);
-                return;
-            }
-            took = site.now().less(made);
-            if took > WATCHED {
-                return;
+        while self.throttle.awaits_turn() == Some(lease) {
+            let asked = site.now().less(made);
+            match site.reached(place, Mark::Opened) {
+                Some(false) if asked > WATCHED => return,
+                Some(false) => took = asked,
+                Some(true) => {
+                    let _turn = site.turn();
+                    self.throttle.turned(lease, took);
+                    return;
+                }
+                None => return,
             }
             if took > SPUN {
                 site.sleep_until(made.plus(took).plus(NAPS));

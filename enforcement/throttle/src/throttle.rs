@@ -37,6 +37,10 @@ const WORTH: u64 = 16;
 const LONGEST: Nanos = Nanos::millis(20);
 /// Whoever holds the device looks at the clock so often, and lets others go first by this.
 const LOOKS: Nanos = Nanos::micros(500);
+/// The looks of a lease beside others after which the pace of its launches is known.
+const PROBED: Nanos = Nanos(2);
+/// It lets go where it is idle before each launch for longer than so many turns.
+const IDLER: u64 = 8;
 const HOLDERS_COURTESY: Nanos = Nanos::micros(400);
 /// Somebody who waits until another lets go of the device looks so often.
 const GLANCE: Nanos = Nanos::micros(200);
@@ -132,14 +136,23 @@ struct State {
     turned_to: Word,
     turning: Word,
     toll: Word,
-    /// Turns in the middle of the lease.
+    /// Looks at the clock since it was begun, turns in the middle of it, and whether its second launch was one.
+    looks: Word,
     inside: Word,
+    waited: Word,
     turns: Turns,
     /// Leases without idle time, lately: what was believed and what was measured.
     believed: Word,
     measured: Word,
     size: Word,
     seed: Word,
+}
+
+impl State {
+    /// Others had leases lately, of a device that serves one process at a time.
+    fn is_beside_others(&self) -> bool {
+        self.crowded.get() != Nanos::ZERO && self.turns.are_taken()
+    }
 }
 
 const NONE: Nanos = Nanos(0);
@@ -257,7 +270,7 @@ impl<R: Rules> Throttle<R> {
         // Others may have had leases beside this one, and the device a turn of theirs in it.
         let disturbed = shared.leases() != state.leases.get().0;
         let is_shared = disturbed && state.turns.are_taken();
-        if !alone && !is_shared && idle < span.scaled(1, 16) {
+        if !alone && !is_shared && inside == Nanos::ZERO && idle < span.scaled(1, 16) {
             self.compare(used, span.less(idle));
         }
         if let Some(last) = measured.last {
@@ -271,10 +284,11 @@ impl<R: Rules> Throttle<R> {
             costs.learn(key, last);
         }
         if !alone {
-            // One launch of the lease was looked at; where the device was found with others, all were.
+            // Two launches of the lease were looked at by themselves, its second and its last.
+            let waited = measured.found_idle || state.waited.get() != Nanos::ZERO;
             let launches = match costs.of(key) {
-                Belief::Takes(cost) if measured.found_idle => used.0 / cost.0.max(1),
-                _ => inside.0 / state.turns.take().0.max(1),
+                Belief::Takes(cost) if waited => used.0 / cost.0.max(1),
+                _ => 0,
             };
             state.turns.waited(launches);
         }
@@ -293,21 +307,29 @@ impl<R: Rules> Throttle<R> {
         } else {
             turning
         };
-        let busy = busy.plus(paid).plus(inside);
-        self.settle(shared, share, now, span.plus(turning), busy, scattered);
+        let span = span.plus(turning);
+        self.settle(
+            shared,
+            share,
+            now,
+            span,
+            busy.plus(paid).min(span),
+            scattered,
+        );
     }
 
     /// Whether somebody should watch for the mark before the first launch: when it is reached the device has turned to this process. By the
     /// answer [`Throttle::turned`] knows the lease.
     pub fn awaits_turn(&self) -> Option<Nanos> {
-        (self.state.turned_to.get() != Nanos::ZERO).then(|| self.state.start.get())
+        let state = &self.state;
+        let awaits = state.turned_to.get() != Nanos::ZERO && state.turning.get() == Nanos::ZERO;
+        (awaits && state.phase.get() != NONE).then(|| state.start.get())
     }
 
-    /// The mark before the first launch of that lease was reached so long after the launch was made. The stream was empty, for the process's
-    /// last lease had left the device.
+    /// The mark before the first launch of that lease, in an idle stream, was reached so long after the launch was made.
     pub fn turned(&self, lease: Nanos, took: Nanos) {
         let state = &self.state;
-        if state.phase.get() == NONE || state.start.get() != lease {
+        if self.awaits_turn() != Some(lease) {
             return;
         }
         state.turns.saw(took);
@@ -354,7 +376,7 @@ impl<R: Rules> Throttle<R> {
             return now;
         }
         state.looked.set(now);
-        state.turns.hold_on(shared, now, now.max(expected));
+        state.turns.hold_on(shared, now, expected);
         // The longer it takes, the less a late look matters.
         let pause = Nanos(now.less(start).0 / 64).clamp(Nanos::micros(30), Nanos::millis(1));
         state.again.set(expected.max(now.plus(pause)));
@@ -366,15 +388,25 @@ impl<R: Rules> Throttle<R> {
         let state = &self.state;
         self.look(now, cost);
         let turns = &state.turns;
-        let rest = if turns.are_taken() && now > state.start.get().plus(LONGEST) {
+        let rest = if state.is_beside_others() && now > state.start.get().plus(LONGEST) {
             Nanos::ZERO
         } else {
             state.work.get().less(state.used.get())
         };
-        let portion = if turns.is_held() {
-            self.hold_on(shared, now, cost)
-        } else {
-            PORTION
+        let portion = match cost {
+            Belief::Takes(cost) if state.is_beside_others() => {
+                let portion = if turns.is_held() {
+                    self.hold_on(shared, now, cost)
+                } else {
+                    PORTION
+                };
+                if state.looks.get() < PROBED {
+                    cost
+                } else {
+                    portion
+                }
+            }
+            _ => PORTION,
         };
         match cost {
             Belief::Takes(cost) if rest > cost => {
@@ -391,17 +423,19 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// The device is held until the next look and half as long again, at the lease's pace so far. What is handed out until then.
-    fn hold_on(&self, shared: &Shared<'_>, now: Nanos, cost: Belief) -> Nanos {
+    fn hold_on(&self, shared: &Shared<'_>, now: Nanos, cost: Nanos) -> Nanos {
         let state = &self.state;
         let (age, used) = (now.less(state.start.get()), state.used.get());
-        let cost = match cost {
-            Belief::Takes(cost) => cost,
-            Belief::Unknown => Nanos::ZERO,
-        };
         let portion = LOOKS.scaled(used.0, age.0).clamp(cost, PORTION.max(cost));
         let looked = now.plus(portion.scaled(age.0.saturating_mul(3), used.0.saturating_mul(2)));
         let done = state.drained.get().plus(portion);
-        state.turns.hold_on(shared, now, looked.max(done));
+        // Whoever is idle for longer than others would take is better turned to again.
+        let launches = used.0 / cost.0.max(1);
+        if state.idle.get() > state.turns.take().scaled(launches.saturating_mul(IDLER), 1) {
+            state.turns.let_go(shared, now);
+        } else {
+            state.turns.hold_on(shared, now, looked.max(done));
+        }
         portion
     }
 
@@ -416,14 +450,14 @@ impl<R: Rules> Throttle<R> {
     ) -> Order {
         let state = &self.state;
         let others = shared.leases().wrapping_sub(state.leases.get().0);
-        let holds = R::TURNS_ARE_KEPT && state.turns.are_given_away();
-        let (free, courtesy) = if holds && state.crowded.get() != Nanos::ZERO {
+        let holds = R::TURNS_ARE_KEPT && state.is_beside_others() && state.turns.are_given_away();
+        let (free, courtesy) = if holds {
             (shared.held(now), HOLDERS_COURTESY)
         } else {
             (Nanos::ZERO, COURTESY)
         };
-        let first = Nanos(courtesy.0 >> others.min(63));
-        let due = shared.next(now).max(free).plus(first);
+        let courtesy = Nanos(courtesy.0 >> others.min(63));
+        let due = shared.next(now).max(free).plus(courtesy);
         if now < due {
             // Whoever holds the device may be done with it before.
             let nap = if now < free { GLANCE } else { NAP };
@@ -439,7 +473,11 @@ impl<R: Rules> Throttle<R> {
         } else {
             Nanos::ZERO
         };
-        let looked = now.plus(toll).plus(PORTION.scaled(2, 1));
+        let first = match cost {
+            Belief::Takes(cost) => cost.max(PORTION.scaled(2, 1)),
+            Belief::Unknown => UNKNOWN,
+        };
+        let looked = now.plus(toll).plus(first);
         if holds && !state.turns.hold(shared, now, looked) {
             return Order::Wait(now.plus(GLANCE));
         }
@@ -456,18 +494,28 @@ impl<R: Rules> Throttle<R> {
         } else {
             state.crowded.get().less(Nanos(1))
         });
+        if state.crowded.get() == Nanos::ZERO {
+            state.turns.forget();
+        }
         state.leases.set(Nanos(shared.leases()));
+        state.key.set(Nanos(key.word()));
         state.start.set(now);
         state.drained.set(now);
         state.idle.set(Nanos::ZERO);
         state.inside.set(Nanos::ZERO);
+        state.waited.set(Nanos::ZERO);
+        state.looks.set(Nanos::ZERO);
         state.used.set(Nanos::ZERO);
         state.alone.set(Nanos::ZERO);
         match cost {
             Belief::Takes(cost) if work > cost => {
                 state.phase.set(OPEN);
-                // Until a holder's second launch looks nobody knows at which pace they come.
-                let portion = if holds { cost } else { PORTION.min(work) };
+                // Beside others the second launch looks, and the third, so that it is known at which pace they come.
+                let portion = if state.is_beside_others() {
+                    cost
+                } else {
+                    PORTION.min(work)
+                };
                 self.hand_out(cost, portion);
                 Order::Mark {
                     opens: true,
@@ -520,6 +568,13 @@ impl<R: Rules> Throttle<R> {
         let drained = state.drained.get().plus(launched);
         let gap = now.less(drained);
         let turning = self.turning_inside(launched, cost, gap);
+        let looks = state.looks.get().plus(Nanos(1));
+        state.looks.set(looks);
+        // What comes before the second launch is the first one's; the third one tells what became of the second.
+        if looks == PROBED && turning != Nanos::ZERO {
+            state.waited.set(Nanos(1));
+        }
+        state.inside.set(state.inside.get().plus(turning));
         let gap = gap.less(turning);
         state.idle.set(state.idle.get().plus(gap));
         if gap > state.gap_to.get().less(state.gap_from.get()) {
@@ -532,13 +587,13 @@ impl<R: Rules> Throttle<R> {
     /// Beside others a launch that came after the device had been idle for longer than turning takes was turned to. What that took.
     fn turning_inside(&self, launched: Nanos, cost: Belief, gap: Nanos) -> Nanos {
         let state = &self.state;
+        // It gives the device away with every wait: any of them may have been a turn. Else one was.
         let launches = match cost {
-            Belief::Takes(cost) => launched.0 / cost.0.max(1),
-            Belief::Unknown => 1,
+            Belief::Takes(cost) if state.turns.are_given_away() => launched.0 / cost.0.max(1),
+            _ => 1,
         };
         let turn = state.turns.take();
-        let is_turned_to = state.turns.are_taken() && state.crowded.get() != Nanos::ZERO;
-        if is_turned_to && gap >= turn {
+        if state.is_beside_others() && gap >= turn {
             gap.min(turn.scaled(launches, 1))
         } else {
             Nanos::ZERO

@@ -10,7 +10,7 @@ use crate::word::Word;
 use crate::{Nanos, Shared};
 
 /// What turning takes is the third least of so many measurements, and no more than [`LONGEST`]: what others have left on the device is in some, and
-/// nothing is in those before which nobody else had work.
+/// nothing is in those before which nobody else had work. Of fewer than three nothing is believed.
 const SEEN: usize = 8;
 const THIRD: usize = 2;
 const LONGEST: Nanos = Nanos::micros(500);
@@ -44,12 +44,21 @@ impl Turns {
         let count = self.count.get().0 as usize;
         self.took[count % SEEN].set(took);
         self.count.set(Nanos(count as u64 + 1));
+        if count < THIRD {
+            return;
+        }
         let mut sorted = [Nanos(u64::MAX); SEEN];
         for (place, took) in sorted.iter_mut().zip(&self.took).take(count + 1) {
             *place = took.get();
         }
         sorted.sort_unstable();
-        self.usual.set(sorted[THIRD.min(count)].min(LONGEST));
+        self.usual.set(sorted[THIRD].min(LONGEST));
+    }
+
+    /// Others have had no leases for a long time.
+    pub fn forget(&self) {
+        self.count.set(Nanos::ZERO);
+        self.usual.set(Nanos::ZERO);
     }
 
     /// What turning to this process takes.
@@ -115,11 +124,16 @@ mod tests {
         let turns = Turns::default();
         assert!(!turns.are_taken());
         turns.saw(Nanos::micros(700));
+        turns.saw(Nanos::micros(800));
+        assert!(!turns.are_taken());
+        turns.saw(Nanos::micros(900));
         assert_eq!(turns.take(), LONGEST);
-        for took in [140, 0, 4_000, 139, 141, 0, 900] {
+        for took in [140, 0, 4_000, 139, 141, 0, 900, 700] {
             turns.saw(Nanos::micros(took));
         }
         assert_eq!(turns.take(), Nanos::micros(139));
+        turns.forget();
+        assert!(!turns.are_taken());
         // A device that serves processes at the same time, and a thread without a core now and then.
         for took in [0, 0, 300, 0, 0, 2_000, 0, 0] {
             turns.saw(Nanos::micros(took));
@@ -130,7 +144,7 @@ mod tests {
     #[test]
     fn whoever_waits_once_in_a_while_keeps_nothing() {
         let turns = Turns::default();
-        turns.saw(Nanos::micros(140));
+        (0..3).for_each(|_| turns.saw(Nanos::micros(140)));
         for _ in 0..20 {
             turns.waited(300);
         }

@@ -60,8 +60,8 @@ cases! {
         four_together(session, 64)
     }
 
-    /// Four processes of a tenant that wait for each of their launches share one compute budget too, though the device is given from one to another
-    /// with every wait.
+    /// Four processes of a tenant that wait for each of their launches share one compute budget too. (On a card, which turns to another process with each
+    /// wait, `benches/compute.py` looks; the mock serves them evenly.)
     four_processes_that_wait_for_each_launch_share_the_compute_budget {
         kind: Budget, defects: ["T2", "T3"], entry_points: ["cuLaunchKernel"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
