@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 /// Where names begin: 48 bits lie behind. Below are other people's locks.
 const NAMES: u64 = 1 << 61;
 const NAME_MASK: u64 = (1 << 48) - 1;
+/// Beside the name in an object's row: a plain file, wherever it lies (a tmpfs may be below /dev).
+const REGULAR: u64 = 1 << 63;
 /// Longer paths are not kept.
 const PATH: usize = 8 * PATH_WORDS;
 /// NVIDIA's character devices.
@@ -22,6 +24,8 @@ pub struct Descriptor {
     pub name: u64,
     pub device: u64,
     pub inode: u64,
+    /// A file that is gone has no descriptions that matter; a device whose name is missing here may have.
+    pub regular: bool,
     pub path: CString,
 }
 
@@ -36,7 +40,11 @@ impl Descriptor {
             })
         };
         Described {
-            words: [self.name, self.device, self.inode],
+            words: [
+                self.name | if self.regular { REGULAR } else { 0 },
+                self.device,
+                self.inode,
+            ],
             path: core::array::from_fn(word),
         }
     }
@@ -53,6 +61,7 @@ impl Descriptor {
             name: name & NAME_MASK,
             device,
             inode,
+            regular: name & REGULAR != 0,
             path: CString::new(bytes.get(..end)?).ok()?,
         })
     }
@@ -68,6 +77,7 @@ pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
         name,
         device: identity.device,
         inode: identity.inode,
+        regular: identity.regular,
         path,
     };
     // Asked now, since later the answer decides about memory.
@@ -100,8 +110,7 @@ pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
     if unsafe { libc::stat(descriptor.path.as_ptr(), status.as_mut_ptr()) } != 0 {
         // A file that is gone is its maker's, who is done with it; a device's name may be missing in this container alone.
         let gone = std::io::Error::last_os_error().kind() == std::io::ErrorKind::NotFound;
-        let device = descriptor.path.as_bytes().starts_with(b"/dev/");
-        return (gone && !device).then_some(false);
+        return (gone && descriptor.regular).then_some(false);
     }
     // SAFETY: plain integers, zeroed before and filled by the call.
     let status = unsafe { status.assume_init() };

@@ -3,6 +3,7 @@
 use crate::child::{Child, DEVICE, MIB, reserve, setup};
 use ledger::{Bytes, DeviceIndex, Driver, Key, Ledger, NoDriver, Refusal, View};
 use std::cell::Cell;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const BUDGET: u64 = 100 * MIB;
@@ -245,4 +246,39 @@ fn an_object_that_its_maker_is_relieved_of_is_charged_to_the_tenant() {
     holder.kill();
     ledger.reap(&Holds(false));
     assert_eq!(ledger.usage(DEVICE), Bytes::ZERO);
+}
+
+/// Wherever the file lies: a tmpfs may be below /dev, where devices are.
+#[test]
+fn a_descriptor_holds_an_object_until_it_is_closed_or_its_file_is_gone() {
+    for folder in [std::env::temp_dir(), "/dev/shm".into()] {
+        let (_place, path) = place();
+        let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+        for (number, gone) in [(1, false), (2, true)] {
+            let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+            let shared = file.reopen().unwrap();
+            let descriptor = ledger::name_descriptor(shared.as_raw_fd(), number).unwrap();
+            assert_eq!(reserve(&ledger, 60 * MIB, &NoDriver), Ok(()));
+            let devices = core::iter::once(DEVICE).collect();
+            let object = ledger
+                .name_object(
+                    Key([number, 7]),
+                    devices,
+                    Bytes(60 * MIB),
+                    Some(&descriptor),
+                )
+                .unwrap();
+            ledger.pass_object_on(object);
+            ledger.release(DEVICE, Bytes(60 * MIB));
+            ledger.reap(&Holds(false));
+            assert_eq!(ledger.usage(DEVICE), Bytes(60 * MIB), "it is open");
+            if gone {
+                file.close().unwrap();
+            } else {
+                drop(shared);
+            }
+            ledger.reap(&Holds(false));
+            assert_eq!(ledger.usage(DEVICE), Bytes::ZERO, "in {}", folder.display());
+        }
+    }
 }
