@@ -26,7 +26,7 @@ use beside::{beside, stand_by};
 use calls::Calls;
 use chain::Chain;
 use driver::Driver;
-use turns::{Clock, Turns};
+use turns::{Clock, Figure, Turns};
 
 /// What a child of the benchmark is to do.
 const ROLE: &str = "RINGFENCE_BENCH_CHILD";
@@ -200,9 +200,15 @@ fn launches() {
         calls: 400,
         between: &settle,
         row: 20,
-        clock: Clock::Wall,
+        ..Turns::default()
     };
     turns.compare("cuLaunchKernel", || launch(bare), || launch(ours));
+    // What most launches cost: under a compute budget a few wait, and a few set marks.
+    let middle = Turns {
+        figure: Figure::Middle,
+        ..turns
+    };
+    middle.compare("cuLaunchKernel, most", || launch(bare), || launch(ours));
     let turns = Turns {
         clock: Clock::Thread,
         ..turns

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use abi::cuda::{CUresult, fns};
 use launch::{Buffer, Device, LaunchPlan, Modules, Staging, Stream, kernels};
 
-use crate::turns::{Clock, Turns};
+use crate::turns::Turns;
 
 const ELEMENTS: u32 = 256;
 /// A stream holds 1,024 launches: so many are never waited for.
@@ -61,7 +61,7 @@ pub fn compare(launch: fns::cuLaunchKernel, asked: fn() -> Option<u64>) {
         calls: CALLS,
         between: &settle,
         row: 0,
-        clock: Clock::Wall,
+        ..Turns::default()
     };
 
     let mut staging = Staging::default();

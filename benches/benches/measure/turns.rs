@@ -25,6 +25,16 @@ impl Clock {
     }
 }
 
+/// What a batch of calls comes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "one benchmark of the two wants one of them")]
+pub enum Figure {
+    /// All of them, by their number.
+    Mean,
+    /// Each is timed by itself, which adds what the clock costs to each kind alike: what most calls take, whatever a few of them do.
+    Middle,
+}
+
 /// How many batches of each, and of how many calls.
 #[derive(Clone, Copy)]
 pub struct Turns<'a> {
@@ -35,6 +45,7 @@ pub struct Turns<'a> {
     /// So many batches of one kind follow each other, and one more before them that is not looked at: for what needs to come to rest.
     pub row: usize,
     pub clock: Clock,
+    pub figure: Figure,
 }
 
 impl Default for Turns<'_> {
@@ -45,6 +56,7 @@ impl Default for Turns<'_> {
             between: &|| {},
             row: 0,
             clock: Clock::Wall,
+            figure: Figure::Mean,
         }
     }
 }
@@ -89,9 +101,15 @@ impl Turns<'_> {
         (self.between)();
         // Until the processor has learnt where the jumps lead that led elsewhere in the batch before.
         (0..self.calls.div_ceil(5)).for_each(|_| call());
-        let began = self.clock.nanoseconds();
-        (0..self.calls).for_each(|_| call());
-        (self.clock.nanoseconds() - began) / f64::from(self.calls)
+        let timed = |calls: u32| {
+            let began = self.clock.nanoseconds();
+            (0..calls).for_each(|_| call());
+            self.clock.nanoseconds() - began
+        };
+        match self.figure {
+            Figure::Mean => timed(self.calls) / f64::from(self.calls),
+            Figure::Middle => quartiles((0..self.calls).map(|_| timed(1)).collect()).1,
+        }
     }
 }
 
