@@ -56,18 +56,28 @@ struct Place<'a> {
 }
 
 impl Tenant {
-    /// Lets `call`, which gives `work` to the device, happen when it may.
-    fn pace(self, work: Work, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
-        let Some(device) = self.paced_device(work) else {
-            return Outcome::PassThrough(Reason::TakesNothing);
-        };
-        let Some(lane) = self.memory.lanes.get(device.ordinal as usize) else {
-            return Outcome::PassThrough(Reason::NoBudget);
-        };
-        if lane.pace.pass(work.key) {
+    /// Lets `call`, which gives `work` to the device, happen when it may. Most work is covered: `call`, with all that it captures, is put
+    /// together only for what is not.
+    #[inline(always)]
+    fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
+        if self.covers(work) {
             return Outcome::PassThrough(Reason::Covered);
         }
-        self.pace_slowly(device, lane, work, call)
+        let call = call;
+        self.pace_slowly(work, &call)
+    }
+
+    /// Whether the lease of the device that it goes to covers it.
+    #[inline]
+    fn covers(self, work: Work) -> bool {
+        let device = self.paced_device(work);
+        let lane = device.and_then(|device| self.lane_of(device));
+        lane.is_some_and(|lane| lane.pace.pass(work.key))
+    }
+
+    #[inline]
+    fn lane_of(self, device: &Device) -> Option<&'static Lane> {
+        self.memory.lanes.get(device.ordinal as usize)
     }
 
     fn paced_device(self, work: Work) -> Option<&'static Device> {
@@ -94,20 +104,21 @@ impl Tenant {
             return call();
         };
         let inner = || self.pace_all(rest, call);
-        match self.pace(*first, &inner) {
+        match self.pace(*first, inner) {
             Outcome::Done(code) => code,
             _ => inner(),
         }
     }
 
     #[cold]
-    fn pace_slowly(
-        self,
-        device: &Device,
-        lane: &Lane,
-        work: Work,
-        call: &dyn Fn() -> CUresult,
-    ) -> Outcome<CUresult> {
+    #[inline(never)]
+    fn pace_slowly(self, work: Work, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
+        let Some(device) = self.paced_device(work) else {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        };
+        let Some(lane) = self.lane_of(device) else {
+            return Outcome::PassThrough(Reason::NoBudget);
+        };
         let errno = KeptErrno::keep();
         let Some(budget) = self.time_budget(device) else {
             return Outcome::PassThrough(Reason::NoBudget);
@@ -246,7 +257,7 @@ macro_rules! kernels {
             tenant: Tenant, function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
             block_z: c_uint, shared: c_uint, stream: CUstream, parameters: Parameters<'_>, extra: Parameters<'_>,
         ) -> Outcome<CUresult> {
-            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), &|| {
+            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), move || {
                 next::$next(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra)
             })
         }
@@ -264,7 +275,7 @@ macro_rules! cooperative_kernels {
             tenant: Tenant, function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
             block_z: c_uint, shared: c_uint, stream: CUstream, parameters: Parameters<'_>,
         ) -> Outcome<CUresult> {
-            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), &|| {
+            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), move || {
                 next::$next(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters)
             })
         }
@@ -281,7 +292,7 @@ macro_rules! configured_kernels {
             tenant: Tenant, config: In<'_, CUlaunchConfig>, function: CUfunction, parameters: Parameters<'_>, extra: Parameters<'_>,
         ) -> Outcome<CUresult> {
             match configured(function, config, NoStream::$default) {
-                Some(work) => tenant.pace(work, &|| next::$next(config, function, parameters, extra)),
+                Some(work) => tenant.pace(work, move || next::$next(config, function, parameters, extra)),
                 None => Outcome::PassThrough(Reason::TakesNothing),
             }
         }
@@ -334,7 +345,7 @@ pub fn launch_on_devices(
 pub fn launch_one_block(tenant: Tenant, function: CUfunction) -> Outcome<CUresult> {
     tenant.pace(
         kernel(function, [1; 3], CUstream::NULL, NoStream::Legacy),
-        &|| next::cuLaunch(function),
+        || next::cuLaunch(function),
     )
 }
 
@@ -344,7 +355,7 @@ pub fn launch_grid(
     width: c_int,
     height: c_int,
 ) -> Outcome<CUresult> {
-    tenant.pace(plane(function, width, height, CUstream::NULL), &|| {
+    tenant.pace(plane(function, width, height, CUstream::NULL), || {
         next::cuLaunchGrid(function, width, height)
     })
 }
@@ -356,7 +367,7 @@ pub fn launch_grid_async(
     height: c_int,
     stream: CUstream,
 ) -> Outcome<CUresult> {
-    tenant.pace(plane(function, width, height, stream), &|| {
+    tenant.pace(plane(function, width, height, stream), || {
         next::cuLaunchGridAsync(function, width, height, stream)
     })
 }
