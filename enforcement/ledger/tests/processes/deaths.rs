@@ -277,8 +277,15 @@ fn a_descriptor_holds_an_object_until_it_is_closed_or_its_file_is_gone() {
             } else {
                 drop(shared);
             }
-            ledger.reap(&Holds(false));
-            assert_eq!(ledger.usage(DEVICE), Bytes::ZERO, "in {}", folder.display());
+            // A child that another test's thread has forked holds what this process held, until it has become another program.
+            let freed = (0..12_000).any(|_| {
+                ledger.reap(&Holds(false));
+                ledger.usage(DEVICE) == Bytes::ZERO || {
+                    std::thread::sleep(Duration::from_millis(5));
+                    false
+                }
+            });
+            assert!(freed, "in {}, the file gone: {gone}", folder.display());
         }
     }
 }
