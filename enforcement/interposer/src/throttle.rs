@@ -60,19 +60,13 @@ impl Tenant {
     /// together only for what is not.
     #[inline(always)]
     fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
-        if self.covers(work) {
+        let device = self.paced_device(work);
+        let lane = device.and_then(|device| self.lane_of(device));
+        if lane.is_some_and(|lane| lane.pace.pass(work.key)) {
             return Outcome::PassThrough(Reason::Covered);
         }
         let call = call;
-        self.pace_slowly(work, &call)
-    }
-
-    /// Whether the lease of the device that it goes to covers it.
-    #[inline]
-    fn covers(self, work: Work) -> bool {
-        let device = self.paced_device(work);
-        let lane = device.and_then(|device| self.lane_of(device));
-        lane.is_some_and(|lane| lane.pace.pass(work.key))
+        self.pace_slowly(work, device, &call)
     }
 
     #[inline]
@@ -112,8 +106,13 @@ impl Tenant {
 
     #[cold]
     #[inline(never)]
-    fn pace_slowly(self, work: Work, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
-        let Some(device) = self.paced_device(work) else {
+    fn pace_slowly(
+        self,
+        work: Work,
+        device: Option<&'static Device>,
+        call: &dyn Fn() -> CUresult,
+    ) -> Outcome<CUresult> {
+        let Some(device) = device else {
             return Outcome::PassThrough(Reason::TakesNothing);
         };
         let Some(lane) = self.lane_of(device) else {

@@ -108,7 +108,8 @@ pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a NUL-terminated path and a buffer to fill.
     if unsafe { libc::stat(descriptor.path.as_ptr(), status.as_mut_ptr()) } != 0 {
-        // A file that is gone is its maker's, who is done with it; a device's name may be missing in this container alone.
+        // A device's name may be missing in this container alone. A file may too, but no card shares memory by a file with a name (a memfd's
+        // and a dma-buf's cannot be found, and `mark` refuses them): it is a mock's, whose world every process sees.
         let gone = std::io::Error::last_os_error().kind() == std::io::ErrorKind::NotFound;
         return (gone && descriptor.regular).then_some(false);
     }
