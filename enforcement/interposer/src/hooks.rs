@@ -41,6 +41,11 @@ macro_rules! table {
                 cuMemMapArrayAsync => tenant crate::physical::map_array;
                 cuMemMapArrayAsync_ptsz => tenant crate::physical::map_array_ptsz;
 
+                cuImportExternalMemory => tenant crate::external::import;
+                cuExternalMemoryGetMappedBuffer => tenant crate::external::map_buffer;
+                cuExternalMemoryGetMappedMipmappedArray => tenant crate::external::map_array;
+                cuDestroyExternalMemory => tenant crate::external::destroy;
+
                 cuIpcGetMemHandle => tenant crate::sharing::get_handle;
                 cuIpcOpenMemHandle => tenant crate::sharing::open_handle;
                 cuIpcOpenMemHandle_v2 => tenant crate::sharing::open_handle_v2;

@@ -15,7 +15,7 @@ use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool, CUresult};
 use budget::Bytes;
 use budget::charge::POOL_STEP;
-use ledger::{KeptErrno, Object};
+use ledger::{KeptErrno, Named, Object};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -25,7 +25,7 @@ use crate::outcome::{Outcome, Reason, Refused};
 use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::{Kind, Record};
-use crate::sharing::{DESCRIPTOR, Named, range_of};
+use crate::sharing::{DESCRIPTOR, range_of};
 
 /// What this process lends, and what it has imported.
 #[derive(Default)]
@@ -172,7 +172,9 @@ pub fn import(
     kind: CUmemAllocationHandleType,
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
-    let hold = tenant.hold_descriptor(descriptor.address() as i32, kind);
+    let hold = (kind == DESCRIPTOR)
+        .then(|| tenant.hold_descriptor(descriptor.address() as i32))
+        .flatten();
     let code = next::cuMemPoolImportFromShareableHandle(place, descriptor, kind, flags);
     let handle = place.read().filter(|_| code == CUresult::SUCCESS);
     let surplus = match handle {

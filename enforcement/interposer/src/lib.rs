@@ -18,6 +18,7 @@ mod capture;
 mod context;
 mod contexts;
 mod devices;
+mod external;
 mod frees;
 mod function;
 mod grant;

@@ -290,7 +290,7 @@ fn free_sought(
         if planted(Seed::C2) && address != 0 {
             return CUresult::ERROR_INVALID_HANDLE;
         }
-        return call();
+        return tenant.free_view(address, call);
     };
     free_recorded(tenant, record, when, call)
 }

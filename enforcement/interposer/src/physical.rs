@@ -16,7 +16,7 @@ use abi::cuda::{
 };
 use budget::Bytes;
 use budget::charge::BLOCK;
-use ledger::{KeptErrno, Object};
+use ledger::{KeptErrno, Named, Object};
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
@@ -25,7 +25,7 @@ use crate::grant::Grant;
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
-use crate::sharing::{DESCRIPTOR, Named};
+use crate::sharing::DESCRIPTOR;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
@@ -478,7 +478,9 @@ pub fn import(
     descriptor: Out<'_, c_void>,
     kind: CUmemAllocationHandleType,
 ) -> Outcome<CUresult> {
-    let hold = tenant.hold_descriptor(descriptor.address() as i32, kind);
+    let hold = (kind == DESCRIPTOR)
+        .then(|| tenant.hold_descriptor(descriptor.address() as i32))
+        .flatten();
     let code = next::cuMemImportFromShareableHandle(place, descriptor, kind);
     let handle = place.read().filter(|_| code == CUresult::SUCCESS);
     let surplus = match handle {

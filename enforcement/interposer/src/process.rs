@@ -11,6 +11,7 @@ use crate::boundary::arena::{self, Forever, Lock, Reentrant};
 use crate::boundary::sign;
 use crate::contexts::Contexts;
 use crate::devices::Devices;
+use crate::external::External;
 use crate::frees::Frees;
 use crate::graphs::{Executables, Graphs};
 use crate::lent::Lent;
@@ -70,6 +71,7 @@ pub struct Memory {
     pub frees: Frees,
     pub sharing: Forever<Sharing>,
     pub lent: Forever<Lent>,
+    pub external: Forever<External>,
     pub records: Records<BUCKETS>,
     pub pages: [AtomicU64; PAGES],
     pub lanes: [Lane; ORDINALS],

@@ -6,14 +6,13 @@
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
 use budget::charge::Span;
 use budget::{Bytes, DeviceSet};
-use ledger::{KeptErrno, Key, Object};
+use ledger::{Holds, KeptErrno, Key, Named, Object};
 
 use seeds::{Seed, planted};
 
@@ -43,17 +42,9 @@ struct Book {
     exported: HashMap<u64, Vec<(Key, Object)>>,
     /// By the address that an opening gave: as many as there were.
     opened: HashMap<u64, Vec<Opened>>,
-    /// How often a row is held: the ledger knows a process once.
-    holds: Vec<(Object, u32)>,
+    holds: Holds,
     /// Refused openings, of which the program never heard, that the driver would not close: address and context.
     unheard: Vec<(u64, u64)>,
-}
-
-/// What is exported by descriptors: its row, and the name that they have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
-    pub object: Object,
-    name: u64,
 }
 
 /// One opening.
@@ -63,9 +54,9 @@ struct Opened {
     context: u64,
 }
 
-/// Who pays for what was opened.
-#[derive(Clone, Copy)]
-enum Hold {
+/// Who pays for what others made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
     Row(Object),
     /// This process: nobody had named it.
     Own {
@@ -138,16 +129,6 @@ fn key_of(handle: &CUipcMemHandle) -> Key {
             })
         }),
     )
-}
-
-/// The name that all who have a descriptor give its object.
-fn key_of_descriptor(name: u64) -> Key {
-    Key([name, u64::from_le_bytes(*b"ringdesc")])
-}
-
-/// A number that nobody else draws.
-fn fresh_name() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }
 
 /// The allocation around an address, by the driver.
@@ -284,7 +265,11 @@ impl Tenant {
 
     /// One opening is over.
     fn closed(self, opened: Opened) {
-        match opened.hold {
+        self.end_hold(opened.hold);
+    }
+
+    pub fn end_hold(self, hold: Hold) {
+        match hold {
             Hold::Row(object) => self.let_go(object),
             Hold::Own { ordinal, bytes } => self.release(devices_of(self, ordinal), bytes),
             Hold::Another => {}
@@ -316,53 +301,23 @@ impl Tenant {
         devices: DeviceSet,
         bytes: Bytes,
     ) -> Option<Named> {
-        let _errno = KeptErrno::keep();
-        let name = named.map_or_else(fresh_name, |named| named.name);
-        let descriptor = ledger::name_descriptor(fd, name)?;
-        if named.is_some() {
-            return named;
-        }
-        let (key, name) = (key_of_descriptor(descriptor.name), descriptor.name);
-        let ledger = self.ledger()?;
-        let object = ledger.name_object(key, devices, bytes, Some(&descriptor))?;
-        Some(Named { object, name })
+        self.ledger()?.name_by_descriptor(fd, named, devices, bytes)
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.
-    pub fn hold_descriptor(self, fd: i32, kind: CUmemAllocationHandleType) -> Option<Object> {
-        let errno = KeptErrno::keep();
-        let name = (kind == DESCRIPTOR).then(|| ledger::name_of_descriptor(fd));
-        drop(errno);
-        self.hold(key_of_descriptor(name.flatten()?))
+    pub fn hold_descriptor(self, fd: i32) -> Option<Object> {
+        self.hold(Key::of_descriptor(fd)?)
     }
 
-    /// Under the book's lock, so that a last and a first hold of two threads do not cross.
     pub fn hold(self, key: Key) -> Option<Object> {
         let ledger = self.ledger()?;
-        self.sharing(|book| {
-            let object = ledger.hold_object(key)?;
-            match book.holds.iter_mut().find(|(of, _)| *of == object) {
-                Some((_, count)) => *count += 1,
-                None => book.holds.push((object, 1)),
-            }
-            Some(object)
-        })
+        self.sharing(|book| book.holds.hold(ledger, key))
     }
 
     pub fn let_go(self, object: Object) {
-        self.sharing(|book| {
-            let mut holds = book.holds.iter_mut();
-            let Some((_, count)) = holds.find(|(of, _)| *of == object) else {
-                return;
-            };
-            *count -= 1;
-            if *count == 0 {
-                book.holds.retain(|(of, _)| *of != object);
-                if let Some(ledger) = self.ledger() {
-                    ledger.let_go_of_object(object);
-                }
-            }
-        });
+        if let Some(ledger) = self.ledger() {
+            self.sharing(|book| book.holds.let_go(ledger, object));
+        }
     }
 
     fn sharing<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {

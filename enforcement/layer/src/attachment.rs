@@ -6,11 +6,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::{ComputeBudget, Remark, Source};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Authority, KeptErrno, Ledger, Setup};
+use ledger::{Authority, Holds, KeptErrno, Key, Ledger, Named, Object, Setup};
+use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
+use crate::exports::{Descriptor, Freed, Row};
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held, Targets};
@@ -23,6 +25,7 @@ pub struct Attachment {
     ledger: Option<Ledger>,
     /// By device.
     turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
+    holds: Mutex<Holds>,
 }
 
 /// Nothing more is granted.
@@ -65,6 +68,7 @@ fn make() -> Option<&'static Attachment> {
         id,
         ledger: attach(),
         turns: [const { OnceLock::new() }; MAX_DEVICES],
+        holds: Mutex::new(Holds::new()),
     })?;
     CURRENT.store(id.0, Ordering::Release);
     ATTACHMENTS.get(id)
@@ -199,6 +203,42 @@ impl Attachment {
         if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
             targets::release(ledger, targets, bytes);
         }
+    }
+
+    /// Names a descriptor of memory that this process exports. `None` where that is not possible.
+    pub fn name(&self, descriptor: Descriptor, exported: Freed) -> Option<Named> {
+        let known = match exported.row {
+            Row::Named(named) => Some(named),
+            Row::None | Row::Held(_) => None,
+        };
+        let devices = exported.targets.iter().collect();
+        self.ledger
+            .as_ref()?
+            .name_by_descriptor(descriptor.fd, known, devices, exported.bytes)
+    }
+
+    /// Holds what a descriptor stands for, if whoever made it has named it.
+    pub fn hold(&self, descriptor: Descriptor) -> Option<Object> {
+        let key = Key::of_descriptor(descriptor.fd).filter(|_| !planted(Seed::R9))?;
+        self.holding(|holds, ledger| holds.hold(ledger, key))?
+    }
+
+    pub fn let_go(&self, object: Object) {
+        self.holding(|holds, ledger| holds.let_go(ledger, object));
+    }
+
+    /// Before what this process exported is given back.
+    pub fn pass_on(&self, object: Object) {
+        if let Some(ledger) = &self.ledger {
+            ledger.pass_object_on(object);
+        }
+    }
+
+    fn holding<R>(&self, act: impl FnOnce(&mut Holds, &Ledger) -> R) -> Option<R> {
+        let _errno = KeptErrno::keep();
+        let ledger = self.ledger.as_ref()?;
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(act(&mut holds, ledger))
     }
 
     /// Notes how much memory they have, for whoever sets budgets.

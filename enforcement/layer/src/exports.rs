@@ -1,13 +1,17 @@
-//! Memory that this process exported as file descriptors: its charge follows the object, not one of its handles.
+//! Memory that is shared by file descriptors: its charge follows the object, not one of its handles.
 //!
-//! An export makes the charge shared between the exporter, each descriptor and whoever imports one here; the last to go gives it
-//! back. A descriptor is known by number, device and inode, which is all there is: when it is closed unseen, or sent to another
-//! process and closed, it leaves at the next look, before a request is refused. What arrives by a descriptor that this process
+//! What is exported gets a row in the ledger, and its descriptors a name by which every process, and CUDA in this one, finds it: whoever imports one
+//! holds the row, and so does a descriptor until it is closed.
+//!
+//! Some descriptors cannot be named (dma-bufs). The charge of such an export is shared between the exporter, each descriptor and whoever imports one
+//! here; the last to go gives it back. These are known by number, device and inode, which is all there is: when one is closed unseen, or sent to
+//! another process and closed, it leaves at the next look, before a request is refused. What arrives by a descriptor that nobody named and this process
 //! did not export is charged as new memory (FINDINGS 11: an import that matches nothing is charged).
 
 use std::sync::{Mutex, PoisonError};
 
 use budget::Bytes;
+use ledger::Named;
 
 use crate::arena::Id;
 use crate::targets::Targets;
@@ -41,6 +45,17 @@ pub struct Freed {
     pub payer: Id,
     pub targets: Targets,
     pub bytes: Bytes,
+    pub row: Row,
+}
+
+/// What the ledger knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    None,
+    /// It was exported here, by descriptors that have a name.
+    Named(Named),
+    /// It was imported, and its maker's row is held. Nothing is charged for it here.
+    Held(ledger::Object),
 }
 
 struct Shared {
@@ -81,6 +96,23 @@ impl Exports {
                 holders: 1,
             });
             id
+        })
+    }
+
+    /// The ledger knows it from now on.
+    pub fn named(&self, id: SharedId, named: Named) {
+        self.with(|inner| {
+            if let Some(shared) = inner.shared.iter_mut().find(|shared| shared.id == id) {
+                shared.freed.row = Row::Named(named);
+            }
+        });
+    }
+
+    /// What its last holder will give back.
+    pub fn freed(&self, id: SharedId) -> Option<Freed> {
+        self.with(|inner| {
+            let found = inner.shared.iter().find(|shared| shared.id == id);
+            found.map(|shared| shared.freed)
         })
     }
 
@@ -167,6 +199,7 @@ mod tests {
         payer: Id(1),
         targets: Targets(1),
         bytes: Bytes(64),
+        row: Row::None,
     };
 
     fn descriptor(fd: i32) -> Descriptor {

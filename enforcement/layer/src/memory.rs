@@ -9,7 +9,7 @@ use crate::attachment::{Attachment, Refused};
 use crate::boundary::os;
 use crate::candidates;
 use crate::device::{Device, Enforced, Found};
-use crate::exports::{Descriptor, Exports, Freed, SharedId};
+use crate::exports::{Descriptor, Exports, Freed, Row, SharedId};
 use crate::records::{Charge, Object, Records};
 use crate::targets::{Held, Targets};
 use crate::trace;
@@ -76,10 +76,14 @@ pub fn allocate(
     } else {
         candidates::everyone()
     };
-    if let Some(Import::Descriptor(Some(descriptor))) = request.import
-        && let Some(held) = EXPORTS.taken_over(descriptor)
-    {
-        return import(device, descriptor, held, request, call);
+    if let Some(Import::Descriptor(Some(descriptor))) = request.import {
+        // Held before the driver is asked, which closes the descriptor: it is charged whoever lets go of it meanwhile.
+        if let Some(object) = enforced.attachment.hold(descriptor) {
+            return import_known(device, enforced, targets, object, request, call);
+        }
+        if let Some(held) = EXPORTS.taken_over(descriptor) {
+            return import(device, descriptor, held, request, call);
+        }
     }
     match request.import {
         Some(Import::Descriptor(None)) => {
@@ -204,6 +208,39 @@ fn import(
     result
 }
 
+/// Memory that somebody has named, and that is charged to whoever it was.
+fn import_known(
+    device: &Device,
+    enforced: &Enforced,
+    targets: Targets,
+    held: ledger::Object,
+    request: Request,
+    call: impl FnOnce() -> (vk::Result, Option<Object>),
+) -> vk::Result {
+    let (result, object) = call();
+    let (true, Some(object)) = (succeeded(result), object) else {
+        enforced.attachment.let_go(held);
+        return result;
+    };
+    let id = EXPORTS.share(Freed {
+        payer: enforced.attachment.id(),
+        targets,
+        bytes: Bytes::ZERO,
+        row: Row::Held(held),
+    });
+    let charge = Charge {
+        targets,
+        bytes: Bytes::ZERO,
+        shared: Some(id),
+        callbacks: request.callbacks,
+    };
+    if !RECORDS.insert(device.id, object, charge) {
+        // No room for hundreds of millions: the row stays held until the process ends.
+    }
+    trace::line(format_args!("import charged=0 verdict=granted"));
+    result
+}
+
 fn refused(request: Request) -> vk::Result {
     trace::line(format_args!(
         "allocate size={} verdict=refused",
@@ -247,12 +284,26 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
                 payer: enforced.attachment.id(),
                 targets,
                 bytes,
+                row: Row::None,
             })
         }));
         Charge { shared, ..charge }
     });
-    if let Some(stale) = shared.and_then(|id| EXPORTS.opened(descriptor, id)) {
-        pay_back(enforced.attachment, stale);
+    if let Some(id) = shared {
+        name(enforced.attachment, id, descriptor);
+    }
+}
+
+/// A descriptor that has a name holds the ledger's row; another holds the charge.
+fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
+    let freed = EXPORTS.freed(id);
+    if let Some(freed) = freed
+        && !matches!(freed.row, Row::Held(_))
+        && let Some(named) = attachment.name(descriptor, freed)
+    {
+        EXPORTS.named(id, named);
+    } else if let Some(stale) = EXPORTS.opened(descriptor, id) {
+        pay_back(attachment, stale);
     }
 }
 
@@ -305,7 +356,15 @@ fn give_back(attachment: &Attachment, charge: Charge) {
 }
 
 fn pay_back(attachment: &Attachment, freed: Freed) {
-    if freed.payer == attachment.id() {
-        attachment.release(freed.targets, freed.bytes);
+    // A fork child inherits the list, but neither charges nor rows.
+    if freed.payer != attachment.id() {
+        return;
     }
+    match freed.row {
+        Row::None => {}
+        // Whoever holds it on, descriptors among them, is charged for before we are relieved.
+        Row::Named(named) => attachment.pass_on(named.object),
+        Row::Held(object) => attachment.let_go(object),
+    }
+    attachment.release(freed.targets, freed.bytes);
 }

@@ -69,6 +69,7 @@ families! {
         cuMemCreate cuMemRelease cuMemExportToShareableHandle cuMemImportFromShareableHandle
         cuMemPoolCreate cuMemPoolDestroy cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolExportPointer
         cuMemPoolImportPointer cuMemAllocFromPoolAsync cuMemFreeAsync cuMemPoolTrimTo cuCtxSynchronize
+        cuImportExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuDestroyExternalMemory cuMipmappedArrayDestroy
     }
     contexts {
         cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset

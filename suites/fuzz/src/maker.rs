@@ -1,5 +1,7 @@
 //! What an argument is made of: a call's bytes, handles that were given before, and what the driver does not survive.
 
+use std::os::fd::OwnedFd;
+
 use crate::input::CALL;
 use crate::oracle::Deaths;
 
@@ -26,6 +28,8 @@ pub enum Kind {
     Low,
     /// A descriptor of exported memory.
     Descriptor,
+    /// Imported external memory.
+    External,
     Nvml,
 }
 
@@ -76,7 +80,10 @@ impl Handles {
         let live = &mut self.live[kind as usize];
         if let Some(at) = live.iter().position(|&one| one == value) {
             live.remove(at);
-            self.gone[kind as usize].push(value);
+            // No driver survives one of those that is gone.
+            if kind != Kind::External {
+                self.gone[kind as usize].push(value);
+            }
         }
         match kind {
             Kind::Module => self.all_gone(Kind::Function),
@@ -137,6 +144,8 @@ pub struct Maker<'a> {
     pub no_list: bool,
     /// What an address and a size were, of what maps.
     pub sizes: Vec<u64>,
+    /// A descriptor of ours that the driver takes if it grants the call.
+    pub lent: Option<OwnedFd>,
     /// The arguments in words, where they are wanted.
     pub told: Option<String>,
 }
@@ -165,6 +174,7 @@ impl<'a> Maker<'a> {
             skip: false,
             no_list: false,
             sizes: Vec::new(),
+            lent: None,
             told: told.then(String::new),
         }
     }

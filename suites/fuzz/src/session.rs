@@ -3,6 +3,7 @@
 //! What can be seen: codes that the API has, errno, the simulated devices and the ledger after every call that took something, and that everything is as it
 //! was before once all is ended. What another process answered to the same bytes is compared by whoever started both ([`crate::run`]).
 
+use std::os::fd::IntoRawFd;
 use std::path::Path;
 
 use abi::cuda::CUresult;
@@ -203,6 +204,12 @@ impl Session {
         );
         maker.sizes = sizes;
         let answer = call.run(&mut maker, address);
+        if let Some(lent) = maker.lent.take()
+            && answer.is_some_and(|answer| answer.code == 0)
+        {
+            // The driver has closed it.
+            let _ = lent.into_raw_fd();
+        }
         let (first, told) = (maker.first, maker.told.take());
         (self.outs, self.sizes) = (maker.outs, maker.sizes);
         let Some(answer) = answer else {

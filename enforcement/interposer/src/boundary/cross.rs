@@ -1,13 +1,16 @@
 //! Arguments of C calls as types: a pointer that came from C is an [`Out`] or an [`In`], and only this file looks behind it.
 
 use core::marker::PhantomData;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use abi::cuda::{
-    CUDA_LAUNCH_PARAMS, CUarray, CUarrayMapInfo, CUcontext, CUevent, CUfunction, CUgraph,
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle, CUDA_LAUNCH_PARAMS,
+    CUarray, CUarrayMapInfo, CUcontext, CUevent, CUexternalMemory, CUfunction, CUgraph,
     CUgraphExec, CUgraphNode, CUipcMemHandle, CUkernel, CUlibrary, CUmemGenericAllocationHandle,
     CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
+use ledger::KeptErrno;
 use seeds::{Seed, planted};
 
 use crate::outcome::Refused;
@@ -98,6 +101,49 @@ impl Out<'_, CUarrayMapInfo> {
     }
 }
 
+/// CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD.
+const OPAQUE_DESCRIPTOR: u32 = 1;
+
+impl In<'_, CUDA_EXTERNAL_MEMORY_HANDLE_DESC> {
+    /// The descriptor that an import is by, if it is by one.
+    pub fn descriptor(self) -> Option<i32> {
+        let asked = self.read()?;
+        // SAFETY: any bits are a value of it; it is one where the kind says so.
+        let fd = unsafe { asked.handle.fd };
+        (asked.type_ as u32 == OPAQUE_DESCRIPTOR).then_some(fd)
+    }
+}
+
+/// An import by a second descriptor of the same thing, closed at the end unless a driver has taken it.
+pub struct Duplicate(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, OwnedFd);
+
+impl Duplicate {
+    pub fn of(asked: In<'_, CUDA_EXTERNAL_MEMORY_HANDLE_DESC>) -> Option<Duplicate> {
+        let _errno = KeptErrno::keep();
+        // SAFETY: asks the kernel for another descriptor of whatever the number stands for; where that is nothing it says so.
+        let fd = unsafe { libc::fcntl(asked.descriptor()?, libc::F_DUPFD_CLOEXEC, 0) };
+        // SAFETY: made just now, for us.
+        let own = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })?;
+        let handle = CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle { fd };
+        Some(Duplicate(
+            CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+                handle,
+                ..asked.read()?
+            },
+            own,
+        ))
+    }
+
+    pub fn description(&self) -> &CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+        &self.0
+    }
+
+    /// The driver has accepted it, and closes it.
+    pub fn leave(self) {
+        let _ = self.1.into_raw_fd();
+    }
+}
+
 impl Out<'_, CUDA_LAUNCH_PARAMS> {
     /// The parts of a launch on several devices. The driver reads the same bytes.
     pub fn read_list(self, count: u32) -> impl Iterator<Item = CUDA_LAUNCH_PARAMS> {
@@ -179,7 +225,7 @@ macro_rules! plain {
 }
 plain! {
     i32 u32 u64 usize
-    CUarray CUcontext CUevent CUfunction CUgraph CUgraphExec CUgraphNode CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
+    CUarray CUcontext CUevent CUexternalMemory CUfunction CUgraph CUgraphExec CUgraphNode CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
     nvmlDevice_t
 }
 

@@ -7,10 +7,12 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::Libraries::LayerOnly;
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure_eq, fail, roles};
 
+use super::external;
 use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, IpcHandle, Open, Pool, PoolPointer, Purpose, Stream, UNTOUCHED};
 use crate::ffi::process;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::vulkan::asked::Asker;
 
 pub(super) const OK: CUresult = CUresult::SUCCESS;
 pub(super) const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
@@ -20,6 +22,15 @@ pub(super) const SHARED: Bytes = Bytes::gib(4);
 const MOST: Bytes = Bytes::gib(3);
 /// What two processes' contexts may take.
 const ROOM: Bytes = Bytes(2 * CONTEXT_ROOM.0);
+
+/// What makes memory that is shared by a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// cuMemCreate.
+    Cuda,
+    /// vkAllocateMemory.
+    Vulkan,
+}
 
 /// Another process of the tenant, which makes memory and opens that of others.
 pub(super) struct Holder(pub(super) Peer);
@@ -72,11 +83,12 @@ impl Holder {
     }
 
     /// Has it create memory, export it, and send the descriptor.
-    fn sends(&mut self, session: &Session) -> Result<OwnedFd, Failure> {
+    pub(super) fn sends(&mut self, session: &Session, maker: Maker) -> Result<OwnedFd, Failure> {
         let socket = self.connected(session)?;
-        self.0.say("send")?;
+        let verb = format!("send-{maker:?}");
+        self.0.say(&verb)?;
         let descriptor = process::receive_descriptor(&socket)?;
-        ensure_eq!(self.0.line()?, "0", "\"send\" in another process");
+        ensure_eq!(self.0.line()?, "0", "\"{verb}\" in another process");
         Ok(descriptor)
     }
 
@@ -219,7 +231,7 @@ cases! {
         other.allocates(Bytes::mib(2), OK)?;
         for imports_first in [true, false] {
             let mut maker = Holder::start(session)?;
-            let descriptor = maker.sends(session)?;
+            let descriptor = maker.sends(session, Maker::Cuda)?;
             let before = available(&cuda)?;
             let mut imported = None;
             if imports_first {
@@ -261,7 +273,7 @@ cases! {
         ensure_eq!(plain.code, OK, "4 GiB when both are closed");
         ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
         let mut maker = Holder::start(session)?;
-        let descriptor = maker.sends(session)?;
+        let descriptor = maker.sends(session, Maker::Cuda)?;
         maker.0.kill()?;
         is_charged(&cuda, &mut other, "the descriptor of a dead process holds")?;
         drop(descriptor);
@@ -324,6 +336,7 @@ struct Hands {
     listener: Option<UnixListener>,
     pointer: CUdeviceptr,
     pool: Option<Pool>,
+    asker: Option<Asker>,
 }
 
 impl Hands {
@@ -360,7 +373,15 @@ impl Hands {
                 None => fail!("\"{command}\" names no handle"),
             },
             "free" => cuda.free(self.pointer),
-            "send" => {
+            "send-Vulkan" => {
+                let socket = accepted(&mut self.listener)?;
+                let asker = Asker::new()?;
+                let descriptor = external::exported(&asker, SHARED)?.1;
+                process::send_descriptor(&socket, &descriptor)?;
+                self.asker = Some(asker);
+                OK
+            }
+            "send-Cuda" => {
                 let socket = accepted(&mut self.listener)?;
                 let created = cuda.create_memory_for(Purpose::Sharing, 0, SHARED.0);
                 ensure_eq!(created.code, OK, "cuMemCreate");

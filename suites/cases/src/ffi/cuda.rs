@@ -51,6 +51,7 @@ table! {
     cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
     cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
     cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
+    cuImportExternalMemory cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
 
 }
 
@@ -70,6 +71,7 @@ macro_rules! call {
 
 mod array;
 mod context;
+mod external;
 mod graph;
 mod ipc;
 pub mod launch;
@@ -82,6 +84,7 @@ mod pool;
 mod routes;
 mod stream;
 
+pub use external::External;
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use lookup::Way;

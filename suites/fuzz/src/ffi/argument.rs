@@ -105,6 +105,7 @@ macro_rules! handles {
 handles! {
     CUcontext Context; CUstream Stream; CUevent Event; CUmemoryPool Pool; CUarray Array; CUmipmappedArray Mipmap;
     CUmodule Module; CUfunction Function; CUlibrary Library; CUkernel Kernel; CUgraph Graph; CUgraphNode Node; CUgraphExec Exec;
+    CUexternalMemory External;
 }
 
 macro_rules! structure {
@@ -123,7 +124,8 @@ macro_rules! structure {
 structure! {
     CUDA_ARRAY_DESCRIPTOR array; CUDA_ARRAY_DESCRIPTOR_v1 array_v1; CUDA_ARRAY3D_DESCRIPTOR array_3d; CUDA_ARRAY3D_DESCRIPTOR_v1 array_3d_v1;
     CUmemLocation location; CUmemAllocationProp allocation; CUmemPoolProps pool; CUlaunchConfig configuration;
-    CUDA_GRAPH_INSTANTIATE_PARAMS instantiation;
+    CUDA_GRAPH_INSTANTIATE_PARAMS instantiation; CUDA_EXTERNAL_MEMORY_HANDLE_DESC external; CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer;
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC mapped_array;
 }
 
 macro_rules! list {
@@ -292,7 +294,7 @@ impl Argument for c_int {
 impl Pointed for u64 {
     fn place(maker: &mut Maker<'_>, name: &'static str) -> *mut Self {
         let kind = match name {
-            "dptr" | "pdptr" | "ptr" => Some(Kind::Address),
+            "dptr" | "pdptr" | "ptr" | "dev_ptr" => Some(Kind::Address),
             "handle" => Some(Kind::Physical),
             _ => None,
         };

@@ -31,7 +31,7 @@ macro_rules! table {
 table! {
     cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuCtxSetCurrent cuCtxPopCurrent_v2
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
-    cuArrayDestroy cuMipmappedArrayDestroy cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
+    cuArrayDestroy cuMipmappedArrayDestroy cuDestroyExternalMemory cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
     cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo cuMemAllocManaged cuMemsetD8_v2
 }
 
@@ -141,6 +141,9 @@ impl Ending {
             });
             live(Kind::Mipmap).for_each(|one| {
                 (self.cuMipmappedArrayDestroy)(CUmipmappedArray(one));
+            });
+            live(Kind::External).for_each(|one| {
+                (self.cuDestroyExternalMemory)(CUexternalMemory(one));
             });
             let physical = [handles.live(Kind::Physical), handles.gone(Kind::Physical)].concat();
             for one in physical {

@@ -4,6 +4,8 @@
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
 use super::frame;
 use crate::maker::{Kind, Maker};
 
@@ -299,6 +301,47 @@ pub fn launches(maker: &mut Maker<'_>) -> [CUDA_LAUNCH_PARAMS; 3] {
         hStream: CUstream(maker.handle(Kind::Stream) as *mut _),
         kernelParams: kernel_arguments(maker),
     })
+}
+
+/// An import by a descriptor of our own, because a driver that grants it closes it.
+pub fn external(maker: &mut Maker<'_>) -> CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+    let exported = maker.handle(Kind::Descriptor) as i32;
+    if exported != 0 {
+        // SAFETY: asks for another descriptor of one that was given to us; where it is none the answer is negative.
+        let own = unsafe { libc::fcntl(exported, libc::F_DUPFD_CLOEXEC, 0) };
+        // SAFETY: made just now, for us.
+        maker.lent = (own >= 0).then(|| unsafe { OwnedFd::from_raw_fd(own) });
+    }
+    // Else one that is open and that no driver grants: of one that is not open it leaves errno as it likes.
+    let fd = maker.lent.as_ref().map_or(0, AsRawFd::as_raw_fd);
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+        type_: match maker.byte() {
+            0..=231 => 1,
+            _ => maker.number(10) as _,
+        },
+        handle: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle { fd },
+        size: maker.size(),
+        flags: maker.flags() as u32,
+        reserved: [0; 16],
+    }
+}
+
+pub fn buffer(maker: &mut Maker<'_>) -> CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+        offset: u64::from(maker.byte() % 4) << 16,
+        size: maker.size(),
+        flags: maker.flags() as u32,
+        reserved: [0; 16],
+    }
+}
+
+pub fn mapped_array(maker: &mut Maker<'_>) -> CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
+        offset: u64::from(maker.byte() % 4) << 16,
+        arrayDesc: array_3d(maker),
+        numLevels: maker.number(8) as u32,
+        reserved: [0; 16],
+    }
 }
 
 pub fn tiles(maker: &mut Maker<'_>) -> [CUarrayMapInfo; 4] {

@@ -141,6 +141,7 @@ called_with_zeros! {
     cuModuleEnumerateFunctions cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel
     cuLibraryEnumerateKernels cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
     cuArray3DCreate cuArray3DCreate_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuCtxSetLimit
+    cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuImportExternalMemory
     cuDeviceGraphMemTrim cuDeviceSetMemPool cuDeviceTotalMem cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2
     cuGraphExecDestroy cuGraphExecUpdate cuGraphExecUpdate_v2 cuGraphInstantiate cuGraphInstantiateWithFlags
     cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphInstantiate_v2 cuGraphLaunch

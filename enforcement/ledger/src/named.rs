@@ -1,0 +1,84 @@
+//! Objects that are known by descriptors, and how often one process holds an object.
+
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::RawFd;
+
+use budget::{Bytes, DeviceSet};
+
+use crate::ledger::Ledger;
+use crate::objects::{Key, Object};
+use crate::region::KeptErrno;
+use crate::region::descriptors::{mark, mark_of};
+
+/// What is exported by descriptors: its row, and the name that they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub object: Object,
+    name: u64,
+}
+
+impl Key {
+    /// What all who have a descriptor call its object; `None` where nobody has named it.
+    pub fn of_descriptor(fd: RawFd) -> Option<Key> {
+        let _errno = KeptErrno::keep();
+        mark_of(fd).map(Key::of_name)
+    }
+
+    fn of_name(name: u64) -> Key {
+        Key([name, u64::from_le_bytes(*b"ringdesc")])
+    }
+}
+
+impl Ledger {
+    /// Names a descriptor of something that this slot is charged for, as its others are if it has `named` ones: whoever imports it knows it, and
+    /// its end is seen. `None` where that is not possible.
+    pub fn name_by_descriptor(
+        &self,
+        fd: RawFd,
+        named: Option<Named>,
+        devices: DeviceSet,
+        bytes: Bytes,
+    ) -> Option<Named> {
+        let _errno = KeptErrno::keep();
+        // A number that nobody else draws.
+        let drawn = || RandomState::new().hash_one(std::process::id());
+        let descriptor = mark(fd, named.map_or_else(drawn, |named| named.name))?;
+        if named.is_some() {
+            return named;
+        }
+        let name = descriptor.name;
+        let object = self.name_object(Key::of_name(name), devices, bytes, Some(&descriptor))?;
+        Some(Named { object, name })
+    }
+}
+
+/// How often each object is held: the ledger knows a slot once. Under one lock, so that a last and a first hold of two threads do not cross.
+#[derive(Default)]
+pub struct Holds(Vec<(Object, u32)>);
+
+impl Holds {
+    pub const fn new() -> Holds {
+        Holds(Vec::new())
+    }
+
+    /// Holds the object of that name once more.
+    pub fn hold(&mut self, ledger: &Ledger, key: Key) -> Option<Object> {
+        let object = ledger.hold_object(key)?;
+        match self.0.iter_mut().find(|(of, _)| *of == object) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((object, 1)),
+        }
+        Some(object)
+    }
+
+    pub fn let_go(&mut self, ledger: &Ledger, object: Object) {
+        let Some((_, count)) = self.0.iter_mut().find(|(of, _)| *of == object) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.0.retain(|(of, _)| *of != object);
+            ledger.let_go_of_object(object);
+        }
+    }
+}

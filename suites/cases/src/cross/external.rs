@@ -1,0 +1,188 @@
+//! Memory that one API made and another imports by a descriptor: charged once, to the tenant, until the last of them has let go.
+
+use std::os::fd::OwnedFd;
+
+use abi::cuda::CUresult;
+use harness::Libraries::LayerOnly;
+use harness::{Bytes, Failure, cases, ensure_eq, fail};
+
+use super::objects::{
+    Holder, Maker, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back,
+};
+use crate::clients::cuda;
+use crate::ffi::cuda::{Cuda, External, Purpose};
+use crate::ffi::vulkan::{Memory, Wish};
+use crate::vulkan::asked::Asker;
+
+/// Device memory of Vulkan's, and a descriptor of it.
+pub(super) fn exported(asker: &Asker, bytes: Bytes) -> Result<(Memory, OwnedFd), Failure> {
+    let wish = Wish {
+        exportable: true,
+        ..Wish::default()
+    };
+    match asker.ask(bytes, wish) {
+        Ok(memory) => Ok((memory, asker.device.export(&asker.instance, memory)?)),
+        Err(code) => fail!("{bytes} of exportable memory were answered {code:?}"),
+    }
+}
+
+/// Physical memory of CUDA's, and a descriptor of it.
+fn created(cuda: &Cuda) -> Result<(u64, OwnedFd), Failure> {
+    let created = cuda.create_memory_for(Purpose::Sharing, 0, SHARED.0);
+    ensure_eq!(created.code, OK, "cuMemCreate");
+    match cuda.export_memory(created.out) {
+        Ok(descriptor) => Ok((created.out, descriptor)),
+        Err(code) => fail!("cuMemExportToShareableHandle answered {code:?}"),
+    }
+}
+
+fn imported(cuda: &Cuda, descriptor: OwnedFd, of: &str) -> Result<External, Failure> {
+    match cuda.import_external(descriptor, SHARED.0) {
+        Ok(memory) => Ok(memory),
+        Err((code, _)) => fail!("cuImportExternalMemory of {of} was answered {code:?}"),
+    }
+}
+
+/// An import is charged until it is destroyed and what was mapped of it is freed, in either order.
+fn ends(cuda: &Cuda, other: &mut Holder, memory: External, view_last: bool) -> Result<(), Failure> {
+    let view = cuda.map_external(memory, SHARED.0);
+    ensure_eq!(view.code, OK, "cuExternalMemoryGetMappedBuffer");
+    is_charged(cuda, other, "are imported and mapped")?;
+    let destroy = || cuda.destroy_external(memory);
+    let free = || cuda.free(view.out);
+    let (first, last): (&dyn Fn() -> CUresult, &dyn Fn() -> CUresult) = match view_last {
+        true => (&destroy, &free),
+        false => (&free, &destroy),
+    };
+    ensure_eq!(first(), OK, "the first end, view_last: {view_last}");
+    is_charged(
+        cuda,
+        other,
+        if view_last {
+            "are mapped"
+        } else {
+            "are imported"
+        },
+    )?;
+    ensure_eq!(last(), OK, "the last end, view_last: {view_last}");
+    let plain = cuda.allocate(SHARED.0);
+    ensure_eq!(plain.code, OK, "4 GiB when all is given back");
+    ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+    Ok(())
+}
+
+cases! {
+    /// What this process made by Vulkan and imports to CUDA is charged once, and outlives vkFreeMemory.
+    vulkan_memory_that_cuda_imports_is_charged_once {
+        kind: Budget, defects: ["R9", "V10"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuDestroyExternalMemory", "cuExternalMemoryGetMappedBuffer", "vkGetMemoryFdKHR", "vkFreeMemory", "cuMemFree_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let asker = Asker::new()?;
+        for view_last in [true, false] {
+            let (memory, descriptor) = exported(&asker, SHARED)?;
+            let before = available(&cuda)?;
+            let import = imported(&cuda, descriptor, "Vulkan's memory")?;
+            ensure_eq!(available(&cuda)?, before, "free when it is imported");
+            is_charged(&cuda, &mut other, "both hold")?;
+            asker.device.free(memory);
+            is_charged(&cuda, &mut other, "CUDA alone holds")?;
+            ends(&cuda, &mut other, import, view_last)?;
+        }
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// So is what CUDA created itself, released and closed.
+    created_memory_that_is_imported_as_external_is_charged_once {
+        kind: Budget, defects: ["R9", "R5"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuDestroyExternalMemory", "cuExternalMemoryGetMappedBuffer", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let (handle, descriptor) = created(&cuda)?;
+        let before = available(&cuda)?;
+        let import = match cuda.import_external(descriptor, SHARED.0) {
+            Err((code, _)) if session.is_real() && code != OUT_OF_MEMORY => {
+                harness::skip!("the driver does not import what cuMemCreate made: {code:?}");
+            }
+            Err((code, _)) => fail!("cuImportExternalMemory was answered {code:?}"),
+            Ok(import) => import,
+        };
+        ensure_eq!(available(&cuda)?, before, "free when it is imported");
+        ensure_eq!(cuda.release_memory(handle), OK, "cuMemRelease");
+        is_charged(&cuda, &mut other, "the import alone holds")?;
+        ends(&cuda, &mut other, import, true)?;
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What another process made, by either API, outlives that process's death where either API imported it, and is charged once.
+    external_memory_outlives_its_makers_death {
+        kind: Budget, defects: ["R9", "V10"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuDestroyExternalMemory", "vkAllocateMemory", "vkGetMemoryFdKHR"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut other = Holder::start(session)?;
+        other.allocates(Bytes::mib(2), OK)?;
+        let asker = Asker::new()?;
+        for (maker, importer) in [(Maker::Vulkan, Maker::Cuda), (Maker::Vulkan, Maker::Vulkan), (Maker::Cuda, Maker::Vulkan)] {
+            let mut process = Holder::start(session)?;
+            let descriptor = process.sends(session, maker)?;
+            let before = available(&cuda)?;
+            let mut imports = (None, None);
+            match importer {
+                Maker::Cuda => imports.0 = Some(imported(&cuda, descriptor, "another process's memory")?),
+                Maker::Vulkan => {
+                    let wish = Wish { import: Some(descriptor), ..Wish::default() };
+                    match asker.ask(SHARED, wish) {
+                        Ok(memory) => imports.1 = Some(memory),
+                        Err(code) => fail!("an import of 4 GiB that {maker:?} made was answered {code:?}"),
+                    }
+                }
+            }
+            ensure_eq!(available(&cuda)?, before, "free when {importer:?} has imported what {maker:?} made");
+            is_charged(&cuda, &mut other, "two hold")?;
+            process.0.kill()?;
+            is_charged(&cuda, &mut other, "their maker's death left to this process")?;
+            if let Some(import) = imports.0 {
+                ensure_eq!(cuda.destroy_external(import), OK, "cuDestroyExternalMemory");
+            }
+            imports.1.into_iter().for_each(|memory| asker.device.free(memory));
+            let plain = cuda.allocate(SHARED.0);
+            ensure_eq!(plain.code, OK, "4 GiB when {importer:?} has let go of what {maker:?} made");
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        }
+        is_given_back(session, &cuda, &mut other)
+    }
+
+    /// Memory that nobody in the ledger made is charged to who imports it; where that does not fit, the descriptor stays the caller's.
+    external_memory_of_nobody_known_is_charged_to_who_imports_it {
+        kind: Budget, defects: ["R9"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuDestroyExternalMemory"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let first = stranger.sends(session, Maker::Cuda)?;
+        let second = first.try_clone()?;
+        let import = match cuda.import_external(first, SHARED.0) {
+            Err((code, _)) if session.is_real() && code != OUT_OF_MEMORY => {
+                harness::skip!("the driver does not import what cuMemCreate made: {code:?}");
+            }
+            Err((code, _)) => fail!("cuImportExternalMemory was answered {code:?}"),
+            Ok(import) => import,
+        };
+        let second = match cuda.import_external(second, SHARED.0) {
+            Err((OUT_OF_MEMORY, second)) => second,
+            answered => fail!("4 GiB of 8 beside 4 were answered {answered:?}"),
+        };
+        let left = available(&cuda)?;
+        ensure_eq!(cuda.destroy_external(import), OK, "cuDestroyExternalMemory");
+        ensure_eq!(available(&cuda)?, left + SHARED, "free when it is destroyed");
+        let import = imported(&cuda, second, "a stranger's memory that was refused before")?;
+        ensure_eq!(available(&cuda)?, left, "free when it is imported");
+        ensure_eq!(cuda.destroy_external(import), OK, "cuDestroyExternalMemory");
+        stranger.0.finish()
+    }
+}
