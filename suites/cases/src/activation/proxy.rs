@@ -6,10 +6,36 @@ use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_e
 use crate::clients::{context, cuda, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::library::Library;
+use crate::ffi::process::overhear;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::symbols::proc_address::newest_look_up;
 
 const STEP: Bytes = Bytes::mib(64);
+
+/// What a program takes past the preload: more than half of the budget.
+const UNSEEN: Bytes = Bytes::gib(3);
+
+const UNLISTED: &str =
+    "NVML's row lacks a few MiB of each context, and only who sees one made can tell how many";
+
+/// Once the program uses CUDA through the preload too, that gets as much less as was taken past it, and one line on stderr says so.
+fn is_detected(session: &Session) -> Result<(), Failure> {
+    let (taken, [_, stderr]) = overhear(|| Ok::<_, Failure>(fill(&cuda()?)))?;
+    let taken = taken?;
+    taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+    fills(
+        taken.bytes + UNSEEN,
+        budget(session, 0)?,
+        Bytes(2 * CONTEXT_ROOM.0),
+    )?;
+    let said = stderr.lines().filter(|line| line.contains("is charged"));
+    ensure_eq!(
+        said.count(),
+        1,
+        "lines about memory that nobody was asked for: {stderr:?}"
+    );
+    Ok(())
+}
 
 /// A core that the program opens with RTLD_DEEPBIND takes until it is refused, twice the budget at most.
 fn deeply_bound(session: &Session) -> Result<Bytes, Failure> {
@@ -52,6 +78,27 @@ cases! {
         let taken = fill(&apart()?);
         taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a core that is bound deeply takes past the preload alone is found in NVML's row and charged.
+    what_a_core_bound_deeply_takes_past_the_preload_cuda_lacks {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
+    } (session) {
+        let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
+        let Some((taken, _)) = core.take(STEP.0, UNSEEN.0) else {
+            harness::fail!("the plugin exports no core_take")
+        };
+        ensure_eq!(Bytes(taken), UNSEEN, "what the core took of what it asked for");
+        is_detected(session)
+    }
+
+    /// So is what a second namespace takes.
+    what_a_second_namespace_takes_past_the_preload_cuda_lacks {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB",
+        on_real: No("two copies of the vendor's library in one process"), unaccounted: UNLISTED,
+    } (session) {
+        ensure_eq!(apart()?.allocate(UNSEEN.0).code, CUresult::SUCCESS, "3 GiB in the second namespace");
+        is_detected(session)
     }
 
     /// What a program takes by the proxy and what its second namespace takes draw on one budget.
