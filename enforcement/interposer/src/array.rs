@@ -231,14 +231,17 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
 
 /// The record leaves first: its handle may come back to another thread at once.
 fn end(tenant: Tenant, handle: u64, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
-    let Some(place) = tenant.take_array(handle) else {
-        return Outcome::Done(tenant.free_view(handle, call));
-    };
+    let place = tenant.take_array(handle);
+    let view = tenant.take_view(handle);
     let _change = tenant.change();
     let code = call();
-    match code {
-        CUresult::SUCCESS => tenant.end_array(place),
-        _ => tenant.return_array(handle, place),
+    match place {
+        Some(place) if code == CUresult::SUCCESS => tenant.end_array(place),
+        Some(place) => tenant.return_array(handle, place),
+        None => {}
+    }
+    if let Some(view) = view {
+        tenant.end_view(handle, view, code);
     }
     Outcome::Done(code)
 }

@@ -5,8 +5,7 @@
 //!
 //! As with physical memory, no lock is held while the driver is asked, and what is on its way out stays known until the driver has answered.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::{
@@ -30,17 +29,19 @@ use crate::sharing::Hold;
 #[derive(Default)]
 pub struct External(Mutex<Book>);
 
+/// Lists, not maps, whose code would be a good part of what the library makes every process load: imports are few and large.
 #[derive(Default)]
 struct Book {
-    imports: HashMap<u64, Id>,
-    memories: HashMap<Id, Memory>,
+    /// By handle.
+    imports: Vec<(u64, Id)>,
+    memories: Vec<(Id, Memory)>,
     /// What is mapped, by its address or array.
-    views: HashMap<u64, Vec<View>>,
+    views: Vec<(u64, View)>,
     imported: u64,
 }
 
 /// One import. Its handle may come back for another as soon as the driver has let go of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,61 +51,40 @@ struct Memory {
     users: u32,
 }
 
-#[derive(Clone, Copy)]
-struct View {
+/// Something that is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
     memory: Id,
     context: u64,
+}
+
+fn take<T>(list: &mut Vec<(u64, T)>, name: u64) -> Option<T> {
+    let at = list.iter().rposition(|(of, _)| *of == name)?;
+    Some(list.swap_remove(at).1)
 }
 
 impl Book {
     fn enter(&mut self, handle: u64, hold: Hold) {
         self.imported += 1;
         let id = Id(self.imported);
-        self.memories.insert(id, Memory { hold, users: 1 });
-        self.imports.insert(handle, id);
+        self.memories.push((id, Memory { hold, users: 1 }));
+        self.imports.push((handle, id));
     }
 
     /// Something is about to be mapped.
     fn begin_view(&mut self, handle: u64) -> Option<Id> {
-        let id = *self.imports.get(&handle)?;
-        self.memories.get_mut(&id)?.users += 1;
+        let (_, id) = *self.imports.iter().find(|(of, _)| *of == handle)?;
+        let (_, memory) = self.memories.iter_mut().find(|(of, _)| *of == id)?;
+        memory.users += 1;
         Some(id)
     }
 
-    fn enter_view(&mut self, place: u64, view: View) {
-        self.views.entry(place).or_default().push(view);
-    }
-
-    fn take_view(&mut self, place: u64) -> Option<View> {
-        let Entry::Occupied(mut found) = self.views.entry(place) else {
-            return None;
-        };
-        let view = found.get_mut().pop();
-        if found.get().is_empty() {
-            found.remove();
-        }
-        view
-    }
-
-    /// One user less; answers the memory after the last.
-    fn leave(&mut self, id: Id) -> Option<Memory> {
-        let memory = self.memories.get_mut(&id)?;
+    /// One user less; answers who paid, after the last.
+    fn leave(&mut self, id: Id) -> Option<Hold> {
+        let at = self.memories.iter().position(|(of, _)| *of == id)?;
+        let (_, memory) = self.memories.get_mut(at)?;
         memory.users -= 1;
-        (memory.users == 0)
-            .then(|| self.memories.remove(&id))
-            .flatten()
-    }
-
-    fn end_context(&mut self, context: u64) -> Vec<Memory> {
-        let mut ended = Vec::new();
-        self.views.retain(|_, all| {
-            ended.extend(all.extract_if(.., |view| view.context == context));
-            !all.is_empty()
-        });
-        let memories = ended.into_iter();
-        memories
-            .filter_map(|view| self.leave(view.memory))
-            .collect()
+        (memory.users == 0).then(|| self.memories.swap_remove(at).1.hold)
     }
 }
 
@@ -139,7 +119,7 @@ pub fn import(
     let code = call();
     match handle().filter(|_| code == CUresult::SUCCESS) {
         Some(handle) => {
-            tenant.external(|book| book.enter(handle, hold));
+            tenant.external().enter(handle, hold);
             if let Hold::Own { bytes, .. } = hold {
                 grant.commit_as(bytes);
             }
@@ -176,16 +156,15 @@ fn undo(handle: u64) -> CUresult {
 pub fn destroy(tenant: Tenant, memory: CUexternalMemory) -> Outcome<CUresult> {
     let handle = memory.0 as u64;
     // It leaves first: the handle may come back to another thread at once.
-    let Some(id) = tenant.external(|book| book.imports.remove(&handle)) else {
+    let Some(id) = take(&mut tenant.external().imports, handle) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let _change = tenant.change();
     let code = next::cuDestroyExternalMemory(memory);
     if code == CUresult::SUCCESS {
-        let ended = tenant.external(|book| book.leave(id));
-        tenant.end_external(ended);
+        tenant.leave_external(id);
     } else {
-        tenant.external(|book| book.imports.insert(handle, id));
+        tenant.external().imports.push((handle, id));
     }
     Outcome::Done(code)
 }
@@ -218,72 +197,84 @@ impl Tenant {
         place: &dyn Fn() -> Option<u64>,
     ) -> Outcome<CUresult> {
         let handle = memory.0 as u64;
-        let Some(memory) = self.external(|book| book.begin_view(handle)) else {
+        let Some(memory) = self.external().begin_view(handle) else {
             return Outcome::PassThrough(Reason::TakesNothing);
         };
         let code = call();
         match place().filter(|_| code == CUresult::SUCCESS) {
             Some(place) => {
                 let context = current_context();
-                self.external(|book| book.enter_view(place, View { memory, context }));
+                let view = View { memory, context };
+                self.external().views.push((place, view));
             }
-            None => {
-                let ended = self.external(|book| book.leave(memory));
-                self.end_external(ended);
-            }
+            None => self.leave_external(memory),
         }
         Outcome::Done(code)
     }
 
-    /// Frees what is nobody's record: it may be mapped external memory.
-    pub fn free_view(self, place: u64, call: impl FnOnce() -> CUresult) -> CUresult {
-        if self.memory.external.get().is_none() {
-            return call();
+    /// What is nobody's record is about to be freed: it may be mapped external memory. It leaves first, because the place may come back to another
+    /// thread at once.
+    pub fn take_view(self, place: u64) -> Option<View> {
+        self.memory.external.get()?;
+        take(&mut self.external().views, place)
+    }
+
+    /// The end of what `take_view` began.
+    pub fn end_view(self, place: u64, view: View, code: CUresult) {
+        match code {
+            CUresult::SUCCESS => self.leave_external(view.memory),
+            _ => self.external().views.push((place, view)),
         }
-        // It leaves first: the place may come back to another thread at once.
-        let Some(view) = self.external(|book| book.take_view(place)) else {
-            return call();
-        };
-        let _change = self.change();
-        let code = call();
-        let ended = self.external(|book| match code {
-            CUresult::SUCCESS => book.leave(view.memory),
-            _ => {
-                book.enter_view(place, view);
-                None
-            }
-        });
-        self.end_external(ended);
-        code
     }
 
     /// A context is gone, and with it what was mapped in it. An import lives on.
     pub fn end_views(self, context: u64) {
-        if self.memory.external.get().is_some() {
-            let ended = self.external(|book| book.end_context(context));
-            self.end_external(ended);
+        if self.memory.external.get().is_none() {
+            return;
         }
+        let mut ended = Vec::new();
+        self.external().views.retain(|(_, view)| {
+            if view.context == context {
+                ended.push(view.memory);
+            }
+            view.context != context
+        });
+        ended.into_iter().for_each(|id| self.leave_external(id));
     }
 
-    fn end_external(self, ended: impl IntoIterator<Item = Memory>) {
-        ended
-            .into_iter()
-            .for_each(|memory| self.end_hold(memory.hold));
+    fn leave_external(self, id: Id) {
+        let ended = self.external().leave(id);
+        ended.into_iter().for_each(|hold| self.end_hold(hold));
     }
 
-    fn external<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
-        let _errno = KeptErrno::keep();
-        act(&mut self.external_book())
-    }
-
-    /// Not in each of its callers: the library stays small.
     #[inline(never)]
-    fn external_book(self) -> MutexGuard<'static, Book> {
+    fn external(self) -> Held {
+        let errno = KeptErrno::keep();
         let external = &self.memory.external;
         let external = external
             .get()
             .unwrap_or_else(|| external.set(External::default()));
-        external.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let book = external.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Held(book, errno)
+    }
+}
+
+/// The book, with errno kept for as long.
+struct Held(
+    MutexGuard<'static, Book>,
+    #[expect(dead_code, reason = "for its end")] KeptErrno,
+);
+
+impl Deref for Held {
+    type Target = Book;
+    fn deref(&self) -> &Book {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Book {
+        &mut self.0
     }
 }
 
@@ -299,37 +290,41 @@ mod tests {
     fn book() -> (Book, Id) {
         let mut book = Book::default();
         book.enter(7, HOLD);
-        let id = book.imports[&7];
+        let (_, id) = book.imports[0];
         (book, id)
     }
 
     #[test]
     fn memory_ends_with_the_last_of_its_import_and_its_views() {
         let (mut book, id) = book();
-        for context in [1, 2] {
-            assert_eq!(book.begin_view(7), Some(id));
-            let view = View {
-                memory: id,
-                context,
-            };
-            book.enter_view(64, view);
-        }
-        assert_eq!(book.imports.remove(&7), Some(id));
+        assert_eq!(book.begin_view(7), Some(id));
+        assert_eq!(book.begin_view(7), Some(id));
+        assert_eq!(take(&mut book.imports, 7), Some(id));
         assert_eq!(book.begin_view(7), None);
         assert_eq!(book.leave(id), None);
-        assert_eq!(book.end_context(1), []);
-        let view = book.take_view(64).unwrap();
-        assert_eq!(view.context, 2);
-        assert_eq!(book.leave(view.memory).unwrap().hold, HOLD);
-        assert!(book.take_view(64).is_none() && book.views.is_empty() && book.memories.is_empty());
+        assert_eq!(book.leave(id), None);
+        assert_eq!(book.leave(id), Some(HOLD));
+        assert!(book.imports.is_empty() && book.memories.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_several_views_at_one_place_leaves_first() {
+        let (mut book, memory) = book();
+        for context in [1, 2] {
+            book.views.push((64, View { memory, context }));
+        }
+        let context = |view: Option<View>| view.map(|view| view.context);
+        assert_eq!(context(take(&mut book.views, 64)), Some(2));
+        assert_eq!(context(take(&mut book.views, 64)), Some(1));
+        assert_eq!(take(&mut book.views, 64), None);
     }
 
     #[test]
     fn a_handle_that_comes_back_is_its_new_owners() {
         let (mut book, id) = book();
-        assert_eq!(book.imports.remove(&7), Some(id));
+        assert_eq!(take(&mut book.imports, 7), Some(id));
         book.enter(7, HOLD);
-        assert!(book.leave(id).is_some());
+        assert_eq!(book.leave(id), Some(HOLD));
         let next = book.begin_view(7).unwrap();
         assert_ne!(next, id);
         assert_eq!(book.leave(next), None);

@@ -290,7 +290,13 @@ fn free_sought(
         if planted(Seed::C2) && address != 0 {
             return CUresult::ERROR_INVALID_HANDLE;
         }
-        return tenant.free_view(address, call);
+        let view = tenant.take_view(address);
+        let _change = view.map(|_| tenant.change());
+        let code = call();
+        if let Some(view) = view {
+            tenant.end_view(address, view, code);
+        }
+        return code;
     };
     free_recorded(tenant, record, when, call)
 }
