@@ -1,6 +1,6 @@
 //! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
 //!
-//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is; `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
+//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
 
 macro_rules! table {
     ($callback:ident) => {
@@ -141,6 +141,37 @@ macro_rules! table {
                 cuLaunch => paced crate::throttle::launch_one_block;
                 cuLaunchGrid => paced crate::throttle::launch_grid;
                 cuLaunchGridAsync => paced crate::throttle::launch_grid_async;
+                // Memsets, which are kernels of the driver's.
+                cuMemsetD8_v2 => set crate::memset::d8;
+                cuMemsetD8_v2_ptds => set crate::memset::d8_ptds;
+                cuMemsetD8 => set crate::memset::d8_v1;
+                cuMemsetD8Async => set crate::memset::d8_async;
+                cuMemsetD8Async_ptsz => set crate::memset::d8_async_ptsz;
+                cuMemsetD16_v2 => set crate::memset::d16;
+                cuMemsetD16_v2_ptds => set crate::memset::d16_ptds;
+                cuMemsetD16 => set crate::memset::d16_v1;
+                cuMemsetD16Async => set crate::memset::d16_async;
+                cuMemsetD16Async_ptsz => set crate::memset::d16_async_ptsz;
+                cuMemsetD32_v2 => set crate::memset::d32;
+                cuMemsetD32_v2_ptds => set crate::memset::d32_ptds;
+                cuMemsetD32 => set crate::memset::d32_v1;
+                cuMemsetD32Async => set crate::memset::d32_async;
+                cuMemsetD32Async_ptsz => set crate::memset::d32_async_ptsz;
+                cuMemsetD2D8_v2 => set crate::memset::rows_d8;
+                cuMemsetD2D8_v2_ptds => set crate::memset::rows_d8_ptds;
+                cuMemsetD2D8 => set crate::memset::rows_d8_v1;
+                cuMemsetD2D8Async => set crate::memset::rows_d8_async;
+                cuMemsetD2D8Async_ptsz => set crate::memset::rows_d8_async_ptsz;
+                cuMemsetD2D16_v2 => set crate::memset::rows_d16;
+                cuMemsetD2D16_v2_ptds => set crate::memset::rows_d16_ptds;
+                cuMemsetD2D16 => set crate::memset::rows_d16_v1;
+                cuMemsetD2D16Async => set crate::memset::rows_d16_async;
+                cuMemsetD2D16Async_ptsz => set crate::memset::rows_d16_async_ptsz;
+                cuMemsetD2D32_v2 => set crate::memset::rows_d32;
+                cuMemsetD2D32_v2_ptds => set crate::memset::rows_d32_ptds;
+                cuMemsetD2D32 => set crate::memset::rows_d32_v1;
+                cuMemsetD2D32Async => set crate::memset::rows_d32_async;
+                cuMemsetD2D32Async_ptsz => set crate::memset::rows_d32_async_ptsz;
             }
             nvml {
                 nvmlDeviceGetMemoryInfo => tenant crate::info::nvml_memory;

@@ -30,6 +30,7 @@ mod lent;
 mod limits;
 mod marks;
 mod memory;
+mod memset;
 mod mirror;
 mod module;
 mod modules;

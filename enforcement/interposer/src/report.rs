@@ -10,7 +10,7 @@ use std::path::Path;
 
 use budget::settings::{LogLevel, Remark, Settings};
 
-use crate::boundary::entries::{Entry, NAMES};
+use crate::boundary::entries::{Entry, name_at};
 use crate::boundary::sign;
 use crate::outcome::{Outcome, Refused};
 use crate::process::{Standing, standing};
@@ -113,7 +113,7 @@ fn tell<R: fmt::Debug>(entry: Entry, outcome: &Outcome<R>) {
         return;
     };
     let _errno = KeptErrno::keep();
-    let name = NAMES[entry as usize].0.to_str().unwrap_or_default();
+    let name = name_at(entry as usize).to_str().unwrap_or_default();
     let level = tenant.settings().log_level;
     match outcome {
         Outcome::Refused(refused) if level >= Some(LogLevel(1)) => {

@@ -1,4 +1,4 @@
-//! Launches under a compute budget: every kind of launch comes through [`Tenant::pace`].
+//! Launches under a compute budget: every kind of launch, and every memset, comes through [`Tenant::pace`].
 //!
 //! Most are covered by the process's lease and cost a look-up and one compare-and-swap. The others ask `throttle`, the crate, what is to
 //! be done: wait, launch, or launch between marks. Nothing is waited for with a lock held, and a launch that is captured does no work yet:
@@ -311,6 +311,17 @@ pub fn launch_graph(
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
     tenant.pace(graph(exec, stream, default), call)
+}
+
+/// A memset, which `call` makes.
+pub fn set_memory(
+    tenant: Tenant,
+    key: Key,
+    line: Line,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    let at = At::Current;
+    tenant.pace(Work { key, line, at }, call)
 }
 
 /// On several devices at once: each one's budget pays for its part.

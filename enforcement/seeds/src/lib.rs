@@ -88,6 +88,7 @@ seeds! {
     P9 = "P9", "umask is set to 0";
     P10 = "P10", "a thread is started";
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
+    T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];
     T2 = "T2", "work is paid for with half of its time";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
 }

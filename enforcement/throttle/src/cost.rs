@@ -32,6 +32,13 @@ impl Key {
         Key::mixed(!exec)
     }
 
+    /// A memset of so many bytes in elements of a size, in one row or in rows that lie apart: by pages as a kernel is by blocks, because the
+    /// smallest all take as long. No function has so low an address.
+    #[inline]
+    pub fn memset(element: u64, in_rows: bool, bytes: u64) -> Key {
+        Key::kernel(element << 1 | u64::from(in_rows), bytes.div_ceil(4096))
+    }
+
     /// So many command buffers for a queue at once: what they hold is not looked at, and they are recorded anew all the time.
     #[inline]
     pub fn batch(queue: u64, buffers: u64) -> Key {

@@ -11,6 +11,7 @@ pub mod functions;
 pub mod graphs;
 pub mod info;
 pub mod launches;
+pub mod memsets;
 pub mod modules;
 pub mod physical;
 pub mod pools;

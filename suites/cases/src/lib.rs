@@ -39,6 +39,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::arrays::CASES,
         cuda::physical::CASES,
         cuda::launches::CASES,
+        cuda::memsets::CASES,
         cuda::graphs::CASES,
         cuda::modules::CASES,
         cuda::functions::CASES,

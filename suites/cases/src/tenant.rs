@@ -4,7 +4,7 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
 
 use crate::clients::{self, Gpu};
-use crate::cuda::launches;
+use crate::cuda::{launches, memsets};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process;
 use crate::ffi::vulkan::{Code, Memory, Route};
@@ -141,6 +141,9 @@ impl Hands {
             "captured" => launches::captured(self.cuda()?)?,
             "time" => launches::time(self.cuda()?, object)?,
             "work" => launches::work(self.cuda()?, object)?,
+            "captured-memsets" => memsets::captured(object)?,
+            "time-memset" => memsets::time(object)?,
+            "work-memset" => memsets::work(object)?,
             "time-vulkan" => submits::worker(Route::Submit)?.time()? as i64,
             "work-vulkan" => submits::work(object)?,
             "pid" => i64::from(std::process::id()),

@@ -103,6 +103,15 @@ families! {
         cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
         cuModuleLoadData cuModuleGetFunction cuFuncSetBlockShape cuStreamCreate cuCtxSynchronize
     }
+    memsets (paced) {
+        cuMemsetD8_v2 cuMemsetD8_v2_ptds cuMemsetD8 cuMemsetD8Async cuMemsetD8Async_ptsz cuMemsetD16_v2 cuMemsetD16_v2_ptds
+        cuMemsetD16 cuMemsetD16Async cuMemsetD16Async_ptsz cuMemsetD32_v2 cuMemsetD32_v2_ptds cuMemsetD32 cuMemsetD32Async
+        cuMemsetD32Async_ptsz cuMemsetD2D8_v2 cuMemsetD2D8_v2_ptds cuMemsetD2D8 cuMemsetD2D8Async cuMemsetD2D8Async_ptsz
+        cuMemsetD2D16_v2 cuMemsetD2D16_v2_ptds cuMemsetD2D16 cuMemsetD2D16Async cuMemsetD2D16Async_ptsz cuMemsetD2D32_v2
+        cuMemsetD2D32_v2_ptds cuMemsetD2D32 cuMemsetD2D32Async cuMemsetD2D32Async_ptsz
+        cuMemAlloc_v2 cuMemAlloc cuMemFree_v2 cuStreamCreate cuStreamBeginCapture_v2 cuStreamEndCapture
+        cuCtxSynchronize
+    }
 }
 
 /// What has calls of its own kind.

@@ -224,7 +224,7 @@ macro_rules! plain {
     )* };
 }
 plain! {
-    i32 u32 u64 usize
+    i32 u8 u16 u32 u64 usize
     CUarray CUcontext CUevent CUexternalMemory CUfunction CUgraph CUgraphExec CUgraphNode CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
     nvmlDevice_t
 }

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-use super::entries::{ENTRIES, Entry, HOOKS, NAMES};
+use super::entries::{ENTRIES, Entry, HOOKS, library_at, name_at};
 use super::{elf, loader, sign};
 use crate::process;
 
@@ -78,7 +78,9 @@ impl Library {
         }
     }
 
+    // Once, and not in each of the hooks that are all alike here.
     #[cold]
+    #[inline(never)]
     fn next_slowly(self, entry: Entry) -> usize {
         if self.bind_any() {
             NEXT[entry as usize].load(Ordering::Acquire)
@@ -108,7 +110,7 @@ impl Library {
         places(address)
             .map_while(|place| usize::from(place.load(Ordering::Acquire)).checked_sub(1))
             .find(|hook| NEXT[*hook].load(Ordering::Relaxed) == address)
-            .filter(|hook| NAMES[*hook].1 == self)
+            .filter(|hook| library_at(*hook) == self)
     }
 
     pub fn is_bound(self) -> bool {
@@ -141,10 +143,9 @@ impl Library {
 
     /// A hook that every build exports which has this driver's hooks at all.
     fn first_hook(self) -> &'static CStr {
-        NAMES
-            .iter()
-            .find(|(_, library)| *library == self)
-            .map_or(c"", |(name, _)| name)
+        (0..HOOKS)
+            .find(|hook| library_at(*hook) == self)
+            .map_or(c"", name_at)
     }
 
     fn store(self, object: &elf::Object<'_>, leader: Option<usize>) {
@@ -158,11 +159,8 @@ impl Library {
         {
             return;
         }
-        for (entry, (name, library)) in NAMES.into_iter().enumerate() {
-            if library != self {
-                continue;
-            }
-            let address = object.symbol(name).unwrap_or(0);
+        for entry in (0..ENTRIES).filter(|entry| library_at(*entry) == self) {
+            let address = object.symbol(name_at(entry)).unwrap_or(0);
             NEXT[entry].store(address, Ordering::Release);
             if entry < HOOKS && address != 0 {
                 enter(address, entry as u16 + 1);
@@ -181,9 +179,10 @@ impl Library {
             if object.base != leader {
                 return false;
             }
-            for (next, (name, library)) in NEXT.iter().zip(NAMES).take(HOOKS) {
-                if library == self && next.load(Ordering::Relaxed) != 0 {
-                    next.store(object.symbol(name).unwrap_or(0), Ordering::Release);
+            for (entry, next) in NEXT.iter().enumerate().take(HOOKS) {
+                if library_at(entry) == self && next.load(Ordering::Relaxed) != 0 {
+                    let address = object.symbol(name_at(entry)).unwrap_or(0);
+                    next.store(address, Ordering::Release);
                 }
             }
             true

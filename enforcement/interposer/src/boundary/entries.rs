@@ -5,10 +5,12 @@ use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use abi::cuda::CUresult;
 use seeds::{Seed, planted};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
+use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
 use crate::process::{self, Standing};
 use crate::report;
@@ -32,7 +34,7 @@ macro_rules! export {
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
             // SAFETY: the caller's own arguments.
-            let forward = || unsafe { next($($arg),*) };
+            let forward = move || unsafe { next($($arg),*) };
             if seeds::unhooked(stringify!($name)) {
                 return forward();
             }
@@ -49,6 +51,9 @@ macro_rules! export {
         } else {
             $forward()
         }
+    };
+    (@set $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
+        set(Entry::$name, &$body($($arg),*), &$forward)
     };
     (@tenant $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
         match process::standing() {
@@ -79,11 +84,10 @@ macro_rules! call {
     };
 }
 
-const fn name(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(name) => name,
-        Err(_) => panic!("a row's name ends with a NUL"),
-    }
+/// A memset is made by its own hook alone.
+macro_rules! next {
+    (set $name:ident) => {};
+    ($when:ident $name:ident) => { abi::cuda_signature!($name => call!()); };
 }
 
 macro_rules! entries {
@@ -103,12 +107,13 @@ macro_rules! entries {
         pub const HOOKS: usize = [$(stringify!($cuda),)* $(stringify!($nvml),)*].len();
         pub const ENTRIES: usize = HOOKS + [$(stringify!($called_cuda),)* $(stringify!($called_nvml),)*].len();
 
-        pub static NAMES: [(&CStr, Library); ENTRIES] = [
-            $((name(concat!(stringify!($cuda), "\0")), Library::Cuda),)*
-            $((name(concat!(stringify!($nvml), "\0")), Library::Nvml),)*
-            $((name(concat!(stringify!($called_cuda), "\0")), Library::Cuda),)*
-            $((name(concat!(stringify!($called_nvml), "\0")), Library::Nvml),)*
-        ];
+        const CUDA_HOOKS: usize = [$(stringify!($cuda),)*].len();
+        const CUDA_CALLED: usize = [$(stringify!($called_cuda),)*].len();
+
+        /// All names, each with its NUL: a table of pointers would be thrice as large, and most of it relocations.
+        static TEXT: &str = concat!(
+            $(stringify!($cuda), "\0",)* $(stringify!($nvml), "\0",)* $(stringify!($called_cuda), "\0",)* $(stringify!($called_nvml), "\0",)*
+        );
         static HOOK_ENTRIES: [Entry; HOOKS] = [$(Entry::$cuda,)* $(Entry::$nvml,)*];
         static NEEDED: [Needed; HOOKS] = [$(Needed::$cuda_when,)* $(Needed::$nvml_when,)*];
         static EXPORTS: [Address; HOOKS] = [
@@ -135,7 +140,7 @@ macro_rules! entries {
             use super::*;
             use abi::cuda::enumerations::*;
             use abi::cuda::*;
-            $( abi::cuda_signature!($cuda => call!()); )*
+            $( next!($cuda_when $cuda); )*
             $( abi::cuda_signature!($called_cuda => call!()); )*
         }
         /// NVML's own functions.
@@ -167,11 +172,29 @@ fn comes_too_early(entry: Entry) -> bool {
 }
 
 #[cold]
+#[inline(never)]
 fn missing<R: Answer>(entry: Entry) -> R {
     if library(entry).is_bound() {
         R::ABSENT
     } else {
         R::NO_DRIVER
+    }
+}
+
+/// A memset, which `forward` makes.
+#[inline(never)]
+fn set(entry: Entry, memset: &Memset, forward: &dyn Fn() -> CUresult) -> CUresult {
+    if !process::is_paced() {
+        return forward();
+    }
+    match process::standing() {
+        Standing::Enforce(tenant) => contain(entry, || {
+            let outcome = memset::pace(tenant, memset, forward);
+            report::outcome(entry, &outcome);
+            ended(outcome, forward)
+        }),
+        Standing::Forward => forward(),
+        Standing::Impossible => Answer::refused(Refused::NoMemory),
     }
 }
 
@@ -199,7 +222,42 @@ fn panicked<R: Answer>(entry: Entry) -> R {
 }
 
 pub fn library(entry: Entry) -> Library {
-    NAMES[entry as usize].1
+    library_at(entry as usize)
+}
+
+/// Of the entry of that number.
+pub const fn library_at(entry: usize) -> Library {
+    if entry < CUDA_HOOKS || HOOKS <= entry && entry < HOOKS + CUDA_CALLED {
+        Library::Cuda
+    } else {
+        Library::Nvml
+    }
+}
+
+/// Where each name begins in [`TEXT`], and where the last ends.
+static STARTS: [u16; ENTRIES + 1] = {
+    let mut starts = [0; ENTRIES + 1];
+    let (mut at, mut entry) = (0, 0);
+    while at < TEXT.len() {
+        if TEXT.as_bytes()[at] == 0 {
+            entry += 1;
+            starts[entry] = at as u16 + 1;
+        }
+        at += 1;
+    }
+    assert!(entry == ENTRIES && at <= u16::MAX as usize);
+    starts
+};
+
+/// With its NUL.
+const fn text(entry: usize) -> &'static [u8] {
+    let (start, end) = (STARTS[entry] as usize, STARTS[entry + 1] as usize);
+    TEXT.as_bytes().split_at(end).0.split_at(start).1
+}
+
+/// The name of the entry of that number.
+pub fn name_at(entry: usize) -> &'static CStr {
+    CStr::from_bytes_with_nul(text(entry)).unwrap_or_default()
 }
 
 /// The address of our export of a hooked entry point, 0 of one that is only called.
@@ -216,13 +274,14 @@ enum Needed {
     always,
     tenant,
     paced,
+    set,
 }
 
 /// What a look-up answers that means the driver's function at `address`: our export, but that itself where the hook would do
 /// nothing and its cost be all that there is of it.
 pub fn answer(entry: Entry, address: usize) -> usize {
     match NEEDED.get(entry as usize) {
-        Some(Needed::paced) if !process::may_be_paced() => address,
+        Some(Needed::paced | Needed::set) if !process::may_be_paced() => address,
         _ => export_address(entry),
     }
 }
@@ -232,7 +291,8 @@ static CLASSES: [u64; 4] = {
     let mut classes = [0; 4];
     let mut hook = 0;
     while hook < HOOKS {
-        let (word, bit) = class(NAMES[hook].0.to_bytes());
+        let name = text(hook);
+        let (word, bit) = class(name.split_at(name.len() - 1).0);
         classes[word] |= bit;
         hook += 1;
     }
@@ -264,9 +324,8 @@ pub fn exported(name: &CStr) -> Option<Entry> {
     if CLASSES[word] & bit == 0 {
         return None;
     }
-    HOOK_ENTRIES
-        .into_iter()
-        .find(|entry| NAMES[*entry as usize].0.to_bytes() == bytes)
+    let hook = (0..HOOKS).find(|hook| text(*hook) == name.to_bytes_with_nul())?;
+    Some(HOOK_ENTRIES[hook])
 }
 
 /// Our export in place of the driver's function at `address`, if that is a hooked one.

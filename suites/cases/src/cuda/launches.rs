@@ -14,16 +14,16 @@ use crate::ffi::cuda::launch::{GRAPHED, Route};
 use crate::ffi::cuda::{Cuda, MISSING};
 use crate::tenant::Tenant;
 
-const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simulated device's");
+pub const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simulated device's");
 
 /// Percent of a device's time.
-const BUDGET: f64 = 30.0;
+pub const BUDGET: f64 = 30.0;
 /// Beyond the budget in one second: idle time that was saved up, and a lease at either end.
-const MARGIN: f64 = 5.0;
+pub const MARGIN: f64 = 5.0;
 /// Nanoseconds of a long launch.
 const LONG: u64 = 100_000_000;
 /// What a busy machine lets a program do that asks for more: it wakes up when it may.
-const LEAST: f64 = 1.0;
+pub const LEAST: f64 = 1.0;
 
 cases! {
     /// By every way to give a device work, a tenant has work on it for no more of the time than its budget says.
@@ -271,21 +271,27 @@ pub fn work(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
         .workload()
         .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
     work.blocks = blocks.first().map_or(1, |blocks| *blocks as u32);
+    busy(cuda, [*milliseconds, *depth, *unit], || {
+        let code = cuda.launch(&work, route);
+        ensure_eq!(code, CUresult::SUCCESS, "a launch by {route:?}");
+        Ok(())
+    })
+}
+
+/// Gives the device work for so many milliseconds, waiting after each so many calls. Hundredths of a percent of the time for which that was
+/// work, at so many nanoseconds a call.
+pub fn busy(
+    cuda: &Cuda,
+    [milliseconds, depth, unit]: [u64; 3],
+    mut call: impl FnMut() -> Result<(), Failure>,
+) -> Result<i64, Failure> {
     let begun = Instant::now();
     let mut done = 0;
-    while begun.elapsed() < Duration::from_millis(*milliseconds) {
-        for _ in 0..*depth {
-            ensure_eq!(
-                cuda.launch(&work, route),
-                CUresult::SUCCESS,
-                "a launch by {route:?}"
-            );
+    while begun.elapsed() < Duration::from_millis(milliseconds) {
+        for _ in 0..depth {
+            call()?;
         }
-        ensure_eq!(
-            cuda.synchronize(),
-            CUresult::SUCCESS,
-            "waiting for {route:?}"
-        );
+        ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "waiting for work");
         done += depth;
     }
     let elapsed = begun.elapsed().as_nanos().max(1);

@@ -52,7 +52,11 @@ table! {
     cuLaunchCooperativeKernel_ptsz cuLaunchCooperativeKernelMultiDevice cuLaunch cuLaunchGrid cuLaunchGridAsync
     cuFuncSetBlockShape cuEventElapsedTime cuGraphGetNodes cuCtxPopCurrent_v2 cuCtxPushCurrent_v2
     cuImportExternalMemory cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
-
+    cuMemsetD16 cuMemsetD16Async cuMemsetD16Async_ptsz cuMemsetD16_v2 cuMemsetD16_v2_ptds cuMemsetD2D16 cuMemsetD2D16Async
+    cuMemsetD2D16Async_ptsz cuMemsetD2D16_v2 cuMemsetD2D16_v2_ptds cuMemsetD2D32 cuMemsetD2D32Async
+    cuMemsetD2D32Async_ptsz cuMemsetD2D32_v2 cuMemsetD2D32_v2_ptds cuMemsetD2D8 cuMemsetD2D8Async cuMemsetD2D8Async_ptsz
+    cuMemsetD2D8_v2 cuMemsetD2D8_v2_ptds cuMemsetD32 cuMemsetD32Async cuMemsetD32Async_ptsz cuMemsetD32_v2
+    cuMemsetD32_v2_ptds cuMemsetD8 cuMemsetD8Async cuMemsetD8Async_ptsz cuMemsetD8_v2_ptds
 }
 
 /// What a call of a function that the driver lacks comes to: no driver answers it.
@@ -77,6 +81,7 @@ mod ipc;
 pub mod launch;
 mod lookup;
 mod memory;
+pub mod memset;
 mod module;
 pub mod odd;
 mod physical;

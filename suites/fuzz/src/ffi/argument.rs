@@ -200,7 +200,7 @@ impl Argument for CUipcMemHandle {
 impl Argument for u64 {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         let value = match name {
-            "dptr" | "ptr" => maker.address(Kind::Address),
+            "dptr" | "ptr" | "dst" => maker.address(Kind::Address),
             // Where a range is to be reserved: near nothing that is there.
             "addr" if maker.byte() < 240 => 0,
             "handle" => maker.handle(Kind::Physical),
@@ -215,6 +215,8 @@ impl Argument for u64 {
 impl Argument for usize {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         let value = match name {
+            "count" | "width" if is_memset(maker) => maker.size(),
+            "height" if is_memset(maker) => maker.length(MOST_ROWS),
             "num_dependencies" | "count" => maker.length(4),
             "buffer_size" => maker.length(ROOM as u64 - 1),
             "alignment" => match maker.byte() {
@@ -242,10 +244,31 @@ impl Argument for usize {
     }
 }
 
+/// Of a memset, each of which a simulated device looks at.
+const MOST_ROWS: u64 = 200;
+
+fn is_memset(maker: &Maker<'_>) -> bool {
+    maker.name.starts_with("cuMemset")
+}
+
+/// What memory is set to.
+macro_rules! elements {
+    ($($element:ty)*) => { $(
+        impl Argument for $element {
+            fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
+                let value = maker.word() as $element;
+                maker.tell(name, format_args!("{value:#x}"));
+                value
+            }
+        }
+    )* };
+}
+elements! { u8 u16 }
+
 impl Argument for c_uint {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         let value = match name {
-            "dptr" => maker.address(Kind::Low) as u32,
+            "dptr" | "dst_device" => maker.address(Kind::Low) as u32,
             "flags" => maker.flags() as u32,
             "grid_dim_x" | "grid_dim_y" | "grid_dim_z" => structures::grid(maker),
             "block_dim_x" | "block_dim_y" | "block_dim_z" => structures::block(maker),
@@ -255,6 +278,7 @@ impl Argument for c_uint {
             "num_options" | "num_jit_options" | "num_library_options" => maker.length(1) as u32,
             "num_functions" | "num_kernels" => maker.length(60) as u32,
             "num_mipmap_levels" => maker.number(8) as u32,
+            "height" if is_memset(maker) => maker.length(MOST_ROWS) as u32,
             "element_size_bytes" => match maker.byte() {
                 0..=200 => maker.one_of(&[4, 8, 16]),
                 _ => maker.word() as u32,

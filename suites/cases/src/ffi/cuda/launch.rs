@@ -1,7 +1,7 @@
 //! Giving a device work, by every entry point that does.
 
 use std::ffi::CString;
-use std::ptr::null_mut;
+use std::ptr::{null_mut, without_provenance_mut};
 
 use abi::cuda::{
     CUDA_LAUNCH_PARAMS, CUcontext, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig,
@@ -54,6 +54,8 @@ impl Route {
     }
 }
 
+/// CU_STREAM_PER_THREAD.
+pub const PER_THREAD: CUstream = CUstream(without_provenance_mut(2));
 /// Launches in a graph.
 pub const GRAPHED: usize = 8;
 /// Instructions of a kernel: the simulated device takes its time for each.
@@ -229,32 +231,45 @@ impl Cuda {
         }
     }
 
-    /// What one launch takes on the device, in nanoseconds: the least of several.
+    /// What one launch takes on the device, in nanoseconds.
     pub fn time(&self, work: &Workload, route: Route) -> Answer<u64> {
+        let stream = match route {
+            Route::Kernel
+            | Route::KernelEx
+            | Route::Cooperative
+            | Route::CooperativeMultiDevice
+            | Route::GridAsync
+            | Route::Detached
+            | Route::Graph => work.stream,
+            Route::OneBlock | Route::Grid => CUstream::NULL,
+            _ => PER_THREAD,
+        };
+        let times = if work.blocks == 1 { 5 } else { 3 };
+        self.time_of(work.events, stream, times, || self.launch(work, route))
+    }
+
+    /// What `call` has done by the stream, in nanoseconds: the least of several times.
+    pub fn time_of(
+        &self,
+        [start, end]: [CUevent; 2],
+        stream: CUstream,
+        times: usize,
+        call: impl Fn() -> CUresult,
+    ) -> Answer<u64> {
         let mut least = f32::INFINITY;
         let mut code = CUresult::SUCCESS;
-        for _ in 0..if work.blocks == 1 { 5 } else { 3 } {
-            let stream = match route {
-                Route::Kernel
-                | Route::KernelEx
-                | Route::Cooperative
-                | Route::CooperativeMultiDevice
-                | Route::GridAsync
-                | Route::Detached
-                | Route::Graph => work.stream,
-                Route::OneBlock | Route::Grid => CUstream::NULL,
-                // CU_STREAM_PER_THREAD.
-                _ => CUstream(2 as *mut _),
-            };
-            let [start, end] = work.events;
+        for _ in 0..times {
             let mut took = f32::INFINITY;
-            // The stream is kept from starting before all is in it.
+            // The stream has work until all that is measured is in it, so that it is the device's time and not the host's.
+            for _ in 0..8 {
+                call();
+            }
             let answers = [
                 call!(self.cuEventRecord(start, stream)),
-                self.launch(work, route),
-                self.launch(work, route),
-                self.launch(work, route),
-                self.launch(work, route),
+                call(),
+                call(),
+                call(),
+                call(),
                 call!(self.cuEventRecord(end, stream)),
                 call!(self.cuEventSynchronize(end)),
                 call!(self.cuEventElapsedTime(&mut took, start, end)),
