@@ -5,7 +5,6 @@
 
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::CUmemAllocationHandleType;
@@ -38,10 +37,11 @@ pub struct Shared(AtomicU64);
 
 #[derive(Default)]
 struct Book {
-    /// By first address: the rows of what was exported.
-    exported: HashMap<u64, Vec<(Key, Object)>>,
+    /// By first address: the rows of what was exported. No more than the ledger has: a list, because a map's code would be a good part of what the
+    /// library makes every process load.
+    exported: Vec<(u64, Key, Object)>,
     /// By the address that an opening gave: as many as there were.
-    opened: HashMap<u64, Vec<Opened>>,
+    opened: Vec<(u64, Opened)>,
     holds: Holds,
     /// Refused openings, of which the program never heard, that the driver would not close: address and context.
     unheard: Vec<(u64, u64)>,
@@ -114,7 +114,7 @@ pub fn close_handle(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
     if code == CUresult::SUCCESS {
         tenant.closed(opened);
     } else {
-        tenant.sharing(|book| book.opened.entry(address).or_default().push(opened));
+        tenant.sharing(|book| book.opened.push((address, opened)));
     }
     Outcome::Done(code)
 }
@@ -141,12 +141,8 @@ pub fn range_of(address: CUdeviceptr) -> Option<(u64, Bytes)> {
 impl Book {
     /// The last opening of an address that nothing else needs.
     fn take(&mut self, address: u64) -> Option<Opened> {
-        let all = self.opened.get_mut(&address)?;
-        let last = all.pop();
-        if all.is_empty() {
-            self.opened.remove(&address);
-        }
-        last
+        let at = self.opened.iter().rposition(|(of, _)| *of == address)?;
+        Some(self.opened.remove(at).1)
     }
 }
 
@@ -167,16 +163,11 @@ impl Tenant {
         };
         let devices = devices_of(self, record.ordinal);
         self.sharing(|book| {
-            let rows = book.exported.entry(base).or_default();
-            if rows.iter().all(|(known, _)| *known != key) {
-                rows.extend(
-                    ledger
-                        .name_object(key, devices, span.bytes(), None)
-                        .map(|object| (key, object)),
-                );
-            }
-            if rows.is_empty() {
-                book.exported.remove(&base);
+            let known = |(of, name, _): &(u64, Key, Object)| *of == base && *name == key;
+            if !book.exported.iter().any(known) {
+                let named = ledger.name_object(key, devices, span.bytes(), None);
+                book.exported
+                    .extend(named.map(|object| (base, key, object)));
             }
         });
     }
@@ -184,12 +175,17 @@ impl Tenant {
     /// An allocation is about to be released: who opened it holds it on.
     #[cold]
     pub fn unexport(self, base: u64) {
-        let rows = self.sharing(|book| book.exported.remove(&base));
-        if let Some(ledger) = self.ledger() {
-            rows.into_iter()
-                .flatten()
-                .for_each(|(_, object)| ledger.pass_object_on(object));
-        }
+        let Some(ledger) = self.ledger() else {
+            return;
+        };
+        self.sharing(|book| {
+            book.exported.retain(|(of, _, object)| {
+                if *of == base {
+                    ledger.pass_object_on(*object);
+                }
+                *of != base
+            });
+        });
     }
 
     /// Makes a call that opens what a key names. It is held before, so that it is charged whoever lets go of it meanwhile.
@@ -216,7 +212,7 @@ impl Tenant {
             Ok(hold) => {
                 let context = current_context();
                 let opened = Opened { hold, context };
-                self.sharing(|book| book.opened.entry(address).or_default().push(opened));
+                self.sharing(|book| book.opened.push((address, opened)));
                 Outcome::Done(code)
             }
             Err(refused) => {
@@ -242,7 +238,7 @@ impl Tenant {
     }
 
     fn charge_opened(self, address: u64) -> Result<Hold, Refused> {
-        if self.sharing(|book| book.opened.contains_key(&address)) {
+        if self.sharing(|book| book.opened.iter().any(|(of, _)| *of == address)) {
             return Ok(Hold::Another);
         }
         let device = self.device_at(address).ok_or(Refused::UnknownDevice)?;
@@ -284,9 +280,11 @@ impl Tenant {
         let ended = self.sharing(|book| {
             let mut ended = Vec::new();
             book.unheard.retain(|(_, of)| *of != context);
-            book.opened.retain(|_, all| {
-                ended.extend(all.extract_if(.., |opened| opened.context == context));
-                !all.is_empty()
+            book.opened.retain(|(_, opened)| {
+                if opened.context == context {
+                    ended.push(*opened);
+                }
+                opened.context != context
             });
             ended
         });
