@@ -45,6 +45,8 @@ seeds! {
     V10 = "V10", "heaps in system memory are charged";
     V11 = "V11", "the layer's own name is no layer's";
     V12 = "V12", "vkQueueSubmit2 and sparse binds are not held", unhooks: ["vkQueueSubmit2*", "vkQueueBindSparse"];
+    V12a = "V12a", "sparse binds are not held", unhooks: ["vkQueueBindSparse"];
+    V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V15 = "V15", "what the driver says of us is never looked at";
     C1 = "C1", "a refusal does not ask the driver what it objects to";

@@ -145,6 +145,8 @@ impl Hands {
             "time-memset" => memsets::time(object)?,
             "work-memset" => memsets::work(object)?,
             "time-vulkan" => submits::worker(Route::Submit)?.time()? as i64,
+            "submit-commands" => submits::commands()?,
+            "bind-sparse" => submits::bind_sparse(object)?,
             "work-vulkan" => submits::work(object)?,
             "pid" => i64::from(std::process::id()),
             "bear" => match process::Birth::named(object) {

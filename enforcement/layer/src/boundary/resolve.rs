@@ -49,18 +49,17 @@ pub unsafe fn for_device(handle: vk::Device, name: *const c_char) -> vk::PFN_vkV
         found.device.next.look_up(handle, name)
     } else {
         found.device.next.look_up_own(name)
-    }?;
-    match Hook::named(name.to_bytes()).filter(|hook| hook.scope == Scope::Device) {
-        Some(hook)
-            if is_wanted(
-                hook,
-                found.device.enforced.is_some(),
-                found.device.timed.is_some(),
-            ) =>
-        {
-            hook.address()
-        }
-        _ => Some(next),
+    };
+    let hook = Hook::named(name.to_bytes()).filter(|hook| {
+        let (enforced, timed) = (
+            found.device.enforced.is_some(),
+            found.device.timed.is_some(),
+        );
+        hook.scope == Scope::Device && is_wanted(hook, enforced, timed)
+    });
+    match hook {
+        Some(hook) if next.is_some() || planted(Seed::V12b) => hook.address(),
+        _ => next,
     }
 }
 

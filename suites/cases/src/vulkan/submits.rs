@@ -1,5 +1,6 @@
 //! Compute budgets by Vulkan. How it is measured: [`crate::cuda::launches`].
 
+use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
@@ -50,6 +51,32 @@ cases! {
         Ok(())
     }
 
+    /// A sparse binding is given to a queue no sooner than other work: one behind a submission that was longer than its share comes when the
+    /// device's time has been paid for.
+    a_sparse_binding_waits_for_its_turn_as_a_submission_does {
+        kind: Budget, defects: ["T1", "V12"], entry_points: ["vkQueueBindSparse"], env: [("CUDA_DEVICE_SM_LIMIT", "30")],
+        unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        let unit = unbudgeted(session)?.ask("time-vulkan")?;
+        let waited = Tenant::start(session)?.ask(&format!("bind-sparse {unit}"))?;
+        // Three and a third, but for the 40 ms that an idle tenant has saved.
+        ensure!(waited >= 200, "a binding was made after {waited} % of the time of the submission before it, under {BUDGET} %");
+        Ok(())
+    }
+
+    /// A command that the driver lacks is NULL from the layer too, and one that it has is there: by the loader, for applications of every version.
+    what_the_driver_cannot_submit_by_is_not_there {
+        defects: ["V12"], entry_points: ["vkGetDeviceProcAddr", "vkQueueSubmit2", "vkQueueSubmit2KHR", "vkQueueBindSparse"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")],
+    } (session) {
+        let bare = Tenant::launch(session.launch("tenant").env("HAMI_VULKAN_DISABLE", "1"))?.ask("submit-commands")?;
+        let ours = Tenant::start(session)?.ask("submit-commands")?;
+        ensure_eq!(format!("{ours:b}"), format!("{bare:b}"), "commands that are there, of {COMMANDS:?} by {CLIENTS:?}");
+        let all = (1 << (CLIENTS.len() * COMMANDS.len())) - 1;
+        ensure!(session.is_real() || (1..all).contains(&bare), "the driver has all or nothing: {bare:b}");
+        Ok(())
+    }
+
     /// A device under a compute budget comes and goes with its marks, a hundred times.
     devices_under_a_compute_budget_come_and_go {
         kind: Neutral, defects: ["V12"], entry_points: ["vkDestroyDevice", "vkQueueSubmit", "vkQueueBindSparse"],
@@ -66,6 +93,43 @@ cases! {
         }
         Ok(())
     }
+}
+
+const CLIENTS: [Client; 3] = [Client::V1_0, Client::V1_1, Client::V1_3];
+const COMMANDS: [&CStr; 4] = [
+    c"vkQueueSubmit",
+    c"vkQueueSubmit2",
+    c"vkQueueSubmit2KHR",
+    c"vkQueueBindSparse",
+];
+
+/// Which of [`COMMANDS`] vkGetDeviceProcAddr answers for devices of [`CLIENTS`] that enable no extension: a bit each, the first the highest.
+pub fn commands() -> Result<i64, Failure> {
+    let mut found = 0;
+    for client in CLIENTS {
+        let instance = instance(client)?;
+        let device = instance.device(first_gpu(&instance)?)?;
+        for name in COMMANDS {
+            found = found << 1 | i64::from(device.address_of(&instance, name).is_some());
+        }
+    }
+    Ok(found)
+}
+
+/// `UNIT`: gives the device work for a tenth of a second, at UNIT nanoseconds a submission, and binds nothing behind it. Percent of that work's
+/// time after which the binding had been made.
+pub fn bind_sparse(unit: &str) -> Result<i64, Failure> {
+    let Some(unit) = unit.parse().ok().filter(|unit| *unit > 0) else {
+        fail!("\"bind-sparse {unit}\" is not UNIT")
+    };
+    let times = 100_000_000_u64.div_ceil(unit);
+    let worker = worker(Route::Submit)?;
+    let begun = Instant::now();
+    worker.submit_often(times as usize)?;
+    worker.bind_nothing()?;
+    let waited = begun.elapsed().as_nanos();
+    ensure_eq!(worker.wait(), Ok(()), "vkQueueWaitIdle");
+    Ok((waited * 100 / u128::from(times * unit)) as i64)
 }
 
 /// A tenant, by each command in turn, with submissions that take so many nanoseconds each.

@@ -222,6 +222,17 @@ impl Worker {
         Ok(())
     }
 
+    /// The command buffer so many times at once.
+    pub fn submit_often(&self, times: usize) -> Result<(), Code> {
+        let buffers = vec![self.work; times];
+        let submit = [vk::SubmitInfo::default().command_buffers(&buffers)];
+        // SAFETY: as in `submit`; the command buffer may be in use at the same time.
+        Ok(unsafe {
+            self.raw
+                .queue_submit(self.queue, &submit, vk::Fence::null())
+        }?)
+    }
+
     /// A binding of nothing to nothing, which every queue of the family takes.
     pub fn bind_nothing(&self) -> Result<(), Code> {
         let binds = [vk::BindSparseInfo::default()];
