@@ -152,7 +152,8 @@ impl Tenant {
         let ledger = self.ledger()?;
         let strictest = device.indices.iter().filter_map(|index: DeviceIndex| {
             let times = if planted(Seed::T2) { 2 } else { 1 };
-            let share = Share::of_hundredths(u64::from(ledger.share(index)) * times)?;
+            let part = if planted(Seed::T2a) { 10 } else { 1 };
+            let share = Share::of_hundredths(u64::from(ledger.share(index)) * times / part)?;
             Some((share, ledger.pace_words(index)?))
         });
         let (share, words) = strictest.min_by_key(|(share, _)| *share)?;

@@ -92,6 +92,7 @@ seeds! {
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
     T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];
     T2 = "T2", "work is paid for with half of its time";
+    T2a = "T2a", "a tenth of the budget is granted";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
 }
 

@@ -16,6 +16,7 @@ pub mod modules;
 pub mod physical;
 pub mod pools;
 pub mod routes;
+pub mod share;
 pub mod threads;
 pub mod truth;
 pub mod zeros;

@@ -40,6 +40,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::physical::CASES,
         cuda::launches::CASES,
         cuda::memsets::CASES,
+        cuda::share::CASES,
         cuda::graphs::CASES,
         cuda::modules::CASES,
         cuda::functions::CASES,
@@ -104,6 +105,7 @@ pub const SUITE: harness::Suite = harness::Suite {
     ],
     roles: &[
         tenant::ROLES,
+        cuda::share::ROLES,
         cross::objects::ROLES,
         cross::whole::ROLES,
         kill_storm::ROLES,

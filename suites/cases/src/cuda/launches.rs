@@ -2,7 +2,7 @@
 //!
 //! What a process had done is counted, and a launch's time on the idle device is measured without a budget in the same case; so neither
 //! figure depends on how fast the machine is. A busy machine does less than it may: the lower
-//! bounds only tell a tenant that works from one that is stalled. One process by itself has launches of a tenth of a second: while it has
+//! bounds only tell a tenant that works from one that is stalled (`share.rs` wants more). One process by itself has launches of a tenth of a second: while it has
 //! a launch every quarter of a second it is beyond its budget, whatever else the machine does; short ones it would launch too late to be.
 
 use std::time::{Duration, Instant};
@@ -199,24 +199,30 @@ pub fn unbudgeted(session: &Session) -> Result<Tenant, Failure> {
     )
 }
 
-/// A launch of about [`LONG`].
+/// A launch of about [`LONG`], or of another time.
 pub struct Long {
-    blocks: u64,
-    unit: i64,
+    pub blocks: u64,
+    /// Nanoseconds.
+    pub unit: i64,
 }
 
 impl Long {
     /// As a process without a compute budget measures it.
     pub fn of(free: &mut Tenant) -> Result<Long, Failure> {
+        Long::lasting(free, LONG)
+    }
+
+    /// One of about so many nanoseconds.
+    pub fn lasting(free: &mut Tenant, time: u64) -> Result<Long, Failure> {
         let mut blocks = 1 << 18;
         for _ in 0..6 {
             let unit = free.ask(&format!("time Kernel {blocks}"))?.max(1);
-            if (LONG / 2..LONG * 2).contains(&unit.unsigned_abs()) {
+            if (time / 2..time * 2).contains(&unit.unsigned_abs()) {
                 return Ok(Long { blocks, unit });
             }
-            blocks = (u128::from(blocks) * u128::from(LONG) / unit as u128) as u64;
+            blocks = (u128::from(blocks) * u128::from(time) / unit as u128) as u64;
         }
-        fail!("no number of blocks takes {LONG} ns")
+        fail!("no number of blocks takes {time} ns")
     }
 
     /// For [`work`].
