@@ -13,15 +13,15 @@ use abi::cuda::{
     CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUdeviceptr, CUexternalMemory, CUmipmappedArray,
     CUresult,
 };
-use budget::Bytes;
+use budget::{Bytes, DeviceSet};
 use ledger::KeptErrno;
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::{Duplicate, In, Out};
 use crate::boundary::entries::next;
 use crate::devices::current_context;
-use crate::memory::{IMPOSSIBLE, refused_unless_undone};
-use crate::outcome::{Outcome, Reason, verdict};
+use crate::memory::IMPOSSIBLE;
+use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 use crate::sharing::Hold;
 
@@ -107,12 +107,15 @@ pub fn import(
         None => {
             let device = tenant.current_device().ok();
             let Some(device) = device.filter(|_| size < IMPOSSIBLE as u64) else {
-                return refused_unless_undone(call(), handle, &undo);
+                return verdict(
+                    judged(tenant, asked, DeviceSet::EMPTY),
+                    Refused::UnknownDevice,
+                );
             };
             let (ordinal, bytes) = (device.ordinal, Bytes(size));
             match tenant.reserve_or_trim(device.indices, bytes) {
                 Ok(grant) => (Hold::Own { ordinal, bytes }, grant),
-                Err(refused) => return verdict(judged(asked), refused),
+                Err(refused) => return verdict(judged(tenant, asked, device.indices), refused),
             }
         }
     };
@@ -129,28 +132,30 @@ pub fn import(
     Outcome::Done(code)
 }
 
-/// What the driver says to the same import, which takes no memory. By a descriptor of our own: where it is refused, the caller's stays the caller's.
-fn judged(asked: In<'_, CUDA_EXTERNAL_MEMORY_HANDLE_DESC>) -> CUresult {
-    let Some(own) = Duplicate::of(asked) else {
-        // Of no descriptor, or of one that is not open, the driver takes nothing.
-        let mut made = CUexternalMemory::NULL;
-        let code = next::cuImportExternalMemory(Out::to(&mut made), asked);
-        if code == CUresult::SUCCESS {
-            let _ = next::cuDestroyExternalMemory(made);
-        }
-        return code;
-    };
+/// What the driver says to an import that is to be refused. By a descriptor of our own: the caller's stays the caller's.
+fn judged(
+    tenant: Tenant,
+    asked: In<'_, CUDA_EXTERNAL_MEMORY_HANDLE_DESC>,
+    devices: DeviceSet,
+) -> CUresult {
+    let own = Duplicate::of(asked);
+    // Of no descriptor, or of one that is not open, the driver takes nothing.
+    let by_own = own.as_ref().map_or(asked, |own| In::of(own.description()));
     let mut made = CUexternalMemory::NULL;
-    let code = next::cuImportExternalMemory(Out::to(&mut made), In::of(own.description()));
-    if code == CUresult::SUCCESS {
-        own.leave();
-        let _ = next::cuDestroyExternalMemory(made);
+    let code = next::cuImportExternalMemory(Out::to(&mut made), by_own);
+    if code != CUresult::SUCCESS {
+        return code;
+    }
+    own.into_iter().for_each(Duplicate::leave);
+    let ended = (0..2).any(|_| next::cuDestroyExternalMemory(made) == CUresult::SUCCESS);
+    if !ended {
+        // It is held all the same, until this process ends.
+        tenant.charge_anyway(
+            devices,
+            asked.read().map_or(Bytes::ZERO, |it| Bytes(it.size)),
+        );
     }
     code
-}
-
-fn undo(handle: u64) -> CUresult {
-    next::cuDestroyExternalMemory(CUexternalMemory(handle as *mut _))
 }
 
 pub fn destroy(tenant: Tenant, memory: CUexternalMemory) -> Outcome<CUresult> {
