@@ -6,6 +6,7 @@ FOLDER gets arguments.txt: function, call, answer, out-parameters. For each func
 handles that work, then one argument at a time is NULL, zero, huge, stale …; out-parameters are prefilled with a canary. So
 was fixtures/oracle/cuda-arguments-h200.txt recorded (60 seconds, alone on the card; memory is given back, nothing on the card
 changed), and so the mock is asked by mock-libcuda's tests. PROBE_SECONDS, PROBE_WORKERS and PROBE_ALARM (seconds for a call) bound it.
+With PROBE_EXHAUST each call is made when all memory is taken: so cases ask an enforcer whose budget is used up.
 """
 import ctypes, os, sys, time, signal, struct, json
 
@@ -14,6 +15,7 @@ os.makedirs(OUT, exist_ok=True)
 DEADLINE = time.time() + float(os.environ.get("PROBE_SECONDS", "56"))
 WORKERS = int(os.environ.get("PROBE_WORKERS", "4"))
 ALARM = int(os.environ.get("PROBE_ALARM", "4"))
+EXHAUST = "PROBE_EXHAUST" in os.environ
 ONLY = sys.argv[2:]
 CANARY = 0xA5
 MIB = 1 << 20
@@ -278,6 +280,17 @@ def build(arg):
     if kind == "ptr": return arg[1](), None
     if kind == "struct64": return arg[1](), None
 
+def exhaust():
+    """All that is left for this process: what the call then answers is not about the memory."""
+    taken, b, free = [], ctypes.c_uint64(0), ctypes.c_uint64(0)
+    most = 1 << 63
+    while not call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(b)):
+        size = min(free.value & -2 * MIB, most)
+        if size < 2 * MIB: break
+        if call("cuMemAlloc_v2", ctypes.addressof(b), size): most = (size >> 1) & -2 * MIB
+        else: taken.append(b.value)
+    return taken
+
 def one(fn, args, row, log):
     label, at, odd, context = row
     words, outs = [], []
@@ -300,6 +313,7 @@ def one(fn, args, row, log):
             words.append(word); outs.append(out)
     except RuntimeError as error:
         return f"setup {error}"
+    full = exhaust() if EXHAUST else []
     if not context: call("cuCtxSetCurrent", 0)
     elif "ctx" in [a[1] for a in args if a[0] == "handle"]: call("cuCtxSetCurrent", CTX[0])
     log("begin")
@@ -313,6 +327,7 @@ def one(fn, args, row, log):
                 last = max(k for k in range(len(now)) if now[k] != out[2][k]) + 1
                 shown.append(f"{i}:" + now[:max(last, min(8, out[1]))].hex())
     call("cuCtxSetCurrent", CTX[0])
+    for taken in full: call("cuMemFree_v2", taken)
     return f"{rc}\t" + " ".join(shown)
 
 def child(rows, path):
@@ -341,7 +356,7 @@ ALONE = ["cuCtxSetLimit", "cuDevicePrimaryCtx", "cuCtxCreate", "cuCtxDetach", "c
          "cuMemSetMemPool", "cuCtxSetFlags", "cuCtxSetCacheConfig", "cuCtxSetSharedMemConfig", "cuDeviceSetGraphMem", "cuProfiler", "cuThreadExchange", "cuLaunchGrid", "cuParam", "cuCtxGetDevResource"]
 
 def main():
-    names = [n for n in F if not ONLY or n in ONLY]
+    names = [n for n in F if not ONLY or n.split("#")[0] in ONLY]
     every, answers = [], {}
     for late in (0, 1):
         for fn in names:

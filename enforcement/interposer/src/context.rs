@@ -445,6 +445,9 @@ impl Meter {
         let activity = &self.tenant.memory.activity;
         let measured = self.before.and_then(|before| {
             let after = before.nvml.rows(before.index)?;
+            if let (Some(_), Some(ledger)) = (after.own, self.tenant.ledger()) {
+                ledger.note_listed();
+            }
             let undisturbed = activity.load(Ordering::Acquire) == before.activity;
             let known = before.rows.own.unwrap_or(before.apart);
             let own = after.own?.saturating_sub(known);

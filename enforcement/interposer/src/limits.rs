@@ -60,8 +60,16 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         .saturating_sub(limits.charged());
     let grant = match tenant.reserve_or_trim(device.indices, granted) {
         Ok(grant) => grant,
-        // The same value again: what the driver has against the call itself comes first.
-        Err(refused) => return verdict(next::cuCtxSetLimit(limit, before), refused),
+        // What the driver has against the call itself comes first. A stack that no card has it refuses and takes nothing for; else it is asked with the
+        // value that it has.
+        Err(refused) => {
+            let without_memory = limit == STACK && value as u64 > MOST_STACK;
+            let code = next::cuCtxSetLimit(limit, if without_memory { value } else { before });
+            if without_memory && code == CUresult::SUCCESS {
+                let _ = next::cuCtxSetLimit(limit, before);
+            }
+            return verdict(code, refused);
+        }
     };
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
@@ -134,11 +142,14 @@ fn told(limit: CUlimit) -> Result<usize, CUresult> {
     }
 }
 
+/// No thread has more.
+const MOST_STACK: u64 = 512 << 10;
+
 /// What the driver makes of a value, or more (H200, 580.159.04: 511 KiB of stack, an eighth of the memory for the heap, 2 GiB
 /// for printf).
 fn within_bounds(shape: Shape, limit: CUlimit, value: u64) -> u64 {
     let most = match limit {
-        STACK => 512 << 10,
+        STACK => MOST_STACK,
         PRINTF => 2 << 30,
         _ if shape.total == Bytes::ZERO => u64::MAX,
         _ => shape.total.0 / 8,

@@ -245,6 +245,11 @@ impl Driver for Rows {
             listed(pid()).then_some(false)
         }
     }
+
+    fn lists(&self, device: DeviceIndex, pid: u32) -> Option<bool> {
+        let rows = Session::open()?.processes(device)?;
+        Some(rows.iter().any(|row| row.pid == pid))
+    }
 }
 
 /// `GPU-` or `MIG-` and 32 hexadecimal digits with dashes, as NVML and /proc write it.

@@ -358,6 +358,7 @@ impl Tenant {
                 .saturating_add(imported)
                 .saturating_add(spares.unknown);
             let row = nvml.rows(index)?.own?;
+            ledger.note_listed();
             // A pool grows into its spare without a change of the books.
             if self.memory.truth.changes.quiet(changes) != Some(before)
                 || ledger.process_usage(index) != all

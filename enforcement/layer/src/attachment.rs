@@ -241,6 +241,13 @@ impl Attachment {
         Some(act(&mut holds, ledger))
     }
 
+    /// This process has a row in NVML's lists.
+    pub fn note_listed(&self) {
+        if let Some(ledger) = &self.ledger {
+            ledger.note_listed();
+        }
+    }
+
     /// Notes how much memory they have, for whoever sets budgets.
     pub fn note_total(&self, targets: Targets, total: Bytes) {
         if let Some(ledger) = &self.ledger {

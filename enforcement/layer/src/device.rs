@@ -310,6 +310,9 @@ fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) ->
         .iter()
         .map(|device| (nvml::own(device), charged(device)))
         .collect();
+    if own.iter().any(|(own, _)| own.row.is_some()) {
+        enforced.attachment.note_listed();
+    }
     let reporting = group.iter().find(|physical| physical.has_memory_budget);
     let heaps =
         reporting.and_then(|physical| instance.next.heap_use(physical.handle, instance.promoted));

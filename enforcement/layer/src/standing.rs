@@ -199,6 +199,9 @@ impl Share {
                 None => return Ok(None),
             },
         };
+        if now.own.row.is_some() {
+            attachment.note_listed();
+        }
         let took = now
             .since(self.before, bound)
             .round_up(memory::GRANULARITY)

@@ -7,7 +7,7 @@ use crate::driver::{Driver, NoDriver};
 use crate::objects::{Key, Object, SlotSet};
 use crate::reap::Reaper;
 use crate::region::descriptors::Descriptor;
-use crate::region::{self, KeptErrno, PACE_WORDS, Pace};
+use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use core::fmt;
@@ -291,6 +291,16 @@ impl Ledger {
     #[inline]
     pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {
         self.pace(device).map(|pace| &pace.words)
+    }
+
+    /// The driver's rows show this process by the pid that it has here: whoever looks for it once it is dead can tell by them.
+    pub fn note_listed(&self) {
+        if let Some(record) = self.seat.layout().slots.get(self.seat.slot)
+            && self.is_mine()
+            && record.start.load(Ordering::Relaxed) & LISTED == 0
+        {
+            record.start.fetch_or(LISTED, Ordering::AcqRel);
+        }
     }
 
     /// Gives memory that this slot is charged for, `bytes` on each of `devices`, a name by which other processes may hold it too.

@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 use crate::driver::Driver;
 use crate::objects::Described;
 use crate::region::descriptors::{Descriptor, is_open};
-use crate::region::{self, Errno, Layout, Slot};
+use crate::region::{self, Errno, LISTED, Layout, Slot};
 use crate::{DeviceIndex, SLOTS};
 use core::sync::atomic::Ordering;
 use std::os::fd::RawFd;
@@ -161,7 +161,7 @@ impl Reaper<'_> {
             )
         };
         let (since, owner) = read();
-        if since == 0 || !self.is_drained(since, owner, device, driver) {
+        if since == 0 || !self.is_drained(slot, (since, owner), device, driver) {
             return Ok(());
         }
         let Some(_lock) = ByteLock::take(self.fd, slot)? else {
@@ -183,12 +183,23 @@ impl Reaper<'_> {
         Ok(())
     }
 
-    fn is_drained(&self, since: u64, owner: u64, device: DeviceIndex, driver: &dyn Driver) -> bool {
+    fn is_drained(
+        &self,
+        slot: usize,
+        (since, owner): (u64, u64),
+        device: DeviceIndex,
+        driver: &dyn Driver,
+    ) -> bool {
         // Both ways: a clock of another time namespace, or of before a reboot, must not keep bytes for ever.
         let age = region::now_ms().abs_diff(since);
         let pid = (owner >> 32) as u32;
         let told = if owner as u32 == self.namespace {
-            driver.still_holds(device, pid)
+            driver.still_holds(device, pid).or_else(|| {
+                // Who asks has no row yet, that would say in whose terms they are. The dead one had.
+                let listed =
+                    self.layout.slots.get(slot)?.start.load(Ordering::Acquire) & LISTED != 0;
+                driver.lists(device, pid).filter(|_| listed)
+            })
         } else {
             None
         };

@@ -114,6 +114,7 @@ impl Fixed {
 pub struct Slot {
     /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
     pub owner: AtomicU64,
+    /// In clock ticks since boot, and [`LISTED`].
     pub start: AtomicU64,
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
@@ -123,6 +124,9 @@ pub struct Slot {
     pub longest_stall: AtomicU64,
     pub longest_drain: AtomicU64,
 }
+
+/// The owner has seen a row of its own among the driver's: in its PID namespace they are in terms of that.
+pub const LISTED: u64 = 1 << 63;
 
 /// The file's size: 2 MiB of lines, and a little.
 pub const SIZE: usize = size_of::<Layout>();

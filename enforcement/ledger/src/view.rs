@@ -6,7 +6,7 @@ use crate::driver::{Driver, NoDriver};
 use crate::ledger::share_of;
 use crate::probe::Probe;
 use crate::reap::Reaper;
-use crate::region::{self, Map, PACE_WORDS, Pace, Slot};
+use crate::region::{self, LISTED, Map, PACE_WORDS, Pace, Slot};
 use crate::{AttachError, SLOTS};
 use budget::{Bytes, DeviceIndex};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,8 @@ pub struct SlotView {
     pub pid: u32,
     /// When the process started, in clock ticks since boot; 0 where that was not known.
     pub start: u64,
+    /// It has seen a row of its own among the driver's.
+    pub listed: bool,
     /// Its owner still holds the slot's lock.
     pub alive: bool,
     /// The devices on which it holds or leases anything.
@@ -155,7 +157,8 @@ impl View {
         let view = SlotView {
             slot,
             pid: (owner >> 32) as u32,
-            start: record.start.load(Ordering::Acquire),
+            start: record.start.load(Ordering::Acquire) & !LISTED,
+            listed: record.start.load(Ordering::Acquire) & LISTED != 0,
             alive,
             devices: shares.collect(),
         };

@@ -1,6 +1,7 @@
 //! The promise by CUDA.
 
 pub mod answers;
+pub mod arguments;
 pub mod arrays;
 pub mod budget;
 pub mod contexts;

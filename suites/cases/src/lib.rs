@@ -29,6 +29,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::budget::CASES,
         cuda::info::CASES,
         cuda::answers::CASES,
+        cuda::arguments::CASES,
         cuda::free::CASES,
         cuda::faults::CASES,
         cuda::contexts::CASES,

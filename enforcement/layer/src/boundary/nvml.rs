@@ -158,6 +158,10 @@ impl ledger::Driver for Rows {
         }
         has(std::process::id()).then_some(false)
     }
+
+    fn lists(&self, device: DeviceIndex, pid: u32) -> Option<bool> {
+        Some(nvml()?.rows(device)?.iter().any(|row| row.pid == pid))
+    }
 }
 
 impl Nvml {

@@ -164,6 +164,10 @@ fn obeys() {
                 let held = ledger.hold_object(Key([number(1), 7]));
                 tell(if held.is_some() { "held" } else { "unknown" });
             }
+            ("note-listed", Some(ledger)) => {
+                ledger.note_listed();
+                tell("noted");
+            }
             ("usage", Some(ledger)) => tell(&ledger.usage(DEVICE).0.to_string()),
             ("own", Some(ledger)) => tell(&ledger.own_usage(DEVICE).0.to_string()),
             ("close-all", Some(_)) => {

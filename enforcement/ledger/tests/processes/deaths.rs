@@ -27,6 +27,21 @@ impl Driver for Holds {
     }
 }
 
+/// Rows in which whoever asks has none, nor has the dead process any longer. Counts how often they are read.
+#[derive(Default)]
+struct ShowsNeither(Cell<u32>);
+
+impl Driver for ShowsNeither {
+    fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+        None
+    }
+
+    fn lists(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+        self.0.set(self.0.get() + 1);
+        Some(false)
+    }
+}
+
 fn place() -> (tempfile::TempDir, std::path::PathBuf) {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = place.path().join("ledger");
@@ -51,6 +66,24 @@ fn release_after_crash_returns_budget_once_the_driver_lets_go() {
     assert_eq!(reserve(&ledger, 20 * MIB, &driver), Ok(()));
     assert_eq!(driver.0.get(), 0, "granted before the driver let go");
     assert_eq!(ledger.usage(DEVICE), Bytes(20 * MIB));
+}
+
+#[test]
+fn who_had_a_row_is_seen_to_be_gone_by_a_process_that_has_none_yet() {
+    for listed in [true, false] {
+        let (_place, path) = place();
+        let mut child = Child::attached(&path, BUDGET);
+        assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+        if listed {
+            assert_eq!(child.ask("note-listed"), "noted");
+        }
+        let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+        child.kill();
+        let driver = ShowsNeither::default();
+        assert_eq!(reserve(&ledger, 20 * MIB, &driver), Ok(()));
+        // Else the rows may be in terms of another namespace, and a bounded wait decides.
+        assert_eq!(driver.0.get() == 1, listed, "{} readings", driver.0.get());
+    }
 }
 
 #[test]

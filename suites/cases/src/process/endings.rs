@@ -68,6 +68,23 @@ cases! {
         fills(fill(&cuda).bytes + Bytes::gib(20), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// So does a process that begins right after the kill and needs the dead one's bytes before it has a context: its row in NVML's lists is gone
+    /// then, which says that the driver has let go, because the dead one had seen it.
+    a_process_that_begins_after_a_kill_waits_for_the_teardown {
+        kind: Budget, defects: ["P2", "P3"], entry_points: ["cuInit", "cuDevicePrimaryCtxRetain"], budget: "0=23552MiB",
+        on_real: No("the teardown of a real driver takes as long as it takes"),
+    } (session) {
+        let mut doomed = Tenant::start(session)?;
+        let all = doomed.fill_cuda()?;
+        fills(all, budget(session, 0)?, CONTEXT_ROOM)?;
+        let noted = session.ledger()?.slots().iter().any(|slot| slot.listed && slot.pid == doomed.peer.pid());
+        ensure!(noted, "the ledger does not say that the process has a row");
+        doomed.peer.kill()?;
+        let mut next = Tenant::start(session)?;
+        ensure_eq!(next.fill_cuda()?, all, "granted to a process that begins right after the kill");
+        next.peer.finish()
+    }
+
     /// What a killed process held is told as free again, to whoever asks again and again: the dead are not looked for each time.
     a_killed_process_is_told_as_free_again {
         kind: Budget, defects: ["P3", "T4"], entry_points: ["cuMemGetInfo_v2"], budget: "0=23552MiB",
