@@ -6,7 +6,7 @@ use crate::contest;
 use crate::driver::{Driver, NoDriver};
 use crate::objects::{Key, Object, SlotSet};
 use crate::reap::Reaper;
-use crate::region::descriptors::Descriptor;
+use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
@@ -351,7 +351,11 @@ impl Ledger {
     /// Before this slot is relieved of what it named: others may hold it on.
     pub fn pass_object_on(&self, object: Object) {
         if self.is_mine() {
-            self.seat.layout().objects.pass_on(self.seat.slot, object);
+            let _errno = KeptErrno::keep();
+            let objects = &self.seat.layout().objects;
+            objects.pass_on(self.seat.slot, object);
+            // Its descriptors may be closed by now: nobody else would look before a request does not fit.
+            objects.give_up_if_closed(object, is_closed);
         }
     }
 

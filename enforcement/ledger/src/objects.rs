@@ -278,32 +278,34 @@ impl Objects {
 
     /// Gives up what descriptors alone hold on a device, as far as these are closed. Whether there was any.
     pub fn give_up_closed(&self, device: usize, is_closed: impl Fn(&Described) -> bool) -> bool {
-        let mut freed = false;
-        for row in 0..self.rows() {
-            let state = self.state(row);
-            let Some(entry) = self.rows.get(row) else {
-                continue;
-            };
-            let holders = entry.holders.iter();
-            let unheld = |mut words: core::slice::Iter<'_, AtomicU64>| {
-                words.all(|word| word.load(Ordering::SeqCst) == 0)
-            };
-            if state.phase() != Phase::Charged
-                || !state.is_described()
-                || !self.is_on(row, device)
-                || !unheld(holders)
-            {
-                continue;
-            }
-            let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
-            let described = Described {
-                words: [0, 1, 2].map(|at: usize| entry.descriptor.get(at).map_or(0, read)),
-                path: core::array::from_fn(|at| entry.path.get(at).map_or(0, read)),
-            };
-            // In the state that was found: whoever joined meanwhile, by a descriptor that was closed since, has changed it.
-            freed |= is_closed(&described) && self.change(row, state, state.to(Phase::Free, 0));
+        (0..self.rows())
+            .filter(|row| self.is_on(*row, device))
+            .fold(false, |freed, row| {
+                freed | self.give_up_closed_row(row, &is_closed)
+            })
+    }
+
+    /// The same of one object.
+    pub fn give_up_if_closed(&self, object: Object, is_closed: impl Fn(&Described) -> bool) {
+        self.give_up_closed_row(object.row as usize, &is_closed);
+    }
+
+    fn give_up_closed_row(&self, row: usize, is_closed: &dyn Fn(&Described) -> bool) -> bool {
+        let state = self.state(row);
+        let Some(entry) = self.rows.get(row) else {
+            return false;
+        };
+        let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
+        let held = entry.holders.iter().any(|word| read(word) != 0);
+        if state.phase() != Phase::Charged || !state.is_described() || held {
+            return false;
         }
-        freed
+        let described = Described {
+            words: [0, 1, 2].map(|at: usize| entry.descriptor.get(at).map_or(0, read)),
+            path: core::array::from_fn(|at| entry.path.get(at).map_or(0, read)),
+        };
+        // In the state that was found: whoever joined meanwhile, by a descriptor that was closed since, has changed it.
+        is_closed(&described) && self.change(row, state, state.to(Phase::Free, 0))
     }
 
     fn hold(&self, row: usize, slot: usize) {

@@ -8,8 +8,7 @@
 use seeds::{Seed, planted};
 
 use crate::driver::Driver;
-use crate::objects::Described;
-use crate::region::descriptors::{Descriptor, is_open};
+use crate::region::descriptors::is_closed;
 use crate::region::{self, Errno, LISTED, Layout, Slot};
 use crate::{DeviceIndex, SLOTS};
 use core::sync::atomic::Ordering;
@@ -89,9 +88,6 @@ impl Reaper<'_> {
                 swept.draining = swept.draining.saturating_add(used);
             }
         }
-        let is_closed = |described: &Described| {
-            Descriptor::from_row(described).is_some_and(|found| is_open(&found) == Some(false))
-        };
         swept.freed |= self.layout.objects.give_up_closed(ordinal, is_closed);
         Ok(swept)
     }

@@ -102,6 +102,11 @@ pub fn mark_of(fd: RawFd) -> Option<u64> {
     })
 }
 
+/// Whether what stands in a row is closed for certain.
+pub fn is_closed(described: &Described) -> bool {
+    Descriptor::from_row(described).is_some_and(|found| is_open(&found) == Some(false))
+}
+
 /// Whether a description of that name is still open anywhere; `None` where it cannot be told. The path comes from other processes: only
 /// files and NVIDIA's devices are opened.
 pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
