@@ -144,6 +144,12 @@ impl<'a, P: Protocol> Account<'a, P> {
         self.update(me, |word| word.take(bytes, budget))
     }
 
+    /// Revokes the own lease; none is kept before the next request was verified.
+    pub fn unverify(&self, me: usize) {
+        let budget = self.budget();
+        self.update(me, |word| Some(word.unverified(budget)));
+    }
+
     /// Gives back bytes in use, to the lease or to everyone.
     #[inline]
     pub fn release(&self, me: usize, bytes: u64) {

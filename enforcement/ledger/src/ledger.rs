@@ -320,7 +320,15 @@ impl Ledger {
         let mask = devices.fold(0, |mask, device| mask | 1_u32 << device);
         let objects = &self.seat.layout().objects;
         let described = descriptor.map(Descriptor::to_row);
-        objects.enter(self.seat.slot, key, mask, bytes.0, described)
+        let enter = || objects.enter(self.seat.slot, key, mask, bytes.0, described);
+        enter().or_else(|| {
+            // Full, perhaps of what closed descriptors held: nobody looks for these before a request does not fit.
+            let _errno = KeptErrno::keep();
+            for device in 0..MAX_DEVICES {
+                objects.give_up_closed(device, is_closed);
+            }
+            enter()
+        })
     }
 
     /// So much of what this slot is charged for has the object's name from now on.
@@ -354,6 +362,10 @@ impl Ledger {
             let _errno = KeptErrno::keep();
             let objects = &self.seat.layout().objects;
             objects.pass_on(self.seat.slot, object);
+            // The row has the bytes now. What is about to be released of them must not be kept as a lease, which is granted without a look at any sum.
+            for account in self.seat.layout().accounts() {
+                account.unverify(self.seat.slot);
+            }
             // Its descriptors may be closed by now: nobody else would look before a request does not fit.
             objects.give_up_if_closed(object, is_closed);
         }

@@ -90,6 +90,11 @@ impl Word {
         }
     }
 
+    /// The word without a lease, and with what is given back kept as none before the next request was verified.
+    pub fn unverified(self, budget: Budget) -> Word {
+        Word::pack(self.used(), 0, budget.epoch().wrapping_sub(1) & EPOCH_MASK)
+    }
+
     /// The word once its lease is revoked.
     pub fn without_lease(self) -> Word {
         Word::pack(self.used(), 0, self.epoch())

@@ -69,6 +69,34 @@ fn release_after_crash_returns_budget_once_the_driver_lets_go() {
 }
 
 #[test]
+fn what_was_passed_on_is_no_lease_of_who_made_it() {
+    let (_place, path) = place();
+    let (maker, other) = (
+        Ledger::attach(&path, &setup(BUDGET)).unwrap(),
+        Ledger::attach(&path, &setup(BUDGET)).unwrap(),
+    );
+    let mut held = Vec::new();
+    for number in 0..2 {
+        assert_eq!(reserve(&maker, 40 * MIB, &NoDriver), Ok(()));
+        let key = Key([number, 0]);
+        let object = maker
+            .name_object(key, [DEVICE].into_iter().collect(), Bytes(40 * MIB), None)
+            .unwrap();
+        held.push(other.hold_object(key).unwrap());
+        maker.pass_object_on(object);
+        maker.release(DEVICE, Bytes(40 * MIB));
+        assert_eq!(maker.usage(DEVICE), Bytes((number + 1) * 40 * MIB));
+    }
+    assert!(matches!(
+        reserve(&maker, 40 * MIB, &NoDriver),
+        Err(Refusal::OverBudget { .. })
+    ));
+    held.into_iter()
+        .for_each(|object| other.let_go_of_object(object));
+    assert_eq!(reserve(&maker, 90 * MIB, &NoDriver), Ok(()));
+}
+
+#[test]
 fn who_had_a_row_is_seen_to_be_gone_by_a_process_that_has_none_yet() {
     for listed in [true, false] {
         let (_place, path) = place();

@@ -280,6 +280,36 @@ cases! {
         is_given_back(session, &cuda, &mut other)
     }
 
+    /// What descriptors hold is granted to nobody again, however small the pieces: 64 MiB at a time, created, exported and released, come to the budget. Of
+    /// more closed descriptors than the ledger has rows nothing stays charged.
+    exported_pieces_come_to_the_budget_and_closed_ones_to_nothing {
+        kind: Budget, defects: ["R9", "R5"], budget: "0=3GiB", entry_points: ["cuMemCreate", "cuMemExportToShareableHandle", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        let piece = |bytes: Bytes| -> Result<Option<OwnedFd>, Failure> {
+            let created = cuda.create_memory_for(Purpose::Sharing, 0, bytes.0);
+            if created.code == OUT_OF_MEMORY {
+                return Ok(None);
+            }
+            ensure_eq!(created.code, OK, "cuMemCreate");
+            let descriptor = cuda.export_memory(created.out);
+            ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+            match descriptor {
+                Ok(descriptor) => Ok(Some(descriptor)),
+                Err(code) => fail!("cuMemExportToShareableHandle answered {code:?}"),
+            }
+        };
+        for _ in 0..1100 {
+            ensure_eq!(piece(Bytes::mib(2))?.is_some(), true, "2 MiB beside closed descriptors");
+        }
+        let mut held = Vec::new();
+        while held.len() < 100 {
+            let Some(descriptor) = piece(Bytes::mib(64))? else { break };
+            held.push(descriptor);
+        }
+        fills(Bytes::mib(64 * held.len() as u64), budget(session, 0)?, ROOM)
+    }
+
     /// A handle that nobody in the ledger made is charged to who opens it, and refused where that does not fit.
     memory_of_nobody_known_is_charged_to_who_opens_it {
         kind: Budget, defects: ["R9"], budget: "0=8GiB",
