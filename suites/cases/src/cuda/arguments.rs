@@ -99,8 +99,12 @@ fn as_the_driver(session: &Session, exhausted: bool) -> Result<(), Failure> {
     let mut compared = 0;
     let mut wrong = Vec::new();
     for (call, wanted) in answered {
-        compared += 1;
         let got = guest.get(call);
+        // What a row needs may be refused before its call, where the row before has left nothing.
+        if exhausted && got.is_some_and(|(code, _)| code.starts_with("setup")) {
+            continue;
+        }
+        compared += 1;
         // A request that the driver would grant may lack memory now. One that it would refuse is refused for the same reason.
         let lacks =
             exhausted && wanted.0 == OK && got.is_some_and(|(code, _)| code == OUT_OF_MEMORY);
