@@ -30,6 +30,9 @@ pub struct Line {
     pub pending: AtomicU64,
     /// How often something was given back: a word that is what it was says nothing of what was taken and given back meanwhile.
     pub releases: AtomicU64,
+    /// Bytes by which the driver's figure for the slot's process was seen beyond all that the process is charged. Written by whichever
+    /// process of the tenant looked last: the process itself may never ask for anything again.
+    pub beyond: AtomicU64,
 }
 
 /// The order of the steps. Only models change it, to show that they would notice.
@@ -239,7 +242,11 @@ impl<'a, P: Protocol> Account<'a, P> {
         let lines = self.lines.iter().take(high).fold(0_u64, |total, line| {
             let pending = line.pending.load(Ordering::Acquire);
             let charged = Word(line.word.load(Ordering::Acquire)).charged();
-            total.saturating_add(pending).saturating_add(charged)
+            let beyond = line.beyond.load(Ordering::Acquire);
+            total
+                .saturating_add(pending)
+                .saturating_add(charged)
+                .saturating_add(beyond)
         });
         lines.saturating_add(self.charged_beside())
     }
@@ -268,12 +275,14 @@ impl<'a, P: Protocol> Account<'a, P> {
         for (slot, line) in self.lines.iter().take(high).enumerate() {
             let pending = line.pending.load(Ordering::Acquire);
             let word = Word(line.word.load(Ordering::Acquire));
+            let used = word
+                .used()
+                .saturating_add(line.beyond.load(Ordering::Acquire));
             seen.pending = seen.pending.saturating_add(pending);
             seen.leased = seen.leased.saturating_add(word.leased());
-            seen.used = seen.used.saturating_add(word.used());
+            seen.used = seen.used.saturating_add(used);
             // Each slot's part is mixed by itself, so that a walk over a thousand does not wait for a chain of products.
-            let mixed =
-                (word.used() ^ (slot as u64).rotate_right(11)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (used ^ (slot as u64).rotate_right(11)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             seen.mark = seen.mark.wrapping_add(mixed ^ (mixed >> 29));
         }
         let beside = self.charged_beside();
@@ -322,6 +331,27 @@ impl<'a, P: Protocol> Account<'a, P> {
         })
     }
 
+    /// Bytes that the driver was seen to hold for the slot's process beyond all that it is charged.
+    pub fn beyond(&self, slot: usize) -> u64 {
+        self.lines
+            .get(slot)
+            .map_or(0, |line| line.beyond.load(Ordering::Acquire))
+    }
+
+    /// By any process of the tenant, after a look at the driver's figures.
+    pub fn set_beyond(&self, slot: usize, bytes: u64) {
+        if let Some(line) = self.lines.get(slot)
+            && line.beyond.load(Ordering::Relaxed) != bytes
+        {
+            line.beyond.store(bytes, Ordering::Release);
+        }
+    }
+
+    /// All that the slot's owner holds: what it is charged, its lease not included, and what was seen beyond that.
+    pub fn held(&self, slot: usize) -> u64 {
+        self.word(slot).used().saturating_add(self.beyond(slot))
+    }
+
     pub fn releases(&self, slot: usize) -> u64 {
         self.lines
             .get(slot)
@@ -340,6 +370,7 @@ impl<'a, P: Protocol> Account<'a, P> {
         self.lines.get(slot).is_none_or(|line| {
             line.pending.load(Ordering::Acquire) == 0
                 && Word(line.word.load(Ordering::Acquire)).charged() == 0
+                && line.beyond.load(Ordering::Acquire) == 0
         })
     }
 
@@ -355,6 +386,7 @@ impl<'a, P: Protocol> Account<'a, P> {
     pub fn clear(&self, slot: usize) {
         if let Some(line) = self.lines.get(slot) {
             line.pending.store(0, Ordering::Release);
+            line.beyond.store(0, Ordering::Release);
             line.word.store(0, Ordering::Release);
         }
     }

@@ -90,6 +90,17 @@ pub struct Ledger {
     disagreement: Option<Disagreement>,
 }
 
+/// What another process of the tenant is charged on a device, by all of its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charged {
+    owner: u64,
+    bytes: u64,
+    releases: u64,
+    slots: Vec<usize>,
+    /// What it imported, which another is charged for, and which may be in its row.
+    explained: u64,
+}
+
 /// Bytes that are charged but not in use yet. Dropping it cancels.
 #[must_use = "dropping a reservation cancels it"]
 pub struct Reservation<'a> {
@@ -211,6 +222,80 @@ impl Ledger {
             self.own_slots()
                 .fold(0, |sum, slot| sum.wrapping_add(account.releases(slot)))
         })
+    }
+
+    /// What other processes of the tenant are charged on a device, before the driver's figures are read: see [`Ledger::note_beyond`].
+    /// Only processes of this PID namespace: the driver's pids mean nothing for others.
+    pub fn others(&self, device: DeviceIndex) -> Vec<Charged> {
+        let (Some(account), Some(slot)) = (self.account(device), device.slot()) else {
+            return Vec::new();
+        };
+        let layout = self.seat.layout();
+        let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        let mut others: Vec<Charged> = Vec::new();
+        for (at, record) in layout.slots.iter().enumerate().take(high) {
+            let owner = record.owner.load(Ordering::Acquire);
+            let counts = owner != 0
+                && owner != self.seat.owner()
+                && owner as u32 == self.seat.namespace
+                && record.dying.load(Ordering::Acquire) == 0;
+            if !counts {
+                continue;
+            }
+            let (bytes, releases) = (account.word(at).used(), account.releases(at));
+            match others.iter_mut().find(|other| other.owner == owner) {
+                Some(other) => {
+                    other.bytes = other.bytes.saturating_add(bytes);
+                    other.releases = other.releases.wrapping_add(releases);
+                    other.slots.push(at);
+                }
+                None => others.push(Charged {
+                    owner,
+                    bytes,
+                    releases,
+                    slots: vec![at],
+                    explained: 0,
+                }),
+            }
+        }
+        for other in &mut others {
+            let slots = SlotSet::from_iter(other.slots.iter().copied());
+            other.explained = layout.objects.shared_with(&slots, slot);
+        }
+        others
+    }
+
+    /// Notes for each of `before` by how much the driver's figure, read since, is beyond what it is charged, unless that changed while
+    /// it was read. `row` tells a process's figure by its pid, `None` where the driver does not show it: then nothing is known.
+    pub fn note_beyond(
+        &self,
+        device: DeviceIndex,
+        before: &[Charged],
+        row: &dyn Fn(u32) -> Option<Bytes>,
+    ) {
+        let Some(account) = self.account(device) else {
+            return;
+        };
+        let now = self.others(device);
+        for other in before.iter().filter(|other| now.contains(other)) {
+            let Some(held) = row((other.owner >> 32) as u32) else {
+                continue;
+            };
+            let known = other.bytes.saturating_add(other.explained);
+            let mut beyond = held.0.saturating_sub(known);
+            for slot in &other.slots {
+                account.set_beyond(*slot, beyond);
+                beyond = 0;
+            }
+        }
+    }
+
+    /// This process has brought what it is charged to the driver's figure: what others saw beyond it is in its own word now.
+    pub fn forget_beyond(&self, device: DeviceIndex) {
+        if let Some(account) = self.account(device) {
+            self.own_slots()
+                .for_each(|slot| account.set_beyond(slot, 0));
+        }
     }
 
     /// What this process imported and is not charged for: its maker is, or the object's own row.

@@ -21,7 +21,7 @@ mod word;
 pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
-pub use ledger::{Authority, Disagreement, Ledger, Reservation, Setup};
+pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};
 pub use named::{Holds, Named};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;

@@ -84,7 +84,7 @@ impl Reaper<'_> {
             self.drain(slot, device, driver, &mut swept)?;
             if record.dying.load(Ordering::Acquire) != 0 {
                 let objects = self.layout.objects.kept_by(slot, ordinal);
-                let used = account.word(slot).used().saturating_add(objects);
+                let used = account.held(slot).saturating_add(objects);
                 swept.draining = swept.draining.saturating_add(used);
             }
         }

@@ -42,6 +42,8 @@ pub struct DeviceShare {
     pub device: DeviceIndex,
     /// What is in use, the lease not included.
     pub usage: Bytes,
+    /// The part of it that the driver was seen to hold for the process beyond all that it is charged.
+    pub beyond: Bytes,
     pub leased: Bytes,
 }
 
@@ -130,7 +132,7 @@ impl View {
             .records()
             .filter(|(_, record)| record.dying.load(Ordering::Acquire) != 0);
         dying.fold(Bytes::ZERO, |sum, (slot, _)| {
-            sum.saturating_add(Bytes(account.word(slot).used()))
+            sum.saturating_add(Bytes(account.held(slot)))
         })
     }
 
@@ -147,12 +149,14 @@ impl View {
         let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false));
         let shares = DeviceIndex::all().filter_map(|device| {
             let word = self.account(device)?.word(slot);
+            let beyond = Bytes(self.account(device)?.beyond(slot));
             let share = DeviceShare {
                 device,
-                usage: Bytes(word.used()),
+                usage: Bytes(word.used()).saturating_add(beyond),
+                beyond,
                 leased: Bytes(word.leased()),
             };
-            (word.charged() > 0).then_some(share)
+            (word.charged() > 0 || beyond > Bytes::ZERO).then_some(share)
         });
         let view = SlotView {
             slot,
