@@ -13,7 +13,7 @@ use budget::array::Array;
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::devices::{NoDevice, current_context};
+use crate::devices::NoDevice;
 use crate::memory::refused_unless_undone;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -212,7 +212,8 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
         }
         Err(NoDevice::Unknown) => return verdict(judged(made), Refused::UnknownDevice),
     };
-    let Some((place, bound)) = Place::of(asked, levels, device.ordinal, current_context()) else {
+    let Some((place, bound)) = Place::of(asked, levels, device.ordinal, tenant.owning_context())
+    else {
         // No address space holds it: the driver says so.
         return refused_unless_undone((made.call)(), || (made.handle)(), made.destroy);
     };

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
 use ledger::KeptErrno;
 
-use abi::cuda::{CUcontext, CUdevice, CUresult};
+use abi::cuda::{CUcontext, CUdevice, CUlimit, CUresult};
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 
@@ -14,10 +14,11 @@ use crate::boundary::manners;
 use crate::contexts::Context;
 use crate::devices::{Device, devices_before_init};
 use crate::memory;
-use crate::nvml::{OwnRow, Scope, Session};
+use crate::nvml::{Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::truth::Change;
+use seeds::{Seed, planted};
 
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
@@ -93,8 +94,19 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
         Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let _held = tenant.memory.changing.hold();
-    if tenant.memory.contexts.has_primary(device.ordinal) || is_active(ordinal) {
+    if tenant.memory.contexts.has_primary(device.ordinal) {
         return Outcome::Done(call());
+    }
+    if is_active(ordinal) {
+        // Somebody made it past us.
+        let code = call();
+        if code == CUresult::SUCCESS
+            && let Some(handle) = context.read()
+            && !tenant.adopt(device, handle.0 as u64, true)
+        {
+            return judged(code, context, Refused::TableFull, &undo);
+        }
+        return Outcome::Done(code);
     }
     create(tenant, device, true, context, true, &call, &undo)
 }
@@ -367,6 +379,93 @@ fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> O
     Outcome::Done(code)
 }
 
+/// Once more the current context; it has to be detached from as often.
+pub fn attach(tenant: Tenant, place: Out<'_, CUcontext>, flags: c_uint) -> Outcome<CUresult> {
+    let code = next::cuCtxAttach(place, flags);
+    if code == CUresult::SUCCESS
+        && let Some(context) = place.read()
+    {
+        tenant.memory.contexts.attach(context.0 as u64);
+    }
+    Outcome::Done(code)
+}
+
+/// The last detachment of a created context destroys it.
+pub fn detach(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
+    if planted(Seed::R27) {
+        return Outcome::Done(next::cuCtxDetach(context));
+    }
+    let _held = tenant.memory.changing.hold();
+    let handle = context.0 as u64;
+    let is_created = tenant.memory.contexts.is_created(handle);
+    if is_created && tenant.memory.contexts.detach(handle) {
+        return end(tenant, context, next::cuCtxDetach);
+    }
+    let code = next::cuCtxDetach(context);
+    if code != CUresult::SUCCESS && is_created {
+        tenant.memory.contexts.attach(handle);
+    }
+    Outcome::Done(code)
+}
+
+/// Makes a call that may end primary contexts, by letting go of the last hold on one, and ends what is charged for those that it ended.
+pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
+    let primaries: Vec<Context> = tenant.memory.contexts.list();
+    for context in primaries.iter().filter(|context| context.primary) {
+        tenant.forget_marks(context.handle);
+        tenant.forget_streams_of(context.handle);
+    }
+    let mut change = Some(tenant.change());
+    let code = call();
+    for context in primaries.into_iter().filter(|context| context.primary) {
+        let ordinal = context.ordinal as CUdevice;
+        if !is_active(ordinal)
+            && let Some(device) = tenant.device(context.ordinal)
+            && let Some(context) = tenant.memory.contexts.take_primary(context.ordinal)
+        {
+            let change = change.take().unwrap_or_else(|| tenant.change());
+            bury(tenant, device, context, change);
+        }
+    }
+    code
+}
+
+impl Tenant {
+    /// As [`Tenant::adopt`], of the current context, unless it is gone: one that was ended elsewhere stays current.
+    pub fn adopt_current(self, device: &Device, handle: u64) -> bool {
+        /// CU_LIMIT_STACK_SIZE, which every context has.
+        const STACK: CUlimit = 0;
+        let mut value = 0;
+        next::cuCtxGetLimit(Out::to(&mut value), STACK) == CUresult::SUCCESS
+            && self.adopt(device, handle, false)
+    }
+
+    /// Enters a live context that somebody made past us: what it takes is charged by the driver's figure. False if the table is full.
+    pub fn adopt(self, device: &Device, handle: u64, primary: bool) -> bool {
+        let _held = self.memory.changing.hold();
+        let contexts = &self.memory.contexts;
+        if contexts.ordinal_of(handle).is_some() {
+            if primary {
+                contexts.is_primary_after_all(handle);
+            }
+            return true;
+        }
+        let context = Context {
+            handle,
+            ordinal: device.ordinal,
+            primary,
+            bytes: Bytes::ZERO,
+            unlisted: Bytes::ZERO,
+        };
+        let entered = contexts.insert(context);
+        if entered {
+            self.begin_modules(context);
+            self.look_at(device);
+        }
+        entered
+    }
+}
+
 /// A context is gone, and with it all that it owned.
 fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
     tenant.memory.records.take_owned(context.handle, |record| {
@@ -409,7 +508,7 @@ struct Meter {
 struct Reading {
     nvml: Session,
     index: DeviceIndex,
-    rows: OwnRow,
+    rows: Processes,
     device: Option<Bytes>,
     /// What no context owns: without one it is in no row, and with the next in ours again.
     apart: Bytes,
@@ -445,13 +544,13 @@ impl Meter {
         let activity = &self.tenant.memory.activity;
         let measured = self.before.and_then(|before| {
             let after = before.nvml.rows(before.index)?;
-            if let (Some(_), Some(ledger)) = (after.own, self.tenant.ledger()) {
+            if let (Some(_), Some(ledger)) = (after.own(), self.tenant.ledger()) {
                 ledger.note_listed();
             }
             let undisturbed = activity.load(Ordering::Acquire) == before.activity;
-            let known = before.rows.own.unwrap_or(before.apart);
-            let own = after.own?.saturating_sub(known);
-            let alone = before.rows.alone && after.alone;
+            let known = before.rows.own().unwrap_or(before.apart);
+            let own = after.own()?.saturating_sub(known);
+            let alone = before.rows.are_ours() && after.are_ours();
             (undisturbed && own != Bytes::ZERO).then(|| {
                 let bytes = before.lost(own, alone, self.bound);
                 let unlisted = bytes.saturating_sub(own);

@@ -25,6 +25,8 @@ struct Slot {
     streams: Streams,
     /// Freed in the order of one of its streams, and not known to be gone.
     lingering: AtomicU64,
+    /// By cuCtxAttach, beside its own existence.
+    attached: AtomicU64,
     ordinal: AtomicU32,
     primary: AtomicU32,
 }
@@ -102,6 +104,7 @@ impl Contexts {
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
         slot.lingering.store(0, Ordering::Relaxed);
+        slot.attached.store(0, Ordering::Relaxed);
         slot.limits.forget();
         slot.streams.forget();
         slot.ordinal.store(context.ordinal, Ordering::Relaxed);
@@ -131,6 +134,54 @@ impl Contexts {
         self.iter()
             .find(|(_, context)| context.primary && context.ordinal == ordinal)
             .map(|(_, context)| context.handle)
+    }
+
+    /// So much more is charged to a context, until it ends.
+    pub fn add_to(&self, handle: u64, bytes: Bytes) {
+        if let Some(slot) = self.slot(handle).filter(|_| bytes != Bytes::ZERO) {
+            slot.bytes.fetch_add(bytes.0, Ordering::AcqRel);
+        }
+    }
+
+    /// So much more is charged to a device's primary context, until it ends.
+    pub fn add_to_primary(&self, ordinal: u32, bytes: Bytes) {
+        let primary = self
+            .iter()
+            .find(|(_, context)| context.primary && context.ordinal == ordinal);
+        if let Some((slot, _)) = primary {
+            slot.bytes.fetch_add(bytes.0, Ordering::AcqRel);
+        }
+    }
+
+    /// It was met first as the current context, and is a primary one.
+    pub fn is_primary_after_all(&self, handle: u64) {
+        if let Some(slot) = self.slot(handle) {
+            slot.primary.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is a context that a program made by itself, and no primary one.
+    pub fn is_created(&self, handle: u64) -> bool {
+        self.slot(handle)
+            .is_some_and(|slot| slot.primary.load(Ordering::Relaxed) == 0)
+    }
+
+    /// A context was attached to once more, and has to be detached from as often.
+    pub fn attach(&self, handle: u64) {
+        if let Some(slot) = self.slot(handle) {
+            slot.attached.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// It is detached from. Whether that ends it.
+    pub fn detach(&self, handle: u64) -> bool {
+        let less = |attached: u64| attached.checked_sub(1);
+        self.slot(handle).is_some_and(|slot| {
+            let still = slot
+                .attached
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            still.is_err()
+        })
     }
 
     /// Whether a device has any.

@@ -143,6 +143,22 @@ impl Tenant {
     }
 }
 
+impl Tenant {
+    /// The context that ends what is allocated in the current one: itself, or its device's primary one where it is a green context.
+    pub fn owning_context(self) -> u64 {
+        let current = current_context();
+        let contexts = &self.memory.contexts;
+        if current == 0 || contexts.ordinal_of(current).is_some() {
+            return current;
+        }
+        let primary = self
+            .current_device()
+            .ok()
+            .and_then(|device| contexts.primary_of(device.ordinal));
+        primary.unwrap_or(current)
+    }
+}
+
 /// Why nobody can say which device is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoDevice {

@@ -83,8 +83,13 @@ impl Tenant {
     fn reserve_looked(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
         let _nvml = Scope::begin(self);
         self.look_all(devices);
-        self.reserve(devices, bytes)
-            .or_else(|refused| self.reserve_late(devices, bytes, refused))
+        let grant = self
+            .reserve(devices, bytes)
+            .or_else(|refused| self.reserve_late(devices, bytes, refused));
+        if grant.is_ok() {
+            self.looked_beside(devices);
+        }
+        grant
     }
 
     #[cold]

@@ -129,6 +129,11 @@ macro_rules! table {
                 cuCtxCreate_v4 => tenant crate::context::create_v4;
                 cuCtxDestroy => tenant crate::context::destroy;
                 cuCtxDestroy_v2 => tenant crate::context::destroy_v2;
+                cuCtxAttach => tenant crate::context::attach;
+                cuCtxDetach => tenant crate::context::detach;
+                cuGreenCtxCreate => tenant crate::green::create;
+                cuGreenCtxDestroy => tenant crate::green::destroy;
+                cuGreenCtxStreamCreate => tenant crate::green::create_stream;
 
                 // Every way to give a device work but for graphs, whose launches may take memory too.
                 cuLaunchKernel => paced crate::throttle::launch_kernel;
@@ -184,7 +189,7 @@ macro_rules! table {
                 cuMemPoolGetAttribute; cuDeviceGetGraphMemAttribute; cuGraphGetNodes; cuGraphNodeGetType;
                 cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph; cuStreamGetCaptureInfo; cuStreamQuery;
                 cuMemGetAddressRange_v2; cuPointerGetAttribute; cuMemGetAllocationPropertiesFromHandle;
-                cuCtxPushCurrent_v2; cuCtxPopCurrent_v2;
+                cuCtxPushCurrent_v2; cuCtxPopCurrent_v2; cuCtxFromGreenCtx; cuGraphGetRootNodes;
                 cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
                 cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;
                 cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount;

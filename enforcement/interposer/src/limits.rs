@@ -34,11 +34,19 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         Err(NoDevice::Unknown) => return Outcome::Refused(Refused::UnknownDevice),
     };
     let context = current_context();
-    let Some(limits) = tenant.limits_of(context, device) else {
+    if context == 0 {
         // The driver has a context and did not say which.
-        return match context {
-            0 => Outcome::Refused(Refused::UnknownDevice),
-            _ => Outcome::PassThrough(Reason::TakesNothing),
+        return Outcome::Refused(Refused::UnknownDevice);
+    }
+    let known = tenant.limits_of(context, device).or_else(|| {
+        let adopted = tenant.adopt_current(device, context);
+        tenant.limits_of(context, device).filter(|_| adopted)
+    });
+    let Some(limits) = known else {
+        // One that is gone: the driver refuses all that needs one.
+        return match told(limit) {
+            Ok(_) => Outcome::Refused(Refused::TableFull),
+            Err(_) => Outcome::PassThrough(Reason::TakesNothing),
         };
     };
     if !matches!(limit, STACK | PRINTF | HEAP) {

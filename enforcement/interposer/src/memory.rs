@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::{Device, NoDevice, current_context};
+use crate::devices::{Device, NoDevice};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -209,7 +209,7 @@ where
             size: taken,
             kind: self.kind,
             ordinal: device.ordinal,
-            owner: current_context(),
+            owner: tenant.owning_context(),
         };
         match settle(tenant, device, record, bound, grant, self.undo) {
             Ok(()) => Outcome::Done(code),

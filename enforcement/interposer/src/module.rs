@@ -14,7 +14,7 @@ use budget::settings::ContextCharge;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::image;
-use crate::devices::{Device, NoDevice, current_context};
+use crate::devices::{Device, NoDevice};
 use crate::grant::Grant;
 use crate::memory::devices_of;
 use crate::modules::{Library, Part};
@@ -100,7 +100,7 @@ fn load_module(
     match settled {
         Ok(bytes) => {
             let part = Part {
-                context: current_context(),
+                context: tenant.owning_context(),
                 ordinal: device.ordinal,
                 bytes,
             };

@@ -1,7 +1,9 @@
 //! What NVML says: which devices the container has, and what each process takes of them.
 //!
-//! Every question is asked between an init and a shutdown of our own, so that the program's own count of them is not changed. They
-//! take some 12 ms on an H200; where one hook asks more than once a [`Scope`] lets all its questions have one of each.
+//! NVML is begun once and stays so as long as nobody in the process but us knows of it: init and shutdown take some 12 ms on an H200,
+//! a question 16 µs. NVML counts inits for the whole process, so from the first sign that the program uses it (it is loaded before us, or one of
+//! its names is looked up) every question is asked between an init and a shutdown of our own: what the program is answered before its
+//! own init and after its last shutdown is not changed. Where one hook asks more than once a [`Scope`] lets all its questions have one of each.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +12,7 @@ use abi::nvml::*;
 use budget::identity::{Candidate, Pci};
 use budget::{Bytes, DeviceIndex};
 use ledger::{Driver, KeptErrno};
+use seeds::{Seed, planted};
 
 use crate::boundary::arena::{Lock, existing, pid};
 use crate::boundary::cross::Out;
@@ -20,10 +23,107 @@ use crate::process::Tenant;
 
 /// NVML between init and shutdown.
 pub struct Session {
-    /// The end of the last scope shuts it down.
-    of_scope: bool,
+    end: End,
     /// Puts the host's back after the last call.
     _errno: KeptErrno,
+}
+
+/// Who shuts NVML down again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The session itself.
+    Own,
+    /// The end of the last scope.
+    OfScope,
+    /// Nobody, until the program is known to use NVML.
+    Kept,
+}
+
+/// The session that stays open. Not in the arena: a fork child has the library's count of inits too.
+struct Kept {
+    state: AtomicU32,
+    /// Sessions that use it at this moment.
+    users: AtomicU32,
+}
+
+static KEPT: Kept = Kept {
+    state: AtomicU32::new(UNDECIDED),
+    users: AtomicU32::new(0),
+};
+
+/// NVML was not asked anything yet.
+const UNDECIDED: u32 = 0;
+/// Ours, for whoever asks.
+const OPEN: u32 = 1;
+/// The program uses NVML: the last user shuts ours down.
+const CLOSING: u32 = 2;
+/// The program uses NVML: none stays open any more.
+const NEVER: u32 = 3;
+
+impl Kept {
+    /// Whether it is open; it stays so until [`Kept::leave`].
+    fn join(&self) -> bool {
+        if self.state.load(Ordering::SeqCst) != OPEN {
+            return false;
+        }
+        self.users.fetch_add(1, Ordering::SeqCst);
+        let open = self.state.load(Ordering::SeqCst) == OPEN;
+        if !open {
+            self.leave();
+        }
+        open
+    }
+
+    fn leave(&self) {
+        if self.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.close_if_unused();
+        }
+    }
+
+    /// NVML was begun by us. Whether it stays so, and the caller uses it.
+    fn keep(&self) -> bool {
+        self.users.fetch_add(1, Ordering::SeqCst);
+        let kept = self
+            .state
+            .compare_exchange(UNDECIDED, OPEN, Ordering::SeqCst, Ordering::SeqCst);
+        if kept.is_err() {
+            self.leave();
+        }
+        kept.is_ok()
+    }
+
+    /// The program uses NVML.
+    fn give_up(&self) {
+        let next = |state| match state {
+            UNDECIDED => Some(NEVER),
+            OPEN => Some(CLOSING),
+            _ => None,
+        };
+        let _ = self
+            .state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        if self.users.load(Ordering::SeqCst) == 0 {
+            self.close_if_unused();
+        }
+    }
+
+    fn close_if_unused(&self) {
+        let closed =
+            self.state
+                .compare_exchange(CLOSING, NEVER, Ordering::SeqCst, Ordering::SeqCst);
+        if closed.is_ok() {
+            let _ = next::nvmlShutdown();
+        }
+    }
+}
+
+/// A name of NVML's was looked up, by somebody who is not us.
+#[inline]
+pub fn is_asked_for() {
+    if KEPT.state.load(Ordering::Relaxed) != NEVER {
+        let _errno = KeptErrno::keep();
+        KEPT.give_up();
+    }
 }
 
 /// What scopes of all threads share. All zeros is none.
@@ -80,18 +180,32 @@ impl Scopes {
 impl Session {
     /// `None` where there is no NVML, or it does not start.
     pub fn open() -> Option<Session> {
-        let errno = KeptErrno::keep();
+        let _errno = KeptErrno::keep();
+        let session = |end| Session { end, _errno };
+        if KEPT.join() {
+            return Some(session(End::Kept));
+        }
         if !Library::Nvml.bind_any() {
             loader::open(Library::Nvml.soname(), libc::RTLD_LAZY)?;
             if !Library::Nvml.bind_any() {
                 return None;
             }
+        } else if KEPT.state.load(Ordering::Relaxed) == UNDECIDED {
+            // It was there before anybody here asked for it. (Or another thread of ours is just beginning it: then none stays open.)
+            KEPT.give_up();
+        }
+        if KEPT.state.load(Ordering::Relaxed) == UNDECIDED && Library::hears_look_ups() {
+            return (next::nvmlInit_v2() == nvmlReturn_t::SUCCESS)
+                .then(|| session(if KEPT.keep() { End::Kept } else { End::Own }));
         }
         let shared = existing().and_then(|memory| memory.nvml.begin());
         let begun = shared.unwrap_or_else(|| next::nvmlInit_v2() == nvmlReturn_t::SUCCESS);
-        begun.then_some(Session {
-            of_scope: shared.is_some(),
-            _errno: errno,
+        begun.then(|| {
+            session(if shared.is_some() {
+                End::OfScope
+            } else {
+                End::Own
+            })
         })
     }
 
@@ -177,35 +291,47 @@ impl Session {
         (answer == nvmlReturn_t::SUCCESS).then_some(Bytes(memory.used))
     }
 
-    /// What the process lists say of this process; `None` where NVML does not tell.
-    pub fn rows(&self, device: DeviceIndex) -> Option<OwnRow> {
-        const NOT_AVAILABLE: u64 = u64::MAX;
-        let rows = self.processes(device)?;
-        let own = || rows.iter().filter(|row| row.pid == pid());
-        Some(OwnRow {
-            // A process that computes and draws has a row in both lists, each with all that it takes.
-            own: own()
-                .filter(|row| row.usedGpuMemory != NOT_AVAILABLE)
-                .map(|row| Bytes(row.usedGpuMemory))
-                .max(),
-            alone: own().count() == rows.len(),
-        })
+    /// What the process lists say of a device; `None` where NVML does not tell.
+    pub fn rows(&self, device: DeviceIndex) -> Option<Processes> {
+        let rows = Processes(self.processes(device)?);
+        if !rows.0.is_empty() && planted(Seed::Floor) {
+            return None;
+        }
+        Some(rows)
     }
 }
 
-/// NVML's process lists as one process reads them.
-#[derive(Clone, Copy)]
-pub struct OwnRow {
-    /// What this process takes, by the driver's own figure; `None` where our row is not there or says nothing.
-    pub own: Option<Bytes>,
-    /// No other process has a row.
-    pub alone: bool,
+/// NVML's process lists of a device.
+pub struct Processes(Vec<nvmlProcessInfo_t>);
+
+impl Processes {
+    /// What a process takes, by the driver's own figure; `None` where it has no row, or the row says nothing.
+    pub fn of(&self, pid: u32) -> Option<Bytes> {
+        const NOT_AVAILABLE: u64 = u64::MAX;
+        // A process that computes and draws has a row in both lists, each with all that it takes.
+        let rows = self.0.iter().filter(|row| row.pid == pid);
+        rows.filter(|row| row.usedGpuMemory != NOT_AVAILABLE)
+            .map(|row| Bytes(row.usedGpuMemory))
+            .max()
+    }
+
+    /// The same of this process.
+    pub fn own(&self) -> Option<Bytes> {
+        self.of(pid())
+    }
+
+    /// Whether no other process has a row.
+    pub fn are_ours(&self) -> bool {
+        self.0.iter().all(|row| row.pid == pid())
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.of_scope {
-            let _ = next::nvmlShutdown();
+        match self.end {
+            End::Own => drop(next::nvmlShutdown()),
+            End::OfScope => {}
+            End::Kept => KEPT.leave(),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::lent::Lent;
 use crate::modules::Modules;
 use crate::nvml::Scopes;
 use crate::physical::Physical;
+use crate::poll::Poll;
 use crate::pools::Pools;
 use crate::records::Records;
 use crate::report::{self, Once};
@@ -56,6 +57,7 @@ pub struct Memory {
     /// Held while what a limit costs is charged.
     pub limiting: Lock,
     pub truth: Truth,
+    pub poll: Poll,
     pub nvml: Scopes,
     /// The most local memory of a kernel that any context may launch.
     pub kernels_local: AtomicU64,

@@ -11,6 +11,7 @@ use crate::capture::Relaxed;
 use crate::devices::{Device, current_context};
 use crate::memory::When;
 use crate::mirror::{Occasion, Pool};
+use crate::poll::poll;
 use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::owner_of;
@@ -74,6 +75,7 @@ impl Tenant {
     /// Reads the pools that were freed from, and only those.
     #[inline]
     pub fn after_synchronisation(self, code: CUresult) -> CUresult {
+        poll();
         if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
             self.read_marked();
         }

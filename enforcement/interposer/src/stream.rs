@@ -52,8 +52,18 @@ fn make(
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let handle = current_context();
-    let context = tenant.memory.contexts.streams(handle);
-    let (streams, device) = match (context, tenant.current_device()) {
+    let device = tenant.current_device();
+    let contexts = &tenant.memory.contexts;
+    let context = contexts.streams(handle).or_else(|| {
+        let device = device.ok().filter(|_| handle != 0)?;
+        // A green context's streams are its primary's. What nobody knows was made past us.
+        let primary = contexts.primary_of(device.ordinal);
+        if primary.is_none() {
+            let _ = tenant.adopt_current(device, handle);
+        }
+        contexts.streams(primary.unwrap_or(handle))
+    });
+    let (streams, device) = match (context, device) {
         (Some(streams), Ok(device)) => (streams, device),
         (_, Err(NoDevice::Unknown)) => return Outcome::Refused(Refused::UnknownDevice),
         // The driver has a context and did not say which.

@@ -15,7 +15,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use seeds::{Seed, planted};
 
 use crate::boundary::arena::Lock;
-use crate::devices::Device;
+use crate::devices::{Device, Devices};
 use crate::grant::Grant;
 use crate::nvml::Session;
 use crate::outcome::Refused;
@@ -187,6 +187,19 @@ impl Tenant {
         })
     }
 
+    /// What was granted after a look counts as looked at: only what is taken *and kept* calls for another one.
+    pub fn looked_beside(self, devices: DeviceSet) {
+        for index in devices.iter() {
+            if let (Some(figures), Some(ledger)) = (self.figures(index), self.ledger()) {
+                let step = ledger
+                    .budget(index)
+                    .map_or(u64::MAX, |budget| budget.0 / PART);
+                let next = ledger.own_usage(index).0.saturating_add(step);
+                figures.next.fetch_max(next, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Whether a device is so far from its budget, with so much more, that what is charged at most need not be looked at: the next
     /// look will.
     pub fn is_far(self, device: &Device, bytes: Bytes) -> bool {
@@ -231,6 +244,43 @@ impl Tenant {
         let _ = self.brought_up(device);
     }
 
+    /// As [`Tenant::look_at`] of all devices, for a call that asks for nothing: not beside another thread's look, and without a wait.
+    #[cold]
+    pub fn look_in_passing(self) {
+        let _errno = KeptErrno::keep();
+        let Some(_held) = self.memory.truth.looking.try_hold() else {
+            return;
+        };
+        for device in self
+            .memory
+            .devices
+            .get()
+            .into_iter()
+            .flat_map(Devices::iter)
+        {
+            let Some((figures, look)) = self.look(device, Bytes::ZERO, 0) else {
+                continue;
+            };
+            let wanted = look.drift_beside(Bytes::ZERO);
+            // What is charged too much is given back by who needs it.
+            if wanted <= look.charged {
+                continue;
+            }
+            let more = wanted.saturating_sub(look.charged);
+            let overdrawn = self.ledger().is_some_and(|ledger| {
+                let charged = device
+                    .indices
+                    .iter()
+                    .map(|index| ledger.overdraw(index, more));
+                charged.filter(|charged| !charged).count() == 0
+            });
+            if overdrawn {
+                figures.set_drift(wanted);
+            }
+            self.tell_of_unasked(device, wanted);
+        }
+    }
+
     fn brought_up(self, device: &Device) -> Looked {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
@@ -238,14 +288,23 @@ impl Tenant {
             return Looked::Nothing;
         };
         let wanted = look.drift_beside(Bytes::ZERO);
-        if wanted > look.charged {
-            told_of_unasked(device, wanted);
+        let looked = if wanted > look.charged {
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
                 figures.set_drift(wanted);
             }
-            return Looked::Known;
+            self.tell_of_unasked(device, wanted);
+            Looked::Known
+        } else {
+            self.lowered(device, figures, look.charged, wanted)
+        };
+        // What others saw of us is in our own word now.
+        if let Some(ledger) = self.ledger() {
+            device
+                .indices
+                .iter()
+                .for_each(|index| ledger.forget_beyond(index));
         }
-        self.lowered(device, figures, look.charged, wanted)
+        looked
     }
 
     /// Commits what a call took under a grant of `granted`: `known`, and what the driver's row says beside it. Answers what is to
@@ -332,11 +391,12 @@ impl Tenant {
         let step = budget.map_or(u64::MAX, |budget| budget.0 / PART);
         let next = ledger.own_usage(index).0.saturating_add(step);
         figures.next.store(next, Ordering::Relaxed);
-        // A device without a budget has nothing to keep, and what is shared by handles may be in our row and in another's account.
-        if budget.is_none() || self.shares() {
+        // A device without a budget has nothing to keep.
+        if budget.is_none() || planted(Seed::R17b) && self.shares() {
             return None;
         }
         let nvml = Session::open()?;
+        let others = ledger.others(index);
         for _ in 0..TRIES {
             let Some(before) = self.memory.truth.changes.quiet(changes) else {
                 continue;
@@ -357,7 +417,10 @@ impl Tenant {
                 .saturating_add(managed)
                 .saturating_add(imported)
                 .saturating_add(spares.unknown);
-            let row = nvml.rows(index)?.own?;
+            let rows = nvml.rows(index)?;
+            // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
+            ledger.note_beyond(index, &others, &|pid| rows.of(pid));
+            let row = rows.own()?;
             ledger.note_listed();
             // A pool grows into its spare without a change of the books.
             if self.memory.truth.changes.quiet(changes) != Some(before)
@@ -402,17 +465,31 @@ impl Tenant {
     }
 }
 
-/// So much no driver takes by itself: somebody asked it past our hooks (V15 of DEFECTS).
-fn told_of_unasked(device: &Device, drift: Bytes) {
-    const UNASKED: Bytes = Bytes::mib(512);
-    if drift >= UNASKED {
-        report::once(
-            Once::Unasked,
-            format_args!(
-                "this process holds {drift} of device {} that no library of ours was asked for (a Vulkan driver opened directly, OpenCL, OpenGL, code of large libraries); it is charged",
-                device.ordinal
-            ),
-        );
+impl Tenant {
+    /// Says once that the driver holds more for this process than its calls were charged for: where that is more than any driver takes by itself
+    /// (V15 of DEFECTS), or where the tenant is over its budget by it.
+    fn tell_of_unasked(self, device: &Device, drift: Bytes) {
+        const UNASKED: Bytes = Bytes::mib(512);
+        let over = device.indices.iter().find_map(|index| {
+            let (budget, usage) = (self.budget(index)?, self.ledger()?.usage(index));
+            (usage > budget).then(|| (budget, usage.saturating_sub(budget)))
+        });
+        let ordinal = device.ordinal;
+        if let Some((budget, by)) = over {
+            report::once(
+                Once::Unasked,
+                format_args!(
+                    "this process holds {drift} of device {ordinal} beyond what its calls were charged for (contexts, graphs, streams of threads, a driver opened directly, OpenCL, OpenGL); it is charged: the budget of {budget} is exceeded by {by}, and nothing more is granted"
+                ),
+            );
+        } else if drift >= UNASKED {
+            report::once(
+                Once::Unasked,
+                format_args!(
+                    "this process holds {drift} of device {ordinal} that no library of ours was asked for (a Vulkan driver opened directly, OpenCL, OpenGL, code of large libraries); it is charged"
+                ),
+            );
+        }
     }
 }
 

@@ -49,6 +49,11 @@ seeds! {
     V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V15 = "V15", "what the driver says of us is never looked at";
+    Floor = "F1", "the driver's figures of processes are never read";
+    R16 = "R16", "green contexts and their streams are charged nothing";
+    R17 = "R17", "executable graphs' own memory is charged nothing";
+    R27 = "R27", "cuCtxDetach ends nothing that is charged";
+    R17b = "R17b", "a process that shares memory by handles is never looked at";
     C1 = "C1", "a refusal does not ask the driver what it objects to";
     C2 = "C2", "the free of an unknown pointer is no driver's business";
     C3 = "C3", "a refusal is -1";

@@ -145,6 +145,16 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// `None` where another thread holds it.
+    pub fn try_hold(&self) -> Option<Held<'_>> {
+        self.0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then_some(Held(self))
+    }
+}
+
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if self.0.0.swap(0, Ordering::Release) == 2 {

@@ -5,9 +5,9 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use abi::cuda::{
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle, CUDA_LAUNCH_PARAMS,
-    CUarray, CUarrayMapInfo, CUcontext, CUevent, CUexternalMemory, CUfunction, CUgraph,
-    CUgraphExec, CUgraphNode, CUipcMemHandle, CUkernel, CUlibrary, CUmemGenericAllocationHandle,
-    CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
+    CUarray, CUarrayMapInfo, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory, CUfunction,
+    CUgraph, CUgraphExec, CUgraphNode, CUgreenCtx, CUipcMemHandle, CUkernel, CUlibrary,
+    CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
 use ledger::KeptErrno;
@@ -225,7 +225,7 @@ macro_rules! plain {
 }
 plain! {
     i32 u8 u16 u32 u64 usize
-    CUarray CUcontext CUevent CUexternalMemory CUfunction CUgraph CUgraphExec CUgraphNode CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
+    CUarray CUcontext CUevent CUexternalMemory CUdevResourceDesc CUfunction CUgraph CUgraphExec CUgraphNode CUgreenCtx CUipcMemHandle CUkernel CUlibrary CUmemoryPool CUmipmappedArray CUmodule CUstream
     nvmlDevice_t
 }
 

@@ -65,6 +65,11 @@ impl Library {
         None
     };
 
+    /// Whether this build sees every look-up by `dlsym`: only a preload does.
+    pub const fn hears_look_ups() -> bool {
+        Library::STANDS_FOR.is_none()
+    }
+
     /// The address of an entry point in the driver, 0 where the driver lacks it or there is no driver yet.
     ///
     /// Threads may race here: all read the same object and store the same addresses.

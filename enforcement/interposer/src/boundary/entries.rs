@@ -12,6 +12,7 @@ use super::cross::{Answer, Cross};
 use super::drivers::Library;
 use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
+use crate::poll;
 use crate::process::{self, Standing};
 use crate::report;
 
@@ -45,13 +46,14 @@ macro_rules! export {
     (@always $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
         contain(Entry::$name, || ended($body($($arg),*), $forward))
     };
-    (@paced $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
+    (@paced $name:ident $body:path, $forward:ident, $($arg:expr),*) => {{
+        poll::poll();
         if process::is_paced() {
             export!(@tenant $name $body, $forward, $($arg),*)
         } else {
-            $forward()
+            met(const { is_per_thread(stringify!($name)) }, $forward())
         }
-    };
+    }};
     (@set $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
         set(Entry::$name, &$body($($arg),*), &$forward)
     };
@@ -60,12 +62,30 @@ macro_rules! export {
             Standing::Enforce(tenant) => contain(Entry::$name, || {
                 let outcome = $body(tenant, $($arg),*);
                 report::outcome(Entry::$name, &outcome);
-                ended(outcome, $forward)
+                met(const { is_per_thread(stringify!($name)) }, ended(outcome, $forward))
             }),
             Standing::Forward => $forward(),
             Standing::Impossible => Answer::refused(Refused::NoMemory),
         }
     };
+}
+
+/// Whether a function of this name takes a thread's own default stream for the stream 0.
+const fn is_per_thread(name: &str) -> bool {
+    let name = name.as_bytes();
+    let Some((_, [b'_', b'p', b't', kind, last])) = name.split_last_chunk::<5>() else {
+        return false;
+    };
+    matches!((*kind, *last), (b's', b'z') | (b'd', b's'))
+}
+
+/// The answer of a call, which may have been a thread's first on its own default stream.
+#[inline(always)]
+fn met<R>(per_thread: bool, answer: R) -> R {
+    if per_thread {
+        poll::meet_thread();
+    }
+    answer
 }
 
 macro_rules! call {
@@ -184,8 +204,9 @@ fn missing<R: Answer>(entry: Entry) -> R {
 /// A memset, which `forward` makes.
 #[inline(never)]
 fn set(entry: Entry, memset: &Memset, forward: &dyn Fn() -> CUresult) -> CUresult {
+    poll::poll();
     if !process::is_paced() {
-        return forward();
+        return met(is_per_thread_at(entry as usize), forward());
     }
     match process::standing() {
         Standing::Enforce(tenant) => contain(entry, || {
@@ -258,6 +279,11 @@ const fn text(entry: usize) -> &'static [u8] {
 /// The name of the entry of that number.
 pub fn name_at(entry: usize) -> &'static CStr {
     CStr::from_bytes_with_nul(text(entry)).unwrap_or_default()
+}
+
+/// The same of the entry of that number.
+fn is_per_thread_at(entry: usize) -> bool {
+    name_at(entry).to_str().is_ok_and(is_per_thread)
 }
 
 /// The address of our export of a hooked entry point, 0 of one that is only called.

@@ -11,6 +11,7 @@ use seeds::{Seed, planted};
 use super::drivers::Library;
 use super::entries::{self, Entry};
 use super::{elf, loader};
+use crate::nvml;
 use crate::scope::{Object, Scope};
 
 const RTLD_DEFAULT: usize = 0;
@@ -74,6 +75,7 @@ unsafe extern "C" fn decide_dlsym(
     }
     // SAFETY: a non-null name is a C string by dlsym's contract.
     let name = unsafe { CStr::from_ptr(name) };
+    note_use_of_nvml(name);
     let Some(entry) = entries::exported(name) else {
         if planted(Seed::S3) && name.to_bytes().starts_with(b"cu") {
             return Decision::answer(0);
@@ -125,6 +127,7 @@ unsafe extern "C" fn decide_dlvsym(
     }
     // SAFETY: as in `decide_dlsym`.
     let name = unsafe { CStr::from_ptr(name) };
+    note_use_of_nvml(name);
     let special = matches!(handle as usize, RTLD_NEXT | RTLD_DEFAULT);
     let entry = entries::exported(name);
     let own = name == c"dlsym" || name == c"dlvsym";
@@ -150,6 +153,16 @@ unsafe extern "C" fn decide_dlvsym(
         Some(entry) => exchange(handle, entry, name, found),
         None => own_lookup(found),
     })
+}
+
+/// Whoever looks up a name of NVML's is going to call it, and counts on its own inits.
+fn note_use_of_nvml(name: &CStr) {
+    // Byte by byte: most names end the comparison at the first, and the length of none has to be known.
+    // SAFETY: each byte is read only where those before it were not the string's end.
+    let is_nvml = (0..4).all(|at| unsafe { name.as_ptr().add(at).read() } as u8 == b"nvml"[at]);
+    if is_nvml {
+        nvml::is_asked_for();
+    }
 }
 
 /// An explicit look-up of dlsym itself answers ours, which behaves the same.

@@ -1,0 +1,100 @@
+//! A look at the driver's figures now and then, on the way of a call that asks for no memory.
+//!
+//! A look follows what is asked of us, so a process that only gives the device work would never be looked at again, whatever else it takes by
+//! calls that no hook knows. So launches, memsets and waits compare a counter of the processor's with the time of the next look: two loads and
+//! a subtraction. A look is due after 10⁸ ticks (20 to 100 ms; 50 ms where the counter tells its frequency), and not before a hundred times what the
+//! last one took, so that looks cost at most a hundredth of the time. No thread, no clock of libc's.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::boundary::{arena, thread, time};
+use crate::process::{Standing, standing};
+
+/// When the next look is due, by the processor's counter. All zeros: the first call that comes along sets it.
+#[repr(C)]
+pub struct Poll {
+    next: AtomicU64,
+    /// Threads that were seen to use streams of their own, by a hash of their pointers. A thread that is pushed out by another is looked at again.
+    threads: [AtomicUsize; THREADS],
+}
+
+const THREADS: usize = 4096;
+/// Places of the table in which a thread may stand.
+const WAYS: usize = 4;
+
+/// So many times longer than a look lasts nobody looks again.
+const SPACING: u64 = 100;
+
+/// Looks at the driver's figures, if it is time to.
+#[inline(always)]
+pub fn poll() {
+    if let Some(memory) = arena::enforcing()
+        && time::ticks() >= memory.poll.next.load(Ordering::Relaxed)
+    {
+        memory.poll.run();
+    }
+}
+
+/// After a call that may have used the thread's own default stream: the driver makes one for each thread, of 560 KiB on an H200 (R18 of
+/// `fixtures/defects.txt`), so the first such call of a thread is followed by a look.
+#[inline(always)]
+pub fn meet_thread() {
+    if let Some(memory) = arena::enforcing() {
+        let own = thread::pointer();
+        let place = (own.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % THREADS;
+        if memory.poll.threads[place].load(Ordering::Relaxed) != own {
+            memory.poll.meet(own, place);
+        }
+    }
+}
+
+impl Poll {
+    #[cold]
+    #[inline(never)]
+    fn meet(&self, own: usize, place: usize) {
+        let ways = (0..WAYS).map(|way| &self.threads[(place + way) % THREADS]);
+        let mut free = None;
+        for known in ways {
+            match known.load(Ordering::Relaxed) {
+                0 => free = free.or(Some(known)),
+                thread if thread == own => return,
+                _ => {}
+            }
+        }
+        // Before a context there is no stream.
+        let Standing::Enforce(tenant) = standing() else {
+            return;
+        };
+        let Ok(device) = tenant.current_device() else {
+            return;
+        };
+        free.unwrap_or(&self.threads[place])
+            .store(own, Ordering::Relaxed);
+        tenant.look_at(device);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn run(&self) {
+        let before = time::ticks();
+        let due = self.next.load(Ordering::Relaxed);
+        let interval = time::look_interval();
+        // One thread looks; the others see that the time is not yet.
+        let mine = self.next.compare_exchange(
+            due,
+            before.saturating_add(interval),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if mine.is_err() || due == 0 {
+            return;
+        }
+        if let Standing::Enforce(tenant) = standing() {
+            tenant.look_in_passing();
+        }
+        let after = time::ticks();
+        let pause = after.saturating_sub(before).saturating_mul(SPACING);
+        self.next
+            .store(after.saturating_add(pause.max(interval)), Ordering::Relaxed);
+    }
+}
