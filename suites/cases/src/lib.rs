@@ -32,6 +32,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::arguments::CASES,
         cuda::free::CASES,
         cuda::faults::CASES,
+        cuda::floor::CASES,
+        cuda::green::CASES,
         cuda::contexts::CASES,
         cuda::pools::CASES,
         cuda::threads::CASES,

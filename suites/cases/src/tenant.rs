@@ -4,6 +4,7 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
 
 use crate::clients::{self, Gpu};
+use crate::cuda::floor::Unseen;
 use crate::cuda::{launches, memsets};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::process;
@@ -70,6 +71,7 @@ struct Hands {
     pointers: Vec<CUdeviceptr>,
     gpu: Option<Gpu>,
     memories: Vec<Memory>,
+    unseen: Vec<Unseen>,
 }
 
 impl Hands {
@@ -111,6 +113,12 @@ impl Hands {
                 let answer = self.gpu()?.allocate(bytes);
                 self.memories.extend(answer);
                 i64::from(answer.err().unwrap_or(Code::SUCCESS).0)
+            }
+            "unseen" => {
+                let (bytes, driver) = object.split_once(' ').unwrap_or((object, ""));
+                let bytes = bytes.parse().map_or(Bytes::ZERO, Bytes);
+                self.unseen.push(Unseen::take(driver, bytes)?);
+                0
             }
             "ready-cuda" => {
                 self.cuda()?;

@@ -69,7 +69,10 @@ fn noticed_by(seed: Seed, sound: &Runner) -> Result<Option<&'static str>, Box<dy
         let status = runner.run_one(entry).status;
         matches!(status, Some(Status::Fail | Status::Crash | Status::Timeout))
     };
-    let of_row = |entry: &Entry| entry.case.defects.contains(&row);
+    let of_row = |entry: &Entry| {
+        let defects = entry.case.defects;
+        defects.contains(&row) || defects.contains(&seed.name())
+    };
     let entries = broken.entries().into_iter().filter(of_row);
     for entry in entries {
         if fails(&broken, &entry) && !fails(sound, &entry) {

@@ -73,7 +73,7 @@ families! {
     }
     contexts {
         cuInit cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset
-        cuDevicePrimaryCtxReset_v2 cuCtxCreate cuCtxCreate_v2 cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2 cuCtxSetLimit
+        cuDevicePrimaryCtxReset_v2 cuCtxAttach cuCtxDetach cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxCreate cuCtxCreate_v2 cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2 cuCtxSetLimit
         cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuMemAlloc_v2 cuMemFree_v2 cuStreamCreate cuMemAllocAsync cuMemGetInfo_v2
     }
     streams {

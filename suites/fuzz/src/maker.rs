@@ -9,6 +9,8 @@ use crate::oracle::Deaths;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Context,
+    /// A green context.
+    Green,
     Stream,
     Event,
     Pool,

@@ -297,7 +297,7 @@ impl Session {
         if name.starts_with("cuDevicePrimaryCtxRe") && !name.ends_with("Retain") {
             self.handles.context_gone();
         }
-        const ENDS: [&str; 5] = ["Destroy", "Unload", "Release", "Free", "CloseMem"];
+        const ENDS: [&str; 6] = ["Destroy", "Unload", "Release", "Free", "CloseMem", "Detach"];
         if let Some((kind, value)) = first
             && ENDS.iter().any(|ends| name.contains(ends))
         {

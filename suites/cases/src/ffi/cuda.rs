@@ -46,6 +46,7 @@ table! {
     cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetKernel cuLibraryEnumerateKernels
     cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemsetD8_v2 cuStreamSynchronize
+    cuCtxAttach cuCtxDetach cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxFromGreenCtx cuGraphAddMemsetNode
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo
     cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel
@@ -77,6 +78,7 @@ mod array;
 mod context;
 mod external;
 mod graph;
+mod green;
 mod ipc;
 pub mod launch;
 mod lookup;
@@ -91,6 +93,7 @@ mod stream;
 
 pub use external::External;
 pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
+pub use green::Green;
 pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use lookup::Way;
 pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};

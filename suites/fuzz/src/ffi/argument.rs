@@ -105,7 +105,7 @@ macro_rules! handles {
 handles! {
     CUcontext Context; CUstream Stream; CUevent Event; CUmemoryPool Pool; CUarray Array; CUmipmappedArray Mipmap;
     CUmodule Module; CUfunction Function; CUlibrary Library; CUkernel Kernel; CUgraph Graph; CUgraphNode Node; CUgraphExec Exec;
-    CUexternalMemory External;
+    CUexternalMemory External; CUgreenCtx Green;
 }
 
 macro_rules! structure {
@@ -197,6 +197,14 @@ impl Argument for CUipcMemHandle {
     }
 }
 
+impl Argument for CUdevResourceDesc {
+    /// The whole device: a part of one is described by a call of its own.
+    fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
+        maker.tell(name, format_args!("NULL"));
+        Self(ptr::null_mut())
+    }
+}
+
 impl Argument for u64 {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         let value = match name {
@@ -267,6 +275,10 @@ elements! { u8 u16 }
 
 impl Argument for c_uint {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
+        // What is attached to has to be detached from as often, of which a sequence keeps no count: it is refused by its flags.
+        if maker.name == "cuCtxAttach" {
+            return 1;
+        }
         let value = match name {
             "dptr" | "dst_device" => maker.address(Kind::Low) as u32,
             "flags" => maker.flags() as u32,

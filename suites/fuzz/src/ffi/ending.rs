@@ -171,6 +171,12 @@ impl Ending {
             live(Kind::Context).for_each(|one| {
                 (self.cuCtxDestroy_v2)(CUcontext(one));
             });
+            live(Kind::Green).for_each(|one| {
+                let destroy = calls::address("cuGreenCtxDestroy", Place::Cuda);
+                if destroy != 0 {
+                    std::mem::transmute::<usize, fns::cuGreenCtxDestroy>(destroy)(CUgreenCtx(one));
+                }
+            });
             for device in 0..devices {
                 (self.cuDevicePrimaryCtxReset_v2)(device);
                 (0..HOLDS * 8)

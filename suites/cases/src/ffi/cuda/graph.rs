@@ -4,9 +4,9 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 
 use abi::cuda::{
     CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUdevice, CUdeviceptr, CUgraph, CUgraphExec,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUmemLocation, CUmemPoolProps,
-    CUresult, CUstream, fns,
+    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr,
+    CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams,
+    CUmemLocation, CUmemPoolProps, CUresult, CUstream, fns,
 };
 
 use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool};
@@ -162,6 +162,20 @@ impl Cuda {
             code,
             out: (Node(node), address),
         }
+    }
+
+    /// Adds a node that sets one byte and waits for no other: it may run beside all that do not either.
+    pub fn add_branch(&self, graph: Graph, address: CUdeviceptr) -> CUresult {
+        let params = CUDA_MEMSET_NODE_PARAMS {
+            dst: address,
+            pitch: 0,
+            value: 0,
+            elementSize: 1,
+            width: 1,
+            height: 1,
+        };
+        let mut node = CUgraphNode::NULL;
+        call!(self.cuGraphAddMemsetNode(&mut node, graph.0, null(), 0, &params, CUcontext::NULL))
     }
 
     /// Adds a node that frees what another allocates.

@@ -136,6 +136,7 @@ called_with_zeros! {
     cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuCtxSynchronize cuCtxSynchronize_v2 cuStreamSynchronize
     cuStreamSynchronize_ptsz cuEventSynchronize cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease
     cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2 cuCtxCreate cuCtxCreate_v2
+    cuCtxAttach cuCtxDetach cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxDestroy_v2
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
     cuModuleEnumerateFunctions cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetKernel

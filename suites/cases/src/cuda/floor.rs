@@ -1,0 +1,120 @@
+//! The driver's own figure of a process is the floor of what it is charged: whatever took it, whoever looks, and whether the process asks
+//! for anything more (F1 and R17b of `fixtures/defects.txt`). What no hook sees is taken here by a Vulkan driver that is opened directly.
+
+use std::time::{Duration, Instant};
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Library, Session, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{Gpu, cuda, fill, first_gpu};
+use crate::ffi::cuda::{Cuda, Image};
+use crate::ffi::vulkan::{Client, Instance, Vulkan};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
+use crate::tenant::Tenant;
+
+const OK: CUresult = CUresult::SUCCESS;
+const UNSEEN: Bytes = Bytes::gib(3);
+
+/// Takes device memory past every hook, and holds it.
+pub struct Unseen {
+    _gpu: Gpu,
+    _instance: Instance,
+}
+
+impl Unseen {
+    pub fn take(driver: &str, bytes: Bytes) -> Result<Unseen, Failure> {
+        let driver = Vulkan::open_driver(driver.as_ref())?;
+        let instance = driver.instance(Client::V1_1)?;
+        let gpu = Gpu::on(&instance, first_gpu(&instance)?)?;
+        ensure_eq!(
+            gpu.allocate(bytes).err(),
+            None,
+            "{bytes} by the driver itself"
+        );
+        Ok(Unseen {
+            _gpu: gpu,
+            _instance: instance,
+        })
+    }
+}
+
+fn driver(session: &Session) -> Result<String, Failure> {
+    Ok(session.library(Library::MockIcd)?.display().to_string())
+}
+
+/// Takes by CUDA what is left of the budget beside what was taken past the hooks: no more, and not much less.
+fn gets_the_rest(session: &Session, cuda: &Cuda, rooms: Bytes) -> Result<(), Failure> {
+    let taken = fill(cuda);
+    taken.refused_with(OUT_OF_MEMORY)?;
+    fills(taken.bytes + UNSEEN, budget(session, 0)?, rooms)
+}
+
+cases! {
+    /// A process that took memory past the hooks and asks for nothing more is seen by the next process of the tenant that asks.
+    what_an_idle_process_took_unseen_is_granted_to_nobody {
+        kind: Budget, defects: ["F1", "V15"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let mut idle = Tenant::start(session)?;
+        idle.ask("ready-cuda")?;
+        idle.ask(&format!("unseen {} {}", UNSEEN.0, driver(session)?))?;
+        gets_the_rest(session, &cuda()?, CONTEXT_ROOM + CONTEXT_ROOM + VULKAN_ROOM)?;
+        idle.peer.finish()
+    }
+
+    /// The same where that process used Vulkan alone, by the layer, before it went past it.
+    what_a_vulkan_process_took_unseen_is_granted_to_nobody {
+        kind: Budget, defects: ["F1", "V15"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let mut idle = Tenant::start(session)?;
+        idle.ask("ready-vulkan")?;
+        idle.ask(&format!("unseen {} {}", UNSEEN.0, driver(session)?))?;
+        gets_the_rest(session, &cuda()?, CONTEXT_ROOM + VULKAN_ROOM + VULKAN_ROOM)?;
+        idle.peer.finish()
+    }
+
+    /// A process that shares memory with others is looked at like any other.
+    what_a_process_that_shares_took_unseen_is_charged {
+        kind: Budget, defects: ["R17b", "F1"], entry_points: ["cuIpcGetMemHandle", "cuMemAlloc_v2"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let cuda = cuda()?;
+        let shared = cuda.allocate(Bytes::mib(64).0);
+        ensure_eq!(shared.code, OK, "64 MiB");
+        ensure_eq!(cuda.export_ipc(shared.out).code, OK, "cuIpcGetMemHandle");
+        let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        gets_the_rest(session, &cuda, CONTEXT_ROOM + VULKAN_ROOM + Bytes::mib(64))
+    }
+
+    /// A process that took memory past the hooks and only launches kernels is charged for it while it launches.
+    what_is_taken_unseen_is_charged_while_a_process_only_launches {
+        kind: Budget, defects: ["F1"], entry_points: ["cuLaunchKernel", "cuMemGetInfo_v2"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let cuda = cuda()?;
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
+        let module = cuda.load_module(&Image::ptx(text));
+        ensure_eq!(module.code, OK, "cuModuleLoadData");
+        let function = cuda.function(module.out, "empty");
+        ensure_eq!(function.code, OK, "cuModuleGetFunction");
+        let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let budget = budget(session, 0)?;
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            ensure_eq!(cuda.launch_function(function.out, 0), OK, "cuLaunchKernel");
+            let info = cuda.memory_info();
+            ensure_eq!(info.code, OK, "cuMemGetInfo_v2");
+            let (free, _) = info.out;
+            if Bytes(free) + UNSEEN <= budget {
+                return Ok(());
+            }
+            ensure!(Instant::now() < patience, "{free} bytes of {budget} are told free for a minute, beside {UNSEEN} that the device holds");
+        }
+    }
+}

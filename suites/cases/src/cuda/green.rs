@@ -1,0 +1,138 @@
+//! Contexts that come and go by other calls than cuCtxCreate and cuDevicePrimaryCtxRetain: green ones, detached ones (R16 and R27 of
+//! `fixtures/defects.txt`); and what executable graphs keep (R17).
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{cuda, cuda_without_context, fill, nvml, told};
+use crate::ffi::cuda::{Cuda, Green, Instantiate};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+/// CU_LIMIT_STACK_SIZE.
+const STACK: i32 = 0;
+
+/// Initialised, with a green context of device 0 current, and no other made.
+fn green() -> Result<(Cuda, Green), Failure> {
+    let cuda = cuda_without_context()?;
+    let green = cuda.create_green(0);
+    ensure_eq!(green.code, OK, "cuGreenCtxCreate");
+    let context = cuda.context_of_green(green.out);
+    ensure_eq!(context.code, OK, "cuCtxFromGreenCtx");
+    ensure_eq!(cuda.set_current(context.out), OK, "cuCtxSetCurrent");
+    Ok((cuda, green.out))
+}
+
+/// NVML's own figure of this process is within the budget.
+fn within(session: &Session) -> Result<(), Failure> {
+    let nvml = nvml()?;
+    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+    let rows = told(
+        "nvmlDeviceGetComputeRunningProcesses",
+        nvml.processes(device),
+    )?;
+    let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
+    let held = own.map_or(Bytes::ZERO, |(_, held)| Bytes(held));
+    let budget = budget(session, 0)?;
+    ensure!(
+        held <= budget,
+        "NVML says that {held} are in use, under {budget}"
+    );
+    Ok(())
+}
+
+cases! {
+    /// In a process whose only context is a green one a stack of 128 KiB for each thread, 17 GiB on most cards, is refused, and memory is granted
+    /// within the budget.
+    the_first_context_may_be_a_green_one {
+        kind: Budget, defects: ["R16", "R14"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
+        entry_points: ["cuGreenCtxCreate", "cuCtxSetLimit", "cuMemAlloc_v2"],
+    } (session) {
+        let (cuda, _green) = green()?;
+        ensure_eq!(cuda.set_limit(STACK, 128 << 10), OUT_OF_MEMORY, "cuCtxSetLimit of the stack");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        within(session)
+    }
+
+    /// Green contexts are granted until the budget is used up, and their streams; so are streams that are made by cuStreamCreate in one.
+    green_contexts_and_their_streams_stay_within_the_budget {
+        kind: Budget, defects: ["R16", "C10"], budget: "0=1GiB", needs: ["cuGreenCtxCreate", "cuGreenCtxStreamCreate"],
+        entry_points: ["cuGreenCtxCreate", "cuGreenCtxStreamCreate", "cuStreamCreate"],
+    } (session) {
+        let (cuda, green) = green()?;
+        let greens = (0..20).map(|_| cuda.create_green(0).code).filter(|code| *code == OK).count();
+        ensure_eq!(greens, 20, "green contexts in half a gibibyte");
+        let made = (0..8_000).map(|_| cuda.create_green_stream(green)).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuGreenCtxStreamCreate until it is refused");
+        let made = (0..1_000).map(|_| cuda.create_stream().code).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuStreamCreate until it is refused");
+        let made = (0..1_000).map(|_| cuda.create_green(0).code).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuGreenCtxCreate until it is refused");
+        within(session)
+    }
+
+    /// The last holder of a primary context ends what was allocated there, though it be a green one: all of it can be had again.
+    a_green_context_that_ends_gives_all_back {
+        kind: Budget, defects: ["R16"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
+        entry_points: ["cuGreenCtxDestroy", "cuDevicePrimaryCtxRelease_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        for round in 0..4 {
+            let green = cuda.create_green(0);
+            ensure_eq!(green.code, OK, "cuGreenCtxCreate in round {round}");
+            if round % 2 == 1 {
+                let context = cuda.context_of_green(green.out);
+                ensure_eq!(context.code, OK, "cuCtxFromGreenCtx");
+                ensure_eq!(cuda.set_current(context.out), OK, "cuCtxSetCurrent of a green context");
+            }
+            ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OK, "1 GiB in round {round}");
+            ensure_eq!(cuda.release_primary(0), OK, "cuDevicePrimaryCtxRelease_v2");
+            ensure_eq!(cuda.destroy_green(green.out), OK, "cuGreenCtxDestroy");
+            crate::clients::context(&cuda, 0)?;
+        }
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A context that cuCtxDetach ends is charged no longer; one that was attached to lives on.
+    a_context_that_is_detached_from_ends {
+        kind: Budget, defects: ["R27"], budget: "0=2GiB", entry_points: ["cuCtxAttach", "cuCtxDetach", "cuCtxCreate_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        for round in 0..12 {
+            let made = cuda.create_context(0);
+            ensure_eq!(made.code, OK, "cuCtxCreate_v2 in round {round}");
+            ensure_eq!(cuda.attach().code, OK, "cuCtxAttach");
+            ensure_eq!(cuda.allocate(Bytes::mib(256).0).code, OK, "256 MiB in round {round}");
+            ensure_eq!(cuda.detach(made.out), OK, "cuCtxDetach of what was attached");
+            ensure_eq!(cuda.allocate(Bytes::mib(64).0).code, OK, "64 MiB in round {round}");
+            ensure_eq!(cuda.detach(made.out), OK, "cuCtxDetach");
+        }
+        crate::clients::context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What an executable graph keeps for nodes that may run side by side is charged: graphs of a thousand are made until one is refused, and
+    /// nothing else is asked for.
+    executable_graphs_stay_within_the_budget {
+        kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuGraphInstantiate"], needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
+        let cuda = cuda()?;
+        let block = cuda.allocate(Bytes::mib(2).0);
+        ensure_eq!(block.code, OK, "2 MiB");
+        let graph = cuda.create_graph();
+        ensure_eq!(graph.code, OK, "cuGraphCreate");
+        for _ in 0..1_000 {
+            ensure_eq!(cuda.add_branch(graph.out, block.out), OK, "cuGraphAddMemsetNode");
+        }
+        let made = (0..16).map(|_| cuda.instantiate(Instantiate::WithFlags, graph.out).code).find(|code| *code != OK);
+        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuGraphInstantiateWithFlags until it is refused");
+        within(session)
+    }
+}
