@@ -149,6 +149,7 @@ impl Hands {
             "captured" => launches::captured(self.cuda()?)?,
             "time" => launches::time(self.cuda()?, object)?,
             "work" => launches::work(self.cuda()?, object)?,
+            "spend" => launches::spend(self.cuda()?, object)?,
             "captured-memsets" => memsets::captured(object)?,
             "time-memset" => memsets::time(object)?,
             "work-memset" => memsets::work(object)?,

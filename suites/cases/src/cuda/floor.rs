@@ -94,6 +94,7 @@ cases! {
     /// A process that took memory past the hooks and only launches kernels is charged for it while it launches.
     what_is_taken_unseen_is_charged_while_a_process_only_launches {
         kind: Budget, defects: ["F1"], entry_points: ["cuLaunchKernel", "cuMemGetInfo_v2"], budget: "0=6GiB",
+        unordered: "launches until it is looked at",
         on_real: No("opens the mock's library; the vendor's has another name on each machine"),
         unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
     } (session) {
@@ -105,7 +106,7 @@ cases! {
         ensure_eq!(function.code, OK, "cuModuleGetFunction");
         let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
         let budget = budget(session, 0)?;
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_secs(20);
         loop {
             ensure_eq!(cuda.launch_function(function.out, 0), OK, "cuLaunchKernel");
             let info = cuda.memory_info();
@@ -114,7 +115,9 @@ cases! {
             if Bytes(free) + UNSEEN <= budget {
                 return Ok(());
             }
-            ensure!(Instant::now() < patience, "{free} bytes of {budget} are told free for a minute, beside {UNSEEN} that the device holds");
+            ensure!(Instant::now() < patience, "{free} bytes of {budget} are told free after 20 s, beside {UNSEEN} that the device holds");
+            // Others have work to do on this machine, too.
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
