@@ -151,27 +151,50 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     Ok(id)
 }
 
-/// How much of a body may run side by side: its nodes with work that wait for none.
-fn branches(body: &Body) -> u64 {
-    let works = |node: &&ExecNode| {
-        node.before.is_empty()
-            && matches!(
-                node.payload,
-                Payload::Kernel(_) | Payload::Copy { .. } | Payload::Fill { .. }
-            )
-    };
-    body.iter().filter(works).count() as u64
+/// What a body needs of its context's memory for executable graphs.
+#[derive(Clone, Copy, Default)]
+struct Branching {
+    /// How much of it may run side by side: what waits for nothing, and each further successor of what others wait for.
+    branches: u64,
+    kernels: u64,
+}
+
+fn branching(body: &Body) -> Branching {
+    let mut all = Branching::default();
+    let mut successors = vec![0_u64; body.len()];
+    for node in body {
+        let own = match &node.payload {
+            Payload::Kernel(_) => Branching {
+                branches: 1,
+                kernels: 1,
+            },
+            Payload::Copy { .. } | Payload::Fill { .. } => Branching {
+                branches: 1,
+                kernels: 0,
+            },
+            Payload::Child(_) => branching(&node.child),
+            _ => continue,
+        };
+        // The first successor goes on where its predecessor was.
+        let goes_on = node.before.iter().any(|before| successors[*before] == 0);
+        node.before
+            .iter()
+            .for_each(|before| successors[*before] += 1);
+        all.branches += own.branches - u64::from(goes_on && own.branches > 0);
+        all.kernels += own.kernels;
+    }
+    all
 }
 
 fn take_branches(process: &mut Process, context: ContextId, body: &Body) -> Answer {
     let driver = driver::get()?;
-    let others = process
-        .graphs
-        .execs
-        .values()
-        .filter(|exec| exec.context == context);
-    let all: u64 = others.map(|exec| branches(&exec.body)).sum::<u64>() + branches(body);
-    let needed = crate::graph_memory::branch_memory(all);
+    let execs = process.graphs.execs.values();
+    let others = execs.filter(|exec| exec.context == context);
+    let bodies = others.map(|exec| &exec.body).chain([body]);
+    let (branches, kernels) = bodies.map(branching).fold((0, 0), |sum, one| {
+        (sum.0 + one.branches, sum.1 + one.kernels)
+    });
+    let needed = crate::graph_memory::branch_memory(branches, kernels);
     let taken = process.branch_memory.get(&context).copied().unwrap_or(0);
     if needed > taken {
         let device = process.context(context).device;

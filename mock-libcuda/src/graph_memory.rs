@@ -384,11 +384,11 @@ pub fn begin_launch(process: &mut Process, driver: &Driver, id: u32) -> Answer {
     Ok(())
 }
 
-/// Device memory for what may run side by side in a context's executable graphs; what was taken stays with the context
-/// (H200, 580.159.04: 1 to 1,222 branches).
-pub fn branch_memory(branches: u64) -> u64 {
+/// Device memory for a context's executable graphs: 112 KiB for each branch, about 1.5 KiB for each kernel; what was taken stays with the
+/// context, for those that come later (H200, 580.159.04: `fixtures/oracle/held-580.txt`).
+pub fn branch_memory(branches: u64, kernels: u64) -> u64 {
     const BLOCK: u64 = 2 << 20;
-    (branches * (112 << 10) + (896 << 10)) / BLOCK * BLOCK
+    (branches * (112 << 10) + kernels * 1540 + (896 << 10)) / BLOCK * BLOCK
 }
 
 /// cuMemAllocAsync on a stream that captures becomes a node; `None` on others.

@@ -10,13 +10,12 @@ With PROBE_EXHAUST each call is made when all memory is taken: so cases ask an e
 """
 import ctypes, os, sys, time, signal, struct, json
 
-OUT = sys.argv[1]
-os.makedirs(OUT, exist_ok=True)
+OUT = sys.argv[1] if __name__ == "__main__" else None
 DEADLINE = time.time() + float(os.environ.get("PROBE_SECONDS", "56"))
 WORKERS = int(os.environ.get("PROBE_WORKERS", "4"))
 ALARM = int(os.environ.get("PROBE_ALARM", "4"))
 EXHAUST = "PROBE_EXHAUST" in os.environ
-ONLY = sys.argv[2:]
+ONLY = sys.argv[2:] if __name__ == "__main__" else []
 CANARY = 0xA5
 MIB = 1 << 20
 KEEP = []
@@ -356,6 +355,7 @@ ALONE = ["cuCtxSetLimit", "cuDevicePrimaryCtx", "cuCtxCreate", "cuCtxDetach", "c
          "cuMemSetMemPool", "cuCtxSetFlags", "cuCtxSetCacheConfig", "cuCtxSetSharedMemConfig", "cuDeviceSetGraphMem", "cuProfiler", "cuThreadExchange", "cuLaunchGrid", "cuParam", "cuCtxGetDevResource"]
 
 def main():
+    os.makedirs(OUT, exist_ok=True)
     names = [n for n in F if not ONLY or n.split("#")[0] in ONLY]
     every, answers = [], {}
     for late in (0, 1):
@@ -408,4 +408,5 @@ def main():
         left = sorted({fn for k, (fn, row) in rows if k not in answers})
         log.write(f"functions {len(names)} rows {len(answers)} of {len(rows)} processes {serial} seconds {time.time() - DEADLINE + float(os.environ.get('PROBE_SECONDS', '56')):.1f}\nleft {left}\n")
 
-main()
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,6 @@ use abi::cuda::{
 };
 
 use budget::Bytes;
-use budget::charge::BLOCK;
 use budget::settings::ContextCharge;
 use seeds::{Seed, planted};
 
@@ -22,7 +21,7 @@ use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
-use crate::graphs::{ALLOCATION, Need, needs};
+use crate::graphs::{ALLOCATION, Need, branch_memory, needs};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -406,18 +405,12 @@ fn instantiated(
 /// `fixtures/defects.txt`; 112 KiB each on an H200). As much is reserved before, and what the driver's figure says is charged after.
 /// Refused after the call, what it made has to go again.
 fn branching(tenant: Tenant, graph: CUgraph, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
-    const BRANCH: Bytes = Bytes(112 << 10);
-    let mut roots = 0;
-    let nowhere = Out::<CUgraphNode>::nowhere();
-    let told = next::cuGraphGetRootNodes(graph, nowhere, Out::to(&mut roots)) == CUresult::SUCCESS;
     let device = tenant.current_device().ok();
     let counted = tenant.settings().context_charge == ContextCharge::Count;
-    let Some(device) = device.filter(|_| told && counted && !planted(Seed::R17)) else {
+    let Some(device) = device.filter(|_| counted && !planted(Seed::R17)) else {
         return Outcome::Done(call());
     };
-    let bound = Bytes((roots as u64).saturating_mul(BRANCH.0))
-        .round_up(BLOCK)
-        .unwrap_or(Bytes::MAX);
+    let bound = branch_memory(graph);
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),

@@ -14,7 +14,7 @@ use abi::cuda::enumerations::CUgraphNodeType;
 use abi::cuda::{
     CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream,
 };
-use budget::charge::POOL_STEP;
+use budget::charge::{BLOCK, POOL_STEP};
 use budget::{Bytes, DeviceSet};
 
 use seeds::{Seed, planted};
@@ -334,23 +334,104 @@ fn union(mut ranges: Vec<(u32, u64, u64)>) -> Vec<Need> {
     needs
 }
 
-/// `None` where the driver does not answer, or graphs lie deeper in one another than `depth`.
-fn collect(graph: CUgraph, depth: u32, ranges: &mut Vec<(u32, u64, u64)>) -> Option<()> {
+/// At most about what an executable graph takes for what may run side by side: 112 KiB for each branch and 1.5 KiB for each kernel on an H200
+/// (`fixtures/oracle/held-580.txt`). Nothing where the driver does not answer, which refuses such a graph.
+pub fn branch_memory(graph: CUgraph) -> Bytes {
+    const BRANCH: u64 = 112 << 10;
+    const NODE: u64 = 2 << 10;
+    let _errno = KeptErrno::keep();
+    let (branches, nodes) = branches(graph, DEPTH).unwrap_or((0, 0));
+    let bound = branches
+        .saturating_mul(BRANCH)
+        .saturating_add(nodes.saturating_mul(NODE));
+    Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
+}
+
+/// Branches and nodes of a graph and the graphs in it: a branch begins with each node that waits for none, and with each successor of a node
+/// but the first, which goes on where that was.
+fn branches(graph: CUgraph, depth: u32) -> Option<(u64, u64)> {
+    let told = |code| (code == CUresult::SUCCESS).then_some(());
+    let depth = depth.checked_sub(1)?;
+    let nodes = nodes(graph)?;
+    let mut edges = 0;
+    let nowhere = Out::<CUgraphNode>::nowhere();
+    told(next::cuGraphGetEdges(
+        graph,
+        nowhere,
+        nowhere,
+        Out::to(&mut edges),
+    ))?;
+    let mut from = vec![CUgraphNode::NULL; edges];
+    let mut to = vec![CUgraphNode::NULL; edges];
+    let listed = edges > 0
+        && next::cuGraphGetEdges(
+            graph,
+            Out::buffer(&mut from),
+            Out::buffer(&mut to),
+            Out::to(&mut edges),
+        ) == CUresult::SUCCESS;
+    let roots = {
+        let mut count = 0;
+        told(next::cuGraphGetRootNodes(
+            graph,
+            nowhere,
+            Out::to(&mut count),
+        ))?;
+        count as u64
+    };
+    let further = if listed {
+        from.sort_unstable_by_key(|node| node.0 as u64);
+        from.dedup();
+        // As many edges as there are successors, less one for each node that has any.
+        (edges as u64).saturating_sub(from.len() as u64)
+    } else {
+        // Edges with data of their own are not listed by this call.
+        edges as u64
+    };
+    let mut all = (roots.saturating_add(further), nodes.len() as u64);
+    for node in nodes {
+        let mut kind = 0;
+        told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
+        if kind == CHILD {
+            let mut child = CUgraph::NULL;
+            told(next::cuGraphChildGraphNodeGetGraph(
+                node,
+                Out::to(&mut child),
+            ))?;
+            let inner = branches(child, depth)?;
+            all.0 = all.0.saturating_add(inner.0);
+            all.1 = all.1.saturating_add(inner.1);
+        }
+    }
+    Some(all)
+}
+
+fn nodes(graph: CUgraph) -> Option<Vec<CUgraphNode>> {
     let told = |code| (code == CUresult::SUCCESS).then_some(());
     let mut count = 0;
     let nowhere = Out::<CUgraphNode>::nowhere();
     told(next::cuGraphGetNodes(graph, nowhere, Out::to(&mut count)))?;
-    if count == 0 {
+    let mut nodes = vec![CUgraphNode::NULL; count];
+    if count > 0 {
+        told(next::cuGraphGetNodes(
+            graph,
+            Out::buffer(&mut nodes),
+            Out::to(&mut count),
+        ))?;
+        nodes.truncate(count);
+    }
+    Some(nodes)
+}
+
+/// `None` where the driver does not answer, or graphs lie deeper in one another than `depth`.
+fn collect(graph: CUgraph, depth: u32, ranges: &mut Vec<(u32, u64, u64)>) -> Option<()> {
+    let told = |code| (code == CUresult::SUCCESS).then_some(());
+    let nodes = nodes(graph)?;
+    if nodes.is_empty() {
         return Some(());
     }
     let depth = depth.checked_sub(1)?;
-    let mut nodes = vec![CUgraphNode::NULL; count];
-    told(next::cuGraphGetNodes(
-        graph,
-        Out::buffer(&mut nodes),
-        Out::to(&mut count),
-    ))?;
-    for node in nodes.into_iter().take(count) {
+    for node in nodes {
         let mut kind = 0;
         told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
         if kind == ALLOCATION {

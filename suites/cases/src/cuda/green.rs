@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{cuda, cuda_without_context, fill, nvml, told};
-use crate::ffi::cuda::{Cuda, Green, Instantiate};
+use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -123,16 +123,83 @@ cases! {
     executable_graphs_stay_within_the_budget {
         kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuGraphInstantiate"], needs: ["cuGraphInstantiateWithFlags"],
     } (session) {
+        instantiated(session, Shape::Apart)
+    }
+
+    /// The same of graphs whose nodes wait for one that is before them all.
+    executable_graphs_with_one_beginning_stay_within_the_budget {
+        kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
+        instantiated(session, Shape::AfterOne)
+    }
+
+    /// The same of graphs that are a node of another.
+    executable_graphs_in_graphs_stay_within_the_budget {
+        kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
+        instantiated(session, Shape::Inside)
+    }
+
+    /// A graph of a thousand nodes one after another takes next to nothing, and is made where next to nothing is left.
+    a_long_graph_of_one_branch_is_made_at_the_brim {
+        kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
         let cuda = cuda()?;
-        let block = cuda.allocate(Bytes::mib(2).0);
-        ensure_eq!(block.code, OK, "2 MiB");
-        let graph = cuda.create_graph();
-        ensure_eq!(graph.code, OK, "cuGraphCreate");
-        for _ in 0..1_000 {
-            ensure_eq!(cuda.add_branch(graph.out, block.out), OK, "cuGraphAddMemsetNode");
-        }
-        let made = (0..16).map(|_| cuda.instantiate(Instantiate::WithFlags, graph.out).code).find(|code| *code != OK);
-        ensure_eq!(made, Some(OUT_OF_MEMORY), "cuGraphInstantiateWithFlags until it is refused");
+        let graph = graph(&cuda, Shape::Chain)?;
+        let room = cuda.allocate(Bytes::mib(8).0);
+        ensure_eq!(room.code, OK, "8 MiB");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph).code, OK, "a graph of one branch");
         within(session)
     }
+}
+
+/// How a thousand nodes stand to one another.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    Apart,
+    AfterOne,
+    Inside,
+    Chain,
+}
+
+fn graph(cuda: &Cuda, shape: Shape) -> Result<Graph, Failure> {
+    let block = cuda.allocate(Bytes::mib(2).0);
+    ensure_eq!(block.code, OK, "2 MiB");
+    let graph = cuda.create_graph();
+    ensure_eq!(graph.code, OK, "cuGraphCreate");
+    let mut after = None;
+    for at in 0..1_000 {
+        let node = cuda.add_branch(graph.out, after.as_slice(), block.out);
+        ensure_eq!(node.code, OK, "cuGraphAddMemsetNode");
+        if shape == Shape::Chain || (shape == Shape::AfterOne && at == 0) {
+            after = Some(node.out);
+        }
+    }
+    if shape != Shape::Inside {
+        return Ok(graph.out);
+    }
+    let around = cuda.create_graph();
+    ensure_eq!(around.code, OK, "cuGraphCreate");
+    ensure_eq!(
+        cuda.add_child(around.out, graph.out),
+        OK,
+        "cuGraphAddChildGraphNode"
+    );
+    Ok(around.out)
+}
+
+fn instantiated(session: &Session, shape: Shape) -> Result<(), Failure> {
+    let cuda = cuda()?;
+    let graph = graph(&cuda, shape)?;
+    let mut made = (0..16).map(|_| cuda.instantiate(Instantiate::WithFlags, graph).code);
+    ensure_eq!(
+        made.find(|code| *code != OK),
+        Some(OUT_OF_MEMORY),
+        "cuGraphInstantiateWithFlags until it is refused"
+    );
+    within(session)
 }

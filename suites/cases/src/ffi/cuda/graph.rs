@@ -164,8 +164,8 @@ impl Cuda {
         }
     }
 
-    /// Adds a node that sets one byte and waits for no other: it may run beside all that do not either.
-    pub fn add_branch(&self, graph: Graph, address: CUdeviceptr) -> CUresult {
+    /// Adds a node that sets one byte, after others: it may run beside all that do not wait for it.
+    pub fn add_branch(&self, graph: Graph, after: &[Node], address: CUdeviceptr) -> Answer<Node> {
         let params = CUDA_MEMSET_NODE_PARAMS {
             dst: address,
             pitch: 0,
@@ -175,7 +175,18 @@ impl Cuda {
             height: 1,
         };
         let mut node = CUgraphNode::NULL;
-        call!(self.cuGraphAddMemsetNode(&mut node, graph.0, null(), 0, &params, CUcontext::NULL))
+        let code = call!(self.cuGraphAddMemsetNode(
+            &mut node,
+            graph.0,
+            after.as_ptr().cast(),
+            after.len(),
+            &params,
+            CUcontext::NULL
+        ));
+        Answer {
+            code,
+            out: Node(node),
+        }
     }
 
     /// Adds a node that frees what another allocates.
