@@ -69,10 +69,12 @@ impl Tenant {
         if next::cuDeviceGetCount(Out::to(&mut count)) != CUresult::SUCCESS {
             return None;
         }
-        // A driver that counts short knows the others all the same.
+        // Those alone: tools that watch a program's calls tell it of each that fails (D3 of `fixtures/defects.txt`), and on a device that the driver
+        // did not count nothing is granted.
+        let beyond = c_int::from(planted(Seed::D3));
         let counted = count.clamp(0, ORDINALS as c_int);
-        let more = (counted..ORDINALS as c_int).take_while(|ordinal| is_known(*ordinal));
-        let asked: Vec<Asked> = (0..counted).chain(more).map(ask).collect();
+        let asked: Vec<Asked> = (0..counted).map(ask).collect();
+        (counted..counted + beyond).map(ask).for_each(drop);
         let candidates = before
             .filter(|candidates| are_all_of(candidates, &asked))
             .or_else(container_devices)
@@ -200,11 +202,6 @@ pub fn container_devices() -> Option<Vec<Candidate>> {
     Session::open()
         .and_then(|nvml| nvml.candidates())
         .or_else(|| listed_by_kernel().map(numbered))
-}
-
-fn is_known(ordinal: c_int) -> bool {
-    let mut uuid = CUuuid::default();
-    next::cuDeviceGetUuid(Out::to(&mut uuid), ordinal) == CUresult::SUCCESS
 }
 
 fn ask(ordinal: c_int) -> Asked {

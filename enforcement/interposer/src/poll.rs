@@ -7,6 +7,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use ledger::Uncancelled;
+
 use crate::boundary::{arena, thread, time};
 use crate::process::{Standing, standing};
 
@@ -61,6 +63,7 @@ impl Poll {
                 _ => {}
             }
         }
+        let _uncancelled = Uncancelled::begin();
         // Before a context there is no stream.
         let Standing::Enforce(tenant) = standing() else {
             return;
@@ -89,6 +92,7 @@ impl Poll {
         if mine.is_err() || due == 0 {
             return;
         }
+        let _uncancelled = Uncancelled::begin();
         if let Standing::Enforce(tenant) = standing() {
             tenant.look_in_passing();
         }

@@ -12,8 +12,8 @@ mod speech;
 
 pub use arena::Arena;
 pub use files::{
-    Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked, keep_high,
-    lock, open, read_header, unlock,
+    Errno, Identity, KeptErrno, Uncancelled, close, create, identity_at, identity_of, is_locked,
+    keep_high, lock, open, read_header, unlock,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
 pub use speech::{complain, write_quietly};

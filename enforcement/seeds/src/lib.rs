@@ -65,6 +65,8 @@ seeds! {
     C8a = "C8a", "where the driver does not say which device is current, nothing is charged";
     C9 = "C9", "cuMemCreate is charged to the current device";
     C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
+    C12 = "C12", "a thread may be cancelled inside a hook";
+    D3 = "D3", "the driver is asked for a device that is not there";
     R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];
     R2 = "R2", "arrays are not hooked", unhooks: ["cuArray*", "cuMipmappedArray*"];
     R3 = "R3", "graphs are not hooked", unhooks: ["cuGraph*", "cuStreamBeginCapture*"];

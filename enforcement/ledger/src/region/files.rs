@@ -38,6 +38,36 @@ impl Drop for KeptErrno {
     }
 }
 
+/// While it lives the thread is not cancelled (pthread_cancel waits): what is asked of the system on the way would be a cancellation point of the
+/// program's thread, whose stack could not be unwound through ours, with locks held.
+#[must_use = "dropping it lets the thread be cancelled again"]
+pub struct Uncancelled(libc::c_int);
+
+const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+impl Uncancelled {
+    #[inline]
+    pub fn begin() -> Uncancelled {
+        let mut before = PTHREAD_CANCEL_DISABLE;
+        // SAFETY: a place of ours.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+        Uncancelled(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        let mut now = 0;
+        // SAFETY: a state that the call itself told, and a place of ours. It is no cancellation point.
+        unsafe { pthread_setcancelstate(self.0, &mut now) };
+    }
+}
+
 /// Which file it is, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

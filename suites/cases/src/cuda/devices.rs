@@ -28,6 +28,21 @@ cases! {
         Ok(())
     }
 
+    /// The driver is asked who its devices are, and for none that it does not count: tools that watch a program's calls would tell it of a failure.
+    no_device_is_asked_for_that_is_not_there {
+        defects: ["D3"], entry_points: ["cuInit", "cuMemAlloc_v2"], env: [("CUDA_VISIBLE_DEVICES", "0")], budget: "0=4GiB",
+        faults: r#"fault = [
+            { at = "cuDeviceGetUuid_v2", when = "2..", then = "kill-before" },
+            { at = "cuDeviceGetUuid", when = "2..", then = "kill-before" },
+            { at = "cuDeviceGetPCIBusId", when = "2..", then = "kill-before" },
+        ]"#,
+    } (_session) {
+        let cuda = cuda_without_context()?;
+        context(&cuda, 0)?;
+        ensure_eq!(cuda.allocate(Bytes::mib(2).0).code, CUresult::SUCCESS, "2 MiB");
+        Ok(())
+    }
+
     /// A pointer is charged to the device it was allocated on, also when it is freed under another device's context.
     a_free_under_another_context_credits_the_right_device {
         kind: Budget, defects: ["C9"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], machine: "rtx6000-ada*2",

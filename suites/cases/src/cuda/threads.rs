@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
@@ -13,6 +14,21 @@ use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 const THREADS: usize = 8;
 
 cases! {
+    /// A thread that is cancelled while it is refused ends where a driver's call would have let it, and takes nothing along: others allocate.
+    a_thread_that_is_cancelled_at_work_takes_nothing_along {
+        defects: ["C12"], entry_points: ["cuMemAlloc_v2"], budget: "0=1GiB", unordered: "asks until it is cancelled",
+    } (_session) {
+        let cuda = cuda_without_context()?;
+        let retained = context(&cuda, 0)?;
+        for _ in 0..20 {
+            cuda.cancelled_at_work(retained, Duration::from_millis(5))?;
+            let block = cuda.allocate(Bytes::mib(2).0);
+            ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
+            ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        Ok(())
+    }
+
     /// Eight threads that allocate at once get the budget together, and no more.
     threads_share_the_budget {
         kind: Budget, defects: ["P1"], entry_points: ["cuMemAlloc_v2"], budget: "0=12GiB",

@@ -75,6 +75,7 @@ macro_rules! call {
 }
 
 mod array;
+mod cancel;
 mod context;
 mod external;
 mod graph;
