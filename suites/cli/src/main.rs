@@ -3,6 +3,7 @@
 mod arguments;
 mod diff;
 mod exec;
+mod exports;
 mod fuzz_run;
 mod install;
 mod ledger_set;

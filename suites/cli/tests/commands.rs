@@ -137,3 +137,10 @@ fn a_traced_thread_may_end_after_its_driver() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
 }
+
+/// Every hook and every known defect has a case, and every export of libcuda its class with what shows it.
+#[test]
+fn the_coverage_is_whole() {
+    let output = ringfence(&["list", "--coverage"]);
+    assert!(output.status.success(), "{output:?}");
+}
