@@ -275,10 +275,8 @@ fn create(
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
-    // What a launch may take in any context, and what libraries take in each.
-    let local = tenant.memory.kernels_local.load(Ordering::Acquire);
-    let stacks = charge::stacks(device.shape.threads(), local);
-    let beside = stacks.saturating_add(tenant.libraries_need());
+    // What libraries take in each context.
+    let beside = tenant.libraries_need();
     let grant_beside = match tenant.reserve_or_trim(device.indices, beside) {
         Ok(grant) => grant,
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
@@ -313,9 +311,7 @@ fn create(
     grant.commit_as(actual.min(bound));
     excess.commit_as(actual.saturating_sub(bound));
     tenant.unlist(device.indices, unlisted);
-    if let Some(limits) = tenant.memory.contexts.limits(context.handle) {
-        limits.begin(local, stacks);
-    }
+    tenant.recount_local();
     tenant.begin_modules(context);
     grant_beside.commit_as(beside);
     tenant.look_at(device);

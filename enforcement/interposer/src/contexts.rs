@@ -208,6 +208,12 @@ impl Contexts {
             .map(|(slot, _)| &slot.limits)
     }
 
+    /// The local memory of a thread that every context is charged for, in bytes; 0 where there is none.
+    pub fn least_local(&self) -> u64 {
+        let each = self.iter().map(|(slot, _)| slot.limits.local());
+        each.min().unwrap_or(0)
+    }
+
     /// What is charged for the limits of all of a device's contexts.
     pub fn limits_charged(&self, ordinal: u32) -> Bytes {
         self.iter()

@@ -1,13 +1,20 @@
 //! Functions and kernels: a launch may need their local memory for every thread that can be resident (R12 of DEFECTS).
 //!
-//! It is charged where a function is obtained, once for the most that any needs, so that the launch needs no hook. A kernel
-//! belongs to no context: each that there is, or will be, may launch it.
+//! A card takes it at the launch that needs more than any before it in its context, not at the load (`fixtures/oracle/held-580.txt`): what each
+//! function needs is noted where it is obtained, and charged there where it is launched (R28). Most programs have none that needs more than every
+//! context has, and their launches compare two words.
 
 use core::ffi::{c_char, c_int, c_uint};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::{CUdevice, CUfunction, CUkernel, CUlibrary, CUmodule, CUresult};
 
+use ledger::KeptErrno;
+use seeds::{Seed, planted};
+
+use crate::boundary::arena::{self, Forever};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Device, NoDevice, current_context};
@@ -26,12 +33,11 @@ pub fn module_function(
     module: CUmodule,
     name: In<'_, c_char>,
 ) -> Outcome<CUresult> {
-    let context = tenant.context_of_module(module.0 as u64);
     one(
         tenant,
         place,
         || next::cuModuleGetFunction(place, module, name),
-        |function| tenant.may_launch(context.unwrap_or_else(current_context), &[function]),
+        |function| tenant.note_functions(&[function]),
     )
 }
 
@@ -45,7 +51,21 @@ pub fn library_kernel(
         tenant,
         place,
         || next::cuLibraryGetKernel(place, library, name),
-        |kernel| tenant.may_launch_anywhere(&[kernel]),
+        |kernel| tenant.note_kernels(&[kernel]),
+    )
+}
+
+/// A kernel's function in the current context.
+pub fn kernel_function(
+    tenant: Tenant,
+    place: Out<'_, CUfunction>,
+    kernel: CUkernel,
+) -> Outcome<CUresult> {
+    one(
+        tenant,
+        place,
+        || next::cuKernelGetFunction(place, kernel),
+        |function| tenant.note_functions(&[function]),
     )
 }
 
@@ -55,13 +75,12 @@ pub fn module_functions(
     count: c_uint,
     module: CUmodule,
 ) -> Outcome<CUresult> {
-    let context = tenant.context_of_module(module.0 as u64);
     all(
         tenant,
         places,
         count.min(there(|count| next::cuModuleGetFunctionCount(count, module))),
         || next::cuModuleEnumerateFunctions(places, count, module),
-        |functions| tenant.may_launch(context.unwrap_or_else(current_context), functions),
+        |functions| tenant.note_functions(functions),
     )
 }
 
@@ -76,11 +95,11 @@ pub fn library_kernels(
         places,
         count.min(there(|count| next::cuLibraryGetKernelCount(count, library))),
         || next::cuLibraryEnumerateKernels(places, count, library),
-        |kernels| tenant.may_launch_anywhere(kernels),
+        |kernels| tenant.note_kernels(kernels),
     )
 }
 
-/// Nobody gets a handle of what must not be launched.
+/// Nobody gets a handle of what the driver does not tell the needs of.
 fn one<T: Copy>(
     tenant: Tenant,
     place: Out<'_, T>,
@@ -174,10 +193,133 @@ fn kernel_local(kernel: &CUkernel, ordinal: CUdevice) -> Result<u64, Refused> {
     told(code, bytes)
 }
 
+/// What functions need. All zeros is the state of a process that has obtained none.
+#[repr(C)]
+pub struct LocalMemory {
+    /// The most that any function or kernel needs that was obtained, in bytes a thread.
+    obtained: AtomicU64,
+    /// What every context has been charged for, in bytes a thread.
+    covered: AtomicU64,
+    functions: Forever<Functions>,
+}
+
+/// What each function and kernel that was obtained needs, in bytes a thread, by handle.
+#[derive(Default)]
+struct Functions(Mutex<HashMap<u64, u64>>);
+
+/// What every thread has of a context that was never asked for more (CU_LIMIT_STACK_SIZE; H200, 580.159.04), in bytes.
+const HAD_BY_ALL: u64 = 1024;
+
+impl LocalMemory {
+    /// Whether some launch may take memory that is not charged.
+    #[inline(always)]
+    fn is_short(&self) -> bool {
+        self.obtained.load(Ordering::Relaxed) > self.covered.load(Ordering::Relaxed).max(HAD_BY_ALL)
+    }
+
+    fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
+        let _errno = KeptErrno::keep();
+        let functions = self
+            .functions
+            .get()
+            .unwrap_or_else(|| self.functions.set(Functions::default()));
+        act(&mut functions.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, handles: impl Iterator<Item = (u64, u64)>) {
+        let most = self.functions(|known| {
+            let needs = handles.map(|(handle, local)| {
+                known.insert(handle, local);
+                local
+            });
+            needs.max().unwrap_or(0)
+        });
+        self.obtained.fetch_max(most, Ordering::AcqRel);
+    }
+}
+
+/// Whether some launch of this process may take local memory that is not charged.
+#[inline(always)]
+pub fn is_short() -> bool {
+    arena::enforcing().is_some_and(|memory| memory.local.is_short())
+}
+
+/// What is launched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Launched {
+    /// A function or a kernel, by its handle.
+    One(u64),
+    /// A graph: any of them.
+    Any,
+    /// None of the program's: a memset.
+    None,
+}
+
 impl Tenant {
-    /// These functions may be launched in a context.
-    fn may_launch(self, context: u64, functions: &[CUfunction]) -> Result<(), Refused> {
-        let local = most(functions.iter().map(function_local))?;
+    /// These functions were obtained.
+    fn note_functions(self, functions: &[CUfunction]) -> Result<(), Refused> {
+        let handles = functions.iter().map(|function| function.0 as u64);
+        let needs = functions.iter().map(function_local);
+        let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
+        self.memory.local.note(handles.zip(needs));
+        if planted(Seed::R28) {
+            return self.afford_local(Launched::Any, current_context);
+        }
+        Ok(())
+    }
+
+    /// These kernels were obtained: each may be launched on every device.
+    fn note_kernels(self, kernels: &[CUkernel]) -> Result<(), Refused> {
+        let devices = || self.devices().into_iter().flat_map(|known| known.iter());
+        let used = |ordinal| self.memory.contexts.has_any(ordinal);
+        let local = |kernel: &CUkernel| {
+            let asked = devices().filter(|device| used(device.ordinal));
+            let asked = asked.chain(devices().take(1));
+            most(asked.map(|device: &Device| kernel_local(kernel, device.ordinal as CUdevice)))
+        };
+        let handles = kernels.iter().map(|kernel| kernel.0 as u64);
+        let needs: Vec<u64> = kernels.iter().map(local).collect::<Result<_, _>>()?;
+        self.memory.local.note(handles.zip(needs));
+        Ok(())
+    }
+
+    /// A launch is about to be made: what local memory it may take is charged, or it is refused. `context` is asked for where none is current.
+    #[inline(always)]
+    pub fn afford_local(
+        self,
+        launched: Launched,
+        context: impl FnOnce() -> u64,
+    ) -> Result<(), Refused> {
+        if self.memory.local.is_short() && launched != Launched::None {
+            return self.afford_more(launched, &mut Some(context));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn afford_more<F: FnOnce() -> u64>(
+        self,
+        launched: Launched,
+        context: &mut Option<F>,
+    ) -> Result<(), Refused> {
+        let memory = &self.memory.local;
+        let most = memory.obtained.load(Ordering::Acquire);
+        let local = match launched {
+            // What was obtained by a way that no hook sees may be any of them.
+            Launched::One(handle) => {
+                memory.functions(|known| known.get(&handle).copied().unwrap_or(most))
+            }
+            Launched::Any => most,
+            Launched::None => 0,
+        };
+        if local <= HAD_BY_ALL {
+            return Ok(());
+        }
+        let context = match (current_context(), context.take()) {
+            (0, Some(context)) => context(),
+            (current, _) => current,
+        };
         let ordinal = self.memory.contexts.ordinal_of(context);
         let device = ordinal.and_then(|ordinal| self.device(ordinal));
         let device = match device.map_or_else(|| self.current_device(), Ok) {
@@ -192,32 +334,15 @@ impl Tenant {
         }
     }
 
-    /// These kernels may be launched in any context.
-    fn may_launch_anywhere(self, kernels: &[CUkernel]) -> Result<(), Refused> {
-        let devices = || self.devices().into_iter().flat_map(|known| known.iter());
-        let used = |ordinal| self.memory.contexts.has_any(ordinal);
-        let asked = devices().filter(|device| used(device.ordinal));
-        let asked = asked.chain(devices().take(1));
-        let local = |device: &Device| {
-            let ordinal = device.ordinal as CUdevice;
-            most(kernels.iter().map(|kernel| kernel_local(kernel, ordinal)))
-        };
-        let most = most(asked.map(local))?;
-        // First for contexts to come: one that is made meanwhile is charged by itself or found below.
-        let before = self.memory.kernels_local.fetch_max(most, Ordering::AcqRel);
-        if before >= most {
-            return Ok(());
+    /// The contexts, or what is charged for one, are others than before.
+    pub fn recount_local(self) {
+        let memory = &self.memory.local;
+        if memory.obtained.load(Ordering::Acquire) <= HAD_BY_ALL {
+            return;
         }
-        for context in self.memory.contexts.list() {
-            let limits = self.memory.contexts.limits(context.handle);
-            if let (Some(limits), Some(device)) = (limits, self.device(context.ordinal)) {
-                self.raise_local(device, limits, most).inspect_err(|_| {
-                    // Of two threads that are refused at once the other may be the larger: its next try decides again.
-                    self.memory.kernels_local.store(before, Ordering::Release);
-                })?;
-            }
-        }
-        Ok(())
+        let _held = self.memory.limiting.hold();
+        let covered = self.memory.contexts.least_local();
+        memory.covered.store(covered, Ordering::Release);
     }
 
     /// A function was obtained.

@@ -21,6 +21,7 @@ use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
+use crate::function::Launched;
 use crate::graphs::{ALLOCATION, Need, branch_memory, needs};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
@@ -258,6 +259,10 @@ pub fn upload_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outco
 
 pub fn launch(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
     let call = || next::cuGraphLaunch(exec, stream);
+    // Its nodes' kernels may be others than those that it was made with.
+    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
+        return Outcome::Refused(refused);
+    }
     let granted = || run(tenant, exec, stream, call);
     if !is_paced() {
         return granted();
@@ -269,6 +274,9 @@ pub fn launch(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CU
 
 pub fn launch_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
     let call = || next::cuGraphLaunch_ptsz(exec, stream);
+    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
+        return Outcome::Refused(refused);
+    }
     let granted = || run(tenant, exec, named(stream), call);
     if !is_paced() {
         return granted();
@@ -410,6 +418,10 @@ fn branching(tenant: Tenant, graph: CUgraph, call: impl FnOnce() -> CUresult) ->
     let Some(device) = device.filter(|_| counted && !planted(Seed::R17)) else {
         return Outcome::Done(call());
     };
+    // Its kernels' local memory is taken now or at its launch.
+    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
+        return Outcome::Refused(refused);
+    }
     let bound = branch_memory(graph);
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,

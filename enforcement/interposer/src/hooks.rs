@@ -65,6 +65,7 @@ macro_rules! table {
                 cuModuleEnumerateFunctions => tenant crate::function::module_functions;
                 cuLibraryGetKernel => tenant crate::function::library_kernel;
                 cuLibraryEnumerateKernels => tenant crate::function::library_kernels;
+                cuKernelGetFunction => tenant crate::function::kernel_function;
 
                 cuStreamCreate => tenant crate::stream::create;
                 cuStreamCreateWithPriority => tenant crate::stream::create_with_priority;

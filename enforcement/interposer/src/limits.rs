@@ -1,7 +1,7 @@
 //! What a context may take at a launch: stacks and local memory, the malloc heap, printf's buffer (R6, R12 and R14 of DEFECTS).
 //!
-//! A stack is taken at once, the others at a launch: all of it is charged when the limit is set, so that launches need no
-//! hook and nothing is left to be refused there. The driver brings what is asked for within its own bounds; what it made of
+//! A stack is taken at once, the others at a launch: all of it is charged when the limit is set, and nothing is left to be refused at a launch but
+//! local memory (`function`). The driver brings what is asked for within its own bounds; what it made of
 //! it is what is charged.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ const STACK: CUlimit = 0;
 const PRINTF: CUlimit = 1;
 /// CU_LIMIT_MALLOC_HEAP_SIZE.
 const HEAP: CUlimit = 2;
-/// None of the driver's: the most local memory of a function that was obtained. A thread's stack and local memory are one, and a
+/// None of the driver's: the most local memory of a function that was launched. A thread's stack and local memory are one, and a
 /// launch raises it.
 const LOCAL: CUlimit = -1;
 
@@ -102,7 +102,7 @@ impl Tenant {
             .or_else(|| contexts.limits_of_primary(device.ordinal))
     }
 
-    /// A function with so much local memory may be launched.
+    /// A function with so much local memory is launched.
     pub fn raise_local(self, device: &Device, limits: &Limits, local: u64) -> Result<(), Refused> {
         if limits.local.load(Ordering::Acquire) >= local {
             return Ok(());
@@ -110,7 +110,9 @@ impl Tenant {
         let wanted = limits.cost_with(device.shape, LOCAL, local);
         let granted = wanted.saturating_sub(limits.charged());
         let grant = self.reserve_or_trim(device.indices, granted)?;
-        self.note(device, limits, (LOCAL, local), grant, granted)
+        self.note(device, limits, (LOCAL, local), grant, granted)?;
+        self.recount_local();
+        Ok(())
     }
 
     /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed.
@@ -123,7 +125,7 @@ impl Tenant {
         granted: Bytes,
     ) -> Result<(), Refused> {
         let held = self.memory.limiting.hold();
-        // Another thread may have obtained a larger function meanwhile.
+        // Another thread may have launched a larger function meanwhile.
         let value = match limit {
             LOCAL => value.max(limits.local.load(Ordering::Acquire)),
             _ => value,
@@ -182,9 +184,9 @@ impl Limits {
         Bytes(self.charged.load(Ordering::Acquire))
     }
 
-    /// A new context's, which any kernel of the process may be launched in.
-    pub fn begin(&self, local: u64, charged: Bytes) {
-        self.note(LOCAL, local, charged);
+    /// The local memory of a thread that is charged, in bytes.
+    pub fn local(&self) -> u64 {
+        self.local.load(Ordering::Acquire)
     }
 
     pub fn forget(&self) {
@@ -264,7 +266,7 @@ mod tests {
         let limits = Limits::default();
         let large = limits.cost_with(H200, LOCAL, 64 << 10);
         assert_eq!(large, limits.cost_with(H200, STACK, 64 << 10));
-        limits.begin(64 << 10, large);
+        limits.note(LOCAL, 64 << 10, large);
         assert_eq!(limits.cost_with(H200, STACK, 512), large);
         let larger = limits.cost_with(H200, STACK, 128 << 10);
         assert_eq!(larger, Bytes(132 * 2048 * (127 << 10)));

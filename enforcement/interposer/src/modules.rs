@@ -73,11 +73,6 @@ impl Tenant {
         self.modules(|book| book.modules.remove(&handle))
     }
 
-    /// The context that a module is loaded in.
-    pub fn context_of_module(self, handle: u64) -> Option<u64> {
-        self.modules(|book| book.modules.get(&handle).map(|part| part.context))
-    }
-
     pub fn enter_library(self, handle: u64, library: Library) {
         self.modules(|book| book.libraries.insert(handle, library));
     }

@@ -13,6 +13,7 @@ use crate::contexts::Contexts;
 use crate::devices::Devices;
 use crate::external::External;
 use crate::frees::Frees;
+use crate::function::LocalMemory;
 use crate::graphs::{Executables, Graphs};
 use crate::lent::Lent;
 use crate::modules::Modules;
@@ -59,8 +60,7 @@ pub struct Memory {
     pub truth: Truth,
     pub poll: Poll,
     pub nvml: Scopes,
-    /// The most local memory of a kernel that any context may launch.
-    pub kernels_local: AtomicU64,
+    pub local: LocalMemory,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,

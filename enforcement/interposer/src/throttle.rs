@@ -17,8 +17,9 @@ use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::time;
 use crate::devices::{Device, current_context};
+use crate::function::Launched;
 use crate::marks::{Line, MarksByContext, NoStream};
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{ORDINALS, Tenant, is_paced};
 
 const _: () = assert!(throttle::WORDS == ledger::PACE_WORDS);
@@ -36,6 +37,7 @@ pub struct Lane {
 #[derive(Clone, Copy)]
 struct Work {
     key: Key,
+    launched: Launched,
     line: Line,
     at: At,
 }
@@ -60,6 +62,9 @@ impl Tenant {
     /// together only for what is not.
     #[inline(always)]
     fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
+        if let Err(refused) = self.afford(work) {
+            return Outcome::Refused(refused);
+        }
         let device = self.paced_device(work);
         let lane = device.and_then(|device| self.lane_of(device));
         if lane.is_some_and(|lane| lane.pace.pass(work.key)) {
@@ -67,6 +72,12 @@ impl Tenant {
         }
         let call = call;
         self.pace_slowly(work, device, &call)
+    }
+
+    /// What is captured will be launched: it is charged, too.
+    #[inline(always)]
+    fn afford(self, work: Work) -> Result<(), Refused> {
+        self.afford_local(work.launched, || work.line.context())
     }
 
     #[inline]
@@ -225,6 +236,7 @@ fn kernel(function: CUfunction, grid: [c_uint; 3], stream: CUstream, default: No
     });
     Work {
         key: Key::kernel(function.0 as u64, blocks),
+        launched: Launched::One(function.0 as u64),
         line: Line { stream, default },
         at: At::Current,
     }
@@ -233,6 +245,8 @@ fn kernel(function: CUfunction, grid: [c_uint; 3], stream: CUstream, default: No
 fn graph(exec: CUgraphExec, stream: CUstream, default: NoStream) -> Work {
     Work {
         key: Key::graph(exec.0 as u64),
+        // Its own hook has seen to that.
+        launched: Launched::None,
         line: Line { stream, default },
         at: At::Current,
     }
@@ -321,8 +335,13 @@ pub fn set_memory(
     line: Line,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
-    let at = At::Current;
-    tenant.pace(Work { key, line, at }, call)
+    let work = Work {
+        key,
+        launched: Launched::None,
+        line,
+        at: At::Current,
+    };
+    tenant.pace(work, call)
 }
 
 /// On several devices at once: each one's budget pays for its part.
@@ -348,6 +367,9 @@ pub fn launch_on_devices(
             )
         })
         .collect();
+    if let Some(refused) = parts.iter().find_map(|part| tenant.afford(*part).err()) {
+        return Outcome::Refused(refused);
+    }
     Outcome::Done(tenant.pace_all(&parts, &|| {
         next::cuLaunchCooperativeKernelMultiDevice(list, count, flags)
     }))

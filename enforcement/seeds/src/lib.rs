@@ -79,7 +79,8 @@ seeds! {
     R9 = "R9", "imported memory is charged again";
     R10 = "R10", "CUDA's ordinals are taken for NVML's";
     R11 = "R11", "a budget that does not parse is none";
-    R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels"];
+    R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];
+    R28 = "R28", "local memory is charged as soon as a function is obtained";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];
     S1 = "S1", "cuGetProcAddress ignores version and flags";

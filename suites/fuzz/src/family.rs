@@ -96,7 +96,8 @@ families! {
     }
     modules {
         cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuLibraryLoadData cuLibraryLoadFromFile
-        cuLibraryUnload cuModuleGetFunction cuModuleEnumerateFunctions cuLibraryGetKernel cuLibraryEnumerateKernels cuCtxSetLimit
+        cuLibraryUnload cuModuleGetFunction cuModuleEnumerateFunctions cuLibraryGetKernel cuLibraryEnumerateKernels cuKernelGetFunction
+        cuCtxSetLimit
     }
     launches (paced) {
         cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz

@@ -11,6 +11,7 @@ use seeds::{Seed, planted};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
+use crate::function;
 use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
 use crate::poll;
@@ -49,7 +50,7 @@ macro_rules! export {
     };
     (@paced $name:ident $body:path, $forward:ident, $($arg:expr),*) => {{
         poll::poll();
-        if process::is_paced() {
+        if process::is_paced() || function::is_short() {
             export!(@tenant $name $body, $forward, $($arg),*)
         } else {
             met(const { is_per_thread(stringify!($name)) }, $forward())

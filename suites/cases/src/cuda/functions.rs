@@ -4,8 +4,9 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
+use super::truth::within;
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Cuda, Image, LoadedLibrary, Module};
+use crate::ffi::cuda::{Cuda, Image, Instantiate, LoadedLibrary, Module};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -44,35 +45,96 @@ fn library(cuda: &Cuda) -> Result<LoadedLibrary, Failure> {
 }
 
 cases! {
-    /// A function whose launch would take more than the budget is not given out: not by name, not in a list.
+    /// A function whose launch would take more than the budget is not launched, whether it was obtained by name or in a list.
     local_memory_is_no_way_past_the_budget {
-        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions"],
+        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLaunchKernel"],
     } (session) {
         let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
         let module = module(&cuda)?;
-        ensure_eq!(cuda.function(module, "large").code, OUT_OF_MEMORY, "cuModuleGetFunction");
+        let large = cuda.function(module, "large");
+        ensure_eq!(large.code, OK, "cuModuleGetFunction");
+        ensure_eq!(cuda.launch_function(large.out, memory.out), OUT_OF_MEMORY, "a launch of 64 KiB a thread");
         if session.exports("cuModuleEnumerateFunctions")? {
             let listed = cuda.functions(module);
-            ensure_eq!(listed.code, OUT_OF_MEMORY, "cuModuleEnumerateFunctions");
-            ensure!(listed.out.iter().all(Option::is_none), "handles were given out all the same");
+            ensure_eq!(listed.code, OK, "cuModuleEnumerateFunctions");
+            let launches = listed.out.into_iter().flatten().map(|function| cuda.launch_function(function, memory.out));
+            let mut codes: Vec<CUresult> = launches.collect();
+            codes.sort_by_key(|code| code.0);
+            ensure_eq!(codes, [OK, OUT_OF_MEMORY], "launches of the small and the large one");
         }
-        Ok(())
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        within(session, &cuda)
     }
 
-    /// Nor is a kernel, which can be launched as it is.
+    /// Nor is a kernel, which can be launched as it is and as a function of its context.
     local_memory_of_kernels_is_no_way_past_the_budget {
-        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuLibraryGetKernel", "cuLibraryEnumerateKernels"],
-        needs: ["cuLibraryGetKernel"],
+        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"],
+        needs: ["cuLibraryGetKernel", "cuKernelGetFunction"],
     } (session) {
         let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
         let library = library(&cuda)?;
-        ensure_eq!(cuda.kernel(library, "large").code, OUT_OF_MEMORY, "cuLibraryGetKernel");
+        let large = cuda.kernel(library, "large");
+        ensure_eq!(large.code, OK, "cuLibraryGetKernel");
+        ensure_eq!(cuda.launch_kernel(large.out, memory.out), OUT_OF_MEMORY, "a launch of the kernel");
+        let function = cuda.function_of_kernel(large.out);
+        ensure_eq!(function.code, OK, "cuKernelGetFunction");
+        ensure_eq!(cuda.launch_function(function.out, memory.out), OUT_OF_MEMORY, "a launch of its function");
         if session.exports("cuLibraryEnumerateKernels")? {
             let listed = cuda.kernels(library);
-            ensure_eq!(listed.code, OUT_OF_MEMORY, "cuLibraryEnumerateKernels");
-            ensure!(listed.out.iter().all(Option::is_none), "handles were given out all the same");
+            ensure_eq!(listed.code, OK, "cuLibraryEnumerateKernels");
+            let launches = listed.out.into_iter().flatten().map(|kernel| cuda.launch_kernel(kernel, memory.out));
+            let mut codes: Vec<CUresult> = launches.collect();
+            codes.sort_by_key(|code| code.0);
+            ensure_eq!(codes, [OK, OUT_OF_MEMORY], "launches of the small and the large one");
         }
-        Ok(())
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        within(session, &cuda)
+    }
+
+    /// What is obtained and never launched takes nothing and is charged nothing: a program with a large kernel has its whole budget for others. So has
+    /// one that launches the small beside it.
+    local_memory_is_charged_to_who_launches {
+        kind: Budget, defects: ["R28", "R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let module = module(&cuda)?;
+        ensure_eq!(cuda.function(module, "large").code, OK, "a function of 64 KiB a thread");
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
+        let plain = cuda.load_module(&Image::ptx(text));
+        ensure_eq!(plain.code, OK, "cuModuleLoadData");
+        let plain = cuda.function(plain.out, "empty");
+        ensure_eq!(plain.code, OK, "a function without local memory");
+        for _ in 0..4 {
+            ensure_eq!(cuda.launch_function(plain.out, memory.out), OK, "its launch");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A graph's kernels take as much: none is captured, or it is not made executable.
+    local_memory_of_graphs_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let large = cuda.function(module(&cuda)?, "large");
+        ensure_eq!(large.code, OK, "cuModuleGetFunction");
+        let graph = cuda.captured_launch(large.out, memory.out);
+        let code = match graph.code {
+            OK => cuda.instantiate(Instantiate::WithFlags, graph.out).code,
+            code => code,
+        };
+        ensure_eq!(code, OUT_OF_MEMORY, "a captured launch, or cuGraphInstantiateWithFlags");
+        within(session, &cuda)
     }
 
     /// What fits is launched, and charged once: stack and local memory are one, and the largest function's.
@@ -91,6 +153,7 @@ cases! {
         let before = cuda.memory_info().out.0;
         let function = cuda.function(module, "small");
         ensure_eq!(function.code, OK, "a function of 4 KiB a thread");
+        ensure_eq!(cuda.launch_function(function.out, memory.out), OK, "a launch of the function");
         let after = cuda.memory_info().out.0;
         ensure!(after + Bytes::mib(256).0 < before, "{} bytes less are free", before - after);
         for _ in 0..4 {

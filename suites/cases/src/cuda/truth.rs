@@ -24,7 +24,7 @@ fn room(cuda: &Cuda) -> Result<Bytes, Failure> {
 }
 
 /// With all that can be had allocated NVML's own figure of this process is within the budget, and not far from it.
-fn within(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
+pub fn within(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
     fill(cuda).refused_with(OUT_OF_MEMORY)?;
     let nvml = nvml()?;
     let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;

@@ -43,7 +43,7 @@ table! {
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
     cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy
-    cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetKernel cuLibraryEnumerateKernels
+    cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetKernel cuLibraryEnumerateKernels cuKernelGetFunction
     cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
     cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemsetD8_v2 cuStreamSynchronize
     cuCtxAttach cuCtxDetach cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxFromGreenCtx cuGraphAddMemsetNode

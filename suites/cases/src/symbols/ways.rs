@@ -111,13 +111,20 @@ fn mapped(cuda: &Cuda, bytes: u64) -> CUresult {
     codes.into_iter().find(|code| *code != OK).unwrap_or(OK)
 }
 
-/// A kernel of so many KiB of local memory a thread is given out.
+/// A kernel of so many KiB of local memory a thread is launched.
 fn local_memory(cuda: &Cuda, kibibytes: u64) -> CUresult {
     let module = cuda.load_module(&functions::image());
     let name = if kibibytes == 64 { "large" } else { "small" };
-    match module.code {
-        OK => cuda.function(module.out, name).code,
-        code => code,
+    if module.code != OK {
+        return module.code;
+    }
+    let (function, memory) = (cuda.function(module.out, name), cuda.allocate(4096));
+    match [function.code, memory.code]
+        .into_iter()
+        .find(|code| *code != OK)
+    {
+        Some(code) => code,
+        None => cuda.launch_function(function.out, memory.out),
     }
 }
 
@@ -179,5 +186,5 @@ ways! {
     the_malloc_heap ["cuCtxSetLimit"] ["R6"] Primary 4 * GIB, 16 * MIB, |cuda, bytes| cuda.set_limit(2, bytes);
     the_stack ["cuCtxSetLimit"] ["R14"] Primary 128 << 10, 2 << 10, |cuda, bytes| cuda.set_limit(0, bytes);
     a_modules_variables ["cuModuleLoadData"] ["R13"] Primary 4 * GIB, MIB, |cuda, bytes| cuda.load_module(&Image::ptx(&program(Bytes(bytes)))).code;
-    local_memory ["cuModuleLoadData", "cuModuleGetFunction"] ["R12"] Primary 64, 4, local_memory;
+    local_memory ["cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"] ["R12"] Primary 64, 4, local_memory;
 }

@@ -14,6 +14,10 @@ use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Graph(CUgraph);
 
+impl Graph {
+    pub const NONE: Graph = Graph(CUgraph::NULL);
+}
+
 /// An executable graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exec(CUgraphExec);
@@ -83,7 +87,7 @@ pub enum Ordered {
 }
 
 /// CU_STREAM_PER_THREAD.
-fn threads_stream() -> CUstream {
+pub(super) fn threads_stream() -> CUstream {
     CUstream(without_provenance_mut(2))
 }
 

@@ -9,6 +9,7 @@ use abi::cuda::{
     CUdeviceptr, CUfunction, CUkernel, CUlibrary, CUlinkState, CUmodule, CUresult, CUstream,
 };
 
+use super::graph::{Begin, Graph, threads_stream};
 use super::{Answer, Cuda, MISSING};
 
 /// A loaded module.
@@ -231,6 +232,16 @@ impl Cuda {
         }
     }
 
+    /// A kernel's function in the current context.
+    pub fn function_of_kernel(&self, kernel: Kernel) -> Answer<Function> {
+        let mut out = CUfunction::NULL;
+        let code = call!(self.cuKernelGetFunction(&mut out, kernel.0));
+        Answer {
+            code,
+            out: Function(out),
+        }
+    }
+
     /// The kernels of a library, at most two.
     pub fn kernels(&self, library: Library) -> Answer<[Option<Kernel>; 2]> {
         let mut out = [CUkernel::NULL; 2];
@@ -241,22 +252,25 @@ impl Cuda {
 
     /// One thread of a function with a pointer as its parameter, on the default stream.
     pub fn launch_function(&self, function: Function, pointer: CUdeviceptr) -> CUresult {
+        self.launch_on(CUstream::NULL, function, pointer)
+    }
+
+    /// Captures one launch.
+    pub fn captured_launch(&self, function: Function, pointer: CUdeviceptr) -> Answer<Graph> {
+        let begun = self.begin_capture(Begin::Second, Graph::NONE);
+        let launched = self.launch_on(threads_stream(), function, pointer);
+        let mut graph = self.end_capture();
+        let codes = [begun, launched, graph.code];
+        let failed = codes.into_iter().find(|code| *code != CUresult::SUCCESS);
+        graph.code = failed.unwrap_or(graph.code);
+        graph
+    }
+
+    fn launch_on(&self, stream: CUstream, function: Function, pointer: CUdeviceptr) -> CUresult {
         let mut pointer = pointer;
         let mut parameters = [(&raw mut pointer).cast::<c_void>()];
         let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
-        call!(self.cuLaunchKernel(
-            function.0,
-            1,
-            1,
-            1,
-            1,
-            1,
-            1,
-            0,
-            CUstream::NULL,
-            parameters,
-            none
-        ))
+        call!(self.cuLaunchKernel(function.0, 1, 1, 1, 1, 1, 1, 0, stream, parameters, none))
     }
 
     /// The same of a kernel, whose handle cuLaunchKernel takes as a function's.
