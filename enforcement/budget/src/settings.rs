@@ -126,6 +126,34 @@ pub enum Remark {
     Disagreement { used: String, ignored: String },
     /// A setting that is not a budget has a value without meaning; its default is used.
     Meaningless { variable: String, text: String },
+    /// A name of ours that is no setting, and the setting that it is nearest to.
+    Unknown {
+        variable: String,
+        nearest: Option<String>,
+    },
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Remark::Disagreement { used, ignored } => {
+                write!(out, "{used} and {ignored} differ; {used} is used")
+            }
+            Remark::Meaningless { variable, text } => {
+                write!(
+                    out,
+                    "{variable}={text:?} means nothing; the default is used"
+                )
+            }
+            Remark::Unknown { variable, nearest } => {
+                write!(out, "{variable} is no setting and changes nothing")?;
+                match nearest {
+                    Some(nearest) => write!(out, "; {nearest} is one"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
 }
 
 /// Everything the environment says, read once.
@@ -146,6 +174,8 @@ pub struct Settings {
     pub vulkan_trace: bool,
     pub remarks: Vec<Remark>,
     pub source: Source,
+    /// RINGFENCE_REQUIRED: without a memory budget nothing is granted.
+    pub required: bool,
     unreadable: Option<Refusal>,
 }
 
@@ -177,11 +207,14 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Nothing is granted to who has no memory budget: set by the owner where every process is to have one.
+pub const REQUIRED: &str = "RINGFENCE_REQUIRED";
 /// Budgets of one device or, without an index, of all.
 const MEMORY: [&str; 2] = ["RINGFENCE_MEMORY", "CUDA_DEVICE_MEMORY_LIMIT"];
 const COMPUTE: [&str; 2] = ["RINGFENCE_COMPUTE", "CUDA_DEVICE_SM_LIMIT"];
 /// What else changes what is enforced.
-const ENFORCING: [&str; 5] = [
+const ENFORCING: [&str; 6] = [
+    REQUIRED,
     "RINGFENCE_LEDGER",
     "CUDA_DEVICE_MEMORY_SHARED_CACHE",
     "RINGFENCE_CONTEXT_CHARGE",
@@ -194,6 +227,26 @@ const TELLING: [&str; 4] = [
     "LIBCUDA_LOG_LEVEL",
     "RINGFENCE_TRACE",
     "HAMI_VK_TRACE",
+];
+
+/// Names of ours that the harness and its tests use; a program that has them by accident is told nothing.
+const OF_THE_HARNESS: [&str; 16] = [
+    "BENCH_",
+    "ICD_",
+    "LAYER_",
+    "LIB_",
+    "MACHINE",
+    "PROPERTIES_",
+    "RECORD",
+    "REQUIRE_",
+    "ROLE",
+    "SEED",
+    "SHOW",
+    "STORM_",
+    "TEST_",
+    "VALIDATION",
+    "WORLD",
+    "WRAP",
 ];
 
 /// Whether a variable is one of ours.
@@ -209,10 +262,72 @@ pub fn enforces(name: &str) -> bool {
         Some("") => true,
         Some(rest) => rest
             .strip_prefix('_')
-            .is_some_and(|index| index.parse::<u32>().is_ok()),
+            .is_some_and(|index| slot_of(index).is_some()),
         None => false,
     };
-    ENFORCING.contains(&name) || MEMORY.into_iter().chain(COMPUTE).any(of_family)
+    ENFORCING.contains(&name) || families().any(of_family)
+}
+
+/// Names of budgets, without a device's index.
+fn families() -> impl Iterator<Item = &'static str> {
+    MEMORY.into_iter().chain(COMPUTE)
+}
+
+/// The device's place that an index names: written as we read it, and no greater than we have places.
+fn slot_of(index: &str) -> Option<usize> {
+    let slot = index.parse::<usize>().ok()?;
+    (slot < MAX_DEVICES && slot.to_string() == index).then_some(slot)
+}
+
+/// A budget's name with an index that is none: `RINGFENCE_MEMORY_01`, `CUDA_DEVICE_MEMORY_LIMIT_99`. Whoever wrote it meant to limit something.
+fn is_misplaced(name: &str) -> bool {
+    families().any(|family| {
+        let index = name
+            .strip_prefix(family)
+            .and_then(|rest| rest.strip_prefix('_'));
+        index.is_some_and(|index| {
+            let number = index.trim_start_matches('+').trim();
+            slot_of(index).is_none()
+                && !number.is_empty()
+                && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    })
+}
+
+/// The setting that a name was probably meant to be: at most three letters away, an index aside.
+fn nearest(name: &str) -> Option<String> {
+    let (stem, index) = match name.rsplit_once('_') {
+        Some((stem, index)) if slot_of(index).is_some() => (stem, Some(index)),
+        _ => (name, None),
+    };
+    let known = families().chain(ENFORCING).chain(TELLING);
+    let (distance, found) = known.map(|known| (distance(stem, known), known)).min()?;
+    let index = index.filter(|_| families().any(|family| family == found));
+    (distance <= 3).then(|| match index {
+        Some(index) => format!("{found}_{index}"),
+        None => found.to_owned(),
+    })
+}
+
+/// How many letters have to be changed, added or taken away to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = at + 1;
+        for (column, with) in other.bytes().enumerate() {
+            let changed = corner + usize::from(letter != with);
+            corner = row[column + 1];
+            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Whether the harness has this name.
+fn is_of_the_harness(name: &str) -> bool {
+    let rest = name.strip_prefix("RINGFENCE_");
+    rest.is_some_and(|rest| OF_THE_HARNESS.iter().any(|begin| rest.starts_with(begin)))
 }
 
 impl Settings {
@@ -274,7 +389,43 @@ impl Settings {
             .unwrap_or(false),
             remarks,
             source: Source::default(),
+            required: is_required(get),
             unreadable: None,
+        }
+    }
+
+    /// Looks at the names of the environment that the settings were read from: a budget of a device that there cannot be refuses all, any other name
+    /// of ours that is no setting is remarked on.
+    pub fn look_through<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        for name in names {
+            if is_misplaced(name) {
+                let reason = format!(
+                    "no device has this index; they are 0 to {}",
+                    MAX_DEVICES - 1
+                );
+                self.refuse(name.to_owned(), reason);
+            } else if name.starts_with("RINGFENCE_")
+                && !is_setting(name)
+                && !is_of_the_harness(name)
+            {
+                self.remarks.push(Remark::Unknown {
+                    variable: name.to_owned(),
+                    nearest: nearest(name),
+                });
+            }
+        }
+    }
+
+    /// Grants nothing if a budget is required and there is none, by whatever place.
+    pub fn hold_to_required(&mut self) {
+        let limited = |budget: &Budget| matches!(budget, Budget::Limited(_));
+        if self.required
+            && !planted(Seed::P11)
+            && self.refusal().is_none()
+            && !self.memory.iter().any(limited)
+        {
+            let reason = "a memory budget is required and none is set";
+            self.refuse(REQUIRED.to_owned(), reason.to_owned());
         }
     }
 
@@ -464,6 +615,11 @@ fn by_device<T: Clone + PartialEq>(
         }
         ours.or(theirs).map(|(_, budget)| budget)
     })
+}
+
+/// Anything but nothing and 0 asks for it: fails closed.
+fn is_required(get: &dyn Fn(&str) -> Option<Vec<u8>>) -> bool {
+    get(REQUIRED).is_some_and(|text| !matches!(text.trim_ascii(), b"" | b"0"))
 }
 
 fn budget_report(

@@ -298,3 +298,62 @@ fn only_a_named_engine_is_told_the_drivers_budget() {
     assert!(!named.inflates(Some("kit 2")) && !named.inflates(None));
     assert!(BudgetReport::Inflate.inflates(None) && !BudgetReport::Standard.inflates(Some("Kit")));
 }
+
+#[rstest]
+#[case(&[("RINGFENCE_REQUIRED", "1")], true)]
+#[case(&[("RINGFENCE_REQUIRED", "yes"), ("RINGFENCE_COMPUTE", "50")], true)]
+#[case(&[("RINGFENCE_REQUIRED", "1"), ("CUDA_DEVICE_MEMORY_LIMIT_0", "0")], true)]
+#[case(&[("RINGFENCE_REQUIRED", "1"), ("CUDA_DEVICE_MEMORY_LIMIT_3", "4g")], false)]
+#[case(&[("RINGFENCE_REQUIRED", "0")], false)]
+#[case(&[("RINGFENCE_REQUIRED", " ")], false)]
+#[case(&[], false)]
+fn who_is_required_to_have_a_budget_and_has_none_gets_nothing(
+    #[case] set: &[(&str, &str)],
+    #[case] refused: bool,
+) {
+    let mut settings = settings(set);
+    settings.hold_to_required();
+    assert_eq!(settings.refusal().is_some(), refused);
+    assert!(!refused || settings.any_budget());
+    let refusal = settings.refusal().map(|refusal| refusal.to_string());
+    assert!(refusal.is_none_or(|text| text.contains("RINGFENCE_REQUIRED")));
+}
+
+#[test]
+fn a_budget_that_a_ledger_says_is_the_required_one() {
+    let mut settings = settings(&[("RINGFENCE_REQUIRED", "1")]);
+    settings.adopt(DeviceIndex(0), Some(Bytes(1 << 30)), 0);
+    settings.hold_to_required();
+    assert_eq!(settings.refusal(), None);
+}
+
+#[rstest]
+#[case("RINGFENCE_MEMROY_0", Some("RINGFENCE_MEMORY_0"))]
+#[case("RINGFENCE_MEMORY0", Some("RINGFENCE_MEMORY"))]
+#[case("RINGFENCE_LEGDER", Some("RINGFENCE_LEDGER"))]
+#[case("RINGFENCE_REQUIRE", Some("RINGFENCE_REQUIRED"))]
+#[case("RINGFENCE_SOMETHING_ELSE", None)]
+fn a_name_that_is_no_setting_is_remarked_on(#[case] name: &str, #[case] nearest: Option<&str>) {
+    let mut settings = settings(&[]);
+    settings.look_through([name, "RINGFENCE_MEMORY_7", "RINGFENCE_WORLD", "PATH"].into_iter());
+    let remark = Remark::Unknown {
+        variable: name.to_owned(),
+        nearest: nearest.map(str::to_owned),
+    };
+    assert_eq!(settings.remarks, [remark]);
+    assert_eq!(settings.refusal(), None);
+}
+
+#[rstest]
+#[case("RINGFENCE_MEMORY_01")]
+#[case("RINGFENCE_MEMORY_+1")]
+#[case("RINGFENCE_COMPUTE_32")]
+#[case("CUDA_DEVICE_MEMORY_LIMIT_99")]
+#[case("CUDA_DEVICE_SM_LIMIT_4294967296")]
+fn an_index_that_is_no_devices_refuses_all(#[case] name: &str) {
+    assert!(!is_setting(name));
+    let mut settings = settings(&[(name, "1g")]);
+    settings.look_through([name].into_iter());
+    let refusal = settings.refusal().expect("refused").to_string();
+    assert!(refusal.contains(name), "{refusal}");
+}

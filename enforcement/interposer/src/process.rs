@@ -186,6 +186,7 @@ fn begin() -> Standing {
         Ordering::Relaxed,
     );
     if !settings.any_budget() {
+        report::begin(&settings);
         FORWARD.store(true, Ordering::Relaxed);
         return Standing::Forward;
     }

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use budget::settings::{LogLevel, Remark, Settings};
+use budget::settings::{LogLevel, Settings};
 
 use crate::boundary::entries::{Entry, name_at};
 use crate::boundary::sign;
@@ -56,22 +56,20 @@ pub fn begin(settings: &Settings) {
             format_args!("{refusal}; every allocation is refused"),
         );
     }
-    if !settings.remarks.is_empty() && is_wanted(Once::Remarks) {
-        for remark in &settings.remarks {
-            match remark {
-                Remark::Disagreement { used, ignored } => {
-                    line(format_args!("{used} and {ignored} differ; {used} is used"))
-                }
-                Remark::Meaningless { variable, text } => line(format_args!(
-                    "{variable}={text:?} means nothing; the default is used"
-                )),
-            }
-        }
-    }
+    remarks(settings);
     LOUD.store(
         settings.trace.is_some() || settings.log_level >= Some(LogLevel(1)),
         Ordering::Relaxed,
     );
+}
+
+/// What of the settings means nothing. Said also where nothing is enforced: somebody may have meant to.
+pub fn remarks(settings: &Settings) {
+    if !settings.remarks.is_empty() && is_wanted(Once::Remarks) {
+        for remark in &settings.remarks {
+            line(format_args!("{remark}"));
+        }
+    }
 }
 
 /// One line, the first time only.

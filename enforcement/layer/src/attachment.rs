@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
-use budget::settings::{ComputeBudget, Remark, Source};
+use budget::settings::{ComputeBudget, Source};
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 use ledger::{Authority, Holds, KeptErrno, Key, Ledger, Named, Object, Setup};
 use seeds::{Seed, planted};
@@ -87,18 +87,6 @@ pub fn mine() -> Option<&'static Attachment> {
 
 fn attach() -> Option<Ledger> {
     let settings = settings();
-    for remark in &settings.remarks {
-        match remark {
-            Remark::Disagreement { used, ignored } => {
-                trace::warn(format_args!("{used} and {ignored} differ: {used} is used"))
-            }
-            Remark::Meaningless { variable, text } => {
-                trace::warn(format_args!(
-                    "{variable}={text:?} means nothing: the default is used"
-                ));
-            }
-        }
-    }
     if let Some(refusal) = settings.refusal() {
         trace::tell(format_args!(
             "{refusal}: every device allocation is refused"

@@ -97,6 +97,7 @@ seeds! {
     P8 = "P8", "budgets are those of the first look";
     P9 = "P9", "umask is set to 0";
     P10 = "P10", "a thread is started";
+    P11 = "P11", "who is required to have a budget and has none is let go";
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
     T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];
     T2 = "T2", "work is paid for with half of its time";

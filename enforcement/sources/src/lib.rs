@@ -3,11 +3,14 @@
 //! 1. A tenant file: `/etc/ringfence/tenant.toml`, else `tenant.toml` in the directory of the library that asks. Where there is one it alone
 //!    says what is enforced; the environment may still ask for traces and logs.
 //! 2. The process's environment.
-//! 3. If that names no setting at all, the environment of PID 1, as far as the kernel lets us read it: in a container that is what the
+//! 3. If that says nothing of what is enforced, the environment of PID 1, as far as the kernel lets us read it: in a container that is what the
 //!    container was started with.
 //!
 //! 4. A ledger that lies where these say, or at the default place: of a device that they give no budget, what the ledger says holds here too,
 //!    so that a process that was told of nothing is held like the tenant's others. A file there that is no ledger refuses everything.
+//!
+//! A file `required` in the directory of the library, or in `/etc/ringfence`, says RINGFENCE_REQUIRED=1 to every process: without a memory budget
+//! from any of these places nothing is granted.
 //!
 //! Where a ledger exists its budgets hold, whatever 2 and 3 say; a tenant file lowers what is above its own. The rest of the settings is
 //! each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
@@ -25,6 +28,8 @@ use ledger::{AttachError, Reason, View};
 
 /// The tenant file that an operator mounts read-only into a container.
 pub const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
+/// What says, by being there, that every process is to have a memory budget.
+const REQUIRED_MARK: &str = "/etc/ringfence/required";
 const FIRST_PROCESS: &str = "/proc/1/environ";
 
 /// This process's settings. `library` is the path of the library that asks.
@@ -44,8 +49,19 @@ pub fn settings(library: Option<&Path>) -> Settings {
         }
         None => from_environment(),
     };
+    let marks = [
+        Some(PathBuf::from(REQUIRED_MARK)),
+        beside.map(|directory| directory.join("required")),
+    ];
+    settings.required |= marks.into_iter().flatten().any(|mark| is_there(&mark));
     adopt(&mut settings);
+    settings.hold_to_required();
     settings
+}
+
+/// A mark that cannot be looked at counts as there: fails closed.
+fn is_there(mark: &Path) -> bool {
+    std::fs::metadata(mark).map_or_else(|error| !is_none(&error), |_| true)
 }
 
 /// What a ledger that is there already says of devices of which the settings say nothing.
@@ -107,13 +123,26 @@ fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -
 }
 
 fn from_environment() -> Settings {
-    let named = |name: &OsString| name.to_str().is_some_and(budget::settings::is_setting);
-    if std::env::vars_os().any(|(name, _)| named(&name)) {
-        return Settings::read(&own);
+    let names = |names: &mut dyn Iterator<Item = OsString>| -> Vec<String> {
+        names.filter_map(|name| name.into_string().ok()).collect()
+    };
+    let mine = names(&mut std::env::vars_os().map(|(name, _)| name));
+    if mine.iter().any(|name| budget::settings::enforces(name)) {
+        let mut settings = Settings::read(&own);
+        settings.look_through(mine.iter().map(String::as_str));
+        return settings;
     }
     // Gone, hidden or another user's: then there is nothing to learn.
     let first = std::fs::read(FIRST_PROCESS).unwrap_or_default();
-    Settings::read(&|name| variable(&first, name).map(<[u8]>::to_vec))
+    let mut settings =
+        Settings::read(&|name| own(name).or_else(|| variable(&first, name).map(<[u8]>::to_vec)));
+    let theirs = first.split(|byte| *byte == 0).filter_map(|entry| {
+        let name = entry.split(|byte| *byte == b'=').next()?;
+        std::str::from_utf8(name).ok()
+    });
+    let theirs = theirs.filter(|name| !mine.iter().any(|own| own == name));
+    settings.look_through(mine.iter().map(String::as_str).chain(theirs));
+    settings
 }
 
 fn own(name: &str) -> Option<Vec<u8>> {
@@ -228,6 +257,18 @@ mod tests {
             refusal.contains("tenant.toml, line 2") && refusal.contains("RINGFENCE_MEMROY"),
             "{refusal}"
         );
+    }
+
+    #[test]
+    fn a_mark_beside_the_library_requires_a_budget() {
+        let (directory, library) = beside("RINGFENCE_LEDGER = \"/dev/shm/ringfence-none\"\n");
+        assert_eq!(settings(Some(&library)).refusal(), None);
+        std::fs::write(directory.path().join("required"), "").expect("a file");
+        let refusal = settings(Some(&library)).refusal().expect("refused");
+        assert!(refusal.to_string().contains("RINGFENCE_REQUIRED"));
+        let text = "RINGFENCE_LEDGER = \"/dev/shm/ringfence-none\"\nRINGFENCE_MEMORY = \"1g\"\n";
+        std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
+        assert_eq!(settings(Some(&library)).refusal(), None);
     }
 
     #[test]

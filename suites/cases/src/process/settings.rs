@@ -7,7 +7,7 @@ use crate::clients::{Gpu, cuda, fill};
 use crate::ffi::cuda::{Cuda, Stream};
 use crate::ffi::process::overhear;
 use crate::ffi::vulkan::Code;
-use crate::greed::{CONTEXT_ROOM, fills};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -108,6 +108,47 @@ cases! {
         unaccounted: "a context that is not refused has no budget to be within",
     } (_session) {
         fails_closed("RINGFENCE_MEMORY")
+    }
+
+    /// Where a budget is required and none is set nothing is granted, and one line says so: a container whose budget was lost on the way is no tenant
+    /// without limits.
+    a_required_budget_that_is_not_set_fails_closed {
+        kind: Budget, defects: ["P11"], entry_points: ["cuMemAlloc_v2", "cuMemAllocAsync", "vkAllocateMemory"],
+        env: [("RINGFENCE_REQUIRED", "1")], unordered: "the case requires a budget",
+        unaccounted: "a context that is not refused has no budget to be within",
+    } (_session) {
+        fails_closed("RINGFENCE_REQUIRED")
+    }
+
+    /// With a budget it changes nothing.
+    a_required_budget_that_is_set_holds {
+        kind: Budget, defects: ["P11"], entry_points: ["cuMemAlloc_v2"], budget: "0=2GiB", env: [("RINGFENCE_REQUIRED", "1")],
+        unordered: "the case requires a budget",
+    } (session) {
+        let cuda = cuda()?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A budget for a device that there cannot be was meant for one: it refuses every allocation, and one line names it.
+    an_index_that_is_no_devices_fails_closed {
+        kind: Budget, defects: ["P11", "R11"], entry_points: ["cuMemAlloc_v2", "cuMemAllocAsync", "vkAllocateMemory"],
+        env: [("RINGFENCE_MEMORY_00", "4g")], unordered: "the case sets a budget of its own",
+        unaccounted: "a context that is not refused has no budget to be within",
+    } (_session) {
+        fails_closed("RINGFENCE_MEMORY_00")
+    }
+
+    /// A variable of ours that is no setting is said once, with the setting that it is nearest to, and changes nothing.
+    a_misspelt_setting_is_said {
+        kind: Own, defects: ["P11"], entry_points: ["cuMemAlloc_v2"], env: [("RINGFENCE_MEMROY_0", "1g")], libraries: PreloadOnly,
+        unordered: "the case has a setting of its own",
+    } (_session) {
+        let (answer, heard) = overhear(|| -> Result<CUresult, Failure> { Ok(cuda()?.allocate(Bytes::gib(2).0).code) })?;
+        ensure_eq!(answer?, OK, "2 GiB");
+        says_once("RINGFENCE_MEMROY_0", &heard, 1)?;
+        says_once("RINGFENCE_MEMORY_0 is one", &heard, 1)
     }
 
     /// Sizes are read as people write them: all of these are 4 GiB.
