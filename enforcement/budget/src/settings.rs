@@ -37,6 +37,17 @@ pub enum ComputeBudget {
     Unparsable { variable: String, text: String },
 }
 
+impl ComputeBudget {
+    /// As the ledger takes it: hundredths of a percent, 0 where it says nothing or nonsense (which grants nothing by itself).
+    #[must_use]
+    pub fn hundredths(&self) -> u16 {
+        match self {
+            ComputeBudget::Limited(hundredths) => *hundredths,
+            ComputeBudget::Unlimited | ComputeBudget::Unparsable { .. } => 0,
+        }
+    }
+}
+
 /// GPU_CORE_UTILIZATION_POLICY: whether compute budgets are kept. HAMi-core's node monitor may lift the budgets of a tenant under
 /// `Default`; there is no such monitor here, so that they are kept under both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

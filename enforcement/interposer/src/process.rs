@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use budget::DeviceIndex;
 use budget::percent::Percent;
-use budget::settings::{ComputeBudget, Settings, Source};
+use budget::settings::{Settings, Source};
 use ledger::{Authority, KeptErrno, Ledger, Setup};
 
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
@@ -269,23 +269,17 @@ impl Tenant {
         if !self.settings().any_compute_budget() {
             return;
         }
-        for device in DeviceIndex::all() {
-            let wanted = match self.settings().compute(device) {
-                ComputeBudget::Limited(hundredths) => hundredths,
-                _ => 0,
-            };
-            let held = ledger.join_share(device, wanted, self.authority());
-            if held != wanted {
-                report::once(
-                    Once::OtherShare,
-                    format_args!(
-                        "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
-                        self.settings().ledger.display(),
-                        Percent(held),
-                        Percent(wanted)
-                    ),
-                );
-            }
+        let wanted = |device| self.settings().compute(device).hundredths();
+        if let Some((device, held, wanted)) = ledger.join_shares(wanted, self.authority()) {
+            report::once(
+                Once::OtherShare,
+                format_args!(
+                    "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
+                    self.settings().ledger.display(),
+                    Percent(held),
+                    Percent(wanted)
+                ),
+            );
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
-use budget::settings::{ComputeBudget, Source};
+use budget::settings::Source;
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Authority, Holds, KeptErrno, Key, Ledger, Named, Object, Setup};
+use ledger::{Authority, Holds, KeptErrno, Key, Ledger, Named, Object, Refusal, Setup};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
@@ -129,21 +129,14 @@ fn join_shares(ledger: &Ledger) {
     if !pacing() {
         return;
     }
-    for device in DeviceIndex::all() {
-        let wanted = match settings().compute(device) {
-            ComputeBudget::Limited(hundredths) => hundredths,
-            _ => 0,
-        };
-        let held = ledger.join_share(device, wanted, authority());
-        if held != wanted {
-            trace::warn(format_args!(
-                "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
-                settings().ledger.display(),
-                Percent(held),
-                Percent(wanted)
-            ));
-            return;
-        }
+    let wanted = |device| settings().compute(device).hundredths();
+    if let Some((device, held, wanted)) = ledger.join_shares(wanted, authority()) {
+        trace::warn(format_args!(
+            "ledger {}: device {device} has a compute budget of {} there, not the settings' {}; the ledger's holds",
+            settings().ledger.display(),
+            Percent(held),
+            Percent(wanted)
+        ));
     }
 }
 
@@ -176,13 +169,13 @@ impl Attachment {
         self.ledger.is_some()
     }
 
-    /// Reserves on every target, or refuses.
+    /// Reserves on every target, or says why not: without a ledger nothing can be said but that.
     #[inline]
-    pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Refused> {
-        let ledger = self.ledger.as_ref().ok_or(Refused)?;
+    pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
+        let ledger = self.ledger.as_ref().ok_or(None)?;
         targets::reserve(ledger, targets, bytes, &Rows).map_err(|refusal| {
             trace::line(format_args!("refused {bytes}: {refusal}"));
-            Refused
+            Some(refusal)
         })
     }
 

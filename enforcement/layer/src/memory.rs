@@ -314,11 +314,18 @@ pub fn reserve(
     targets: Targets,
     bytes: Bytes,
 ) -> Result<Held<'_>, Refused> {
-    match attachment.reserve(targets, bytes) {
-        Ok(held) => Ok(held),
-        Err(refused) if !forget_closed(attachment) => Err(refused),
+    let held = match attachment.reserve(targets, bytes) {
+        Ok(held) => return Ok(held),
+        Err(refusal) if !forget_closed(attachment) => Err(refusal),
         Err(_) => attachment.reserve(targets, bytes),
-    }
+    };
+    held.map_err(|refusal| {
+        match refusal {
+            Some(refusal) => trace::refusal(format_args!("{refusal}")),
+            None => trace::refusal(format_args!("{bytes} are refused: nothing can be enforced")),
+        }
+        Refused
+    })
 }
 
 #[cold]

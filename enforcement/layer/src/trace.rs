@@ -3,6 +3,7 @@
 use std::fmt::{Arguments, Write as _};
 
 use budget::settings::LogLevel;
+use seeds::{Seed, planted};
 
 use crate::settings::settings;
 
@@ -15,6 +16,13 @@ pub fn tell(text: Arguments<'_>) {
 pub fn warn(text: Arguments<'_>) {
     if settings().log_level != Some(LogLevel(0)) {
         tell(text);
+    }
+}
+
+/// What was refused and why, from LIBCUDA_LOG_LEVEL=1 on: as libvgpu.so says it of CUDA's calls.
+pub fn refusal(text: Arguments<'_>) {
+    if settings().log_level >= Some(LogLevel(1)) && !planted(Seed::V21) {
+        tell(format_args!("Vulkan: {text}"));
     }
 }
 

@@ -95,6 +95,54 @@ fn a_vulkan_tenant_gets_its_budget_and_no_more_whatever_its_api_version() {
     }
 }
 
+/// A loader older than 1.3.227 leaves an implicit layer out that is older than the application (V16 of `fixtures/defects.txt`): the manifest is of a
+/// version that no application has.
+#[test]
+fn a_client_of_any_version_is_held_by_every_loader() {
+    const NAME: &str = "a_client_of_any_version_is_held_by_every_loader";
+    if std::env::var_os("RINGFENCE_LAYER_TEST").is_none() {
+        let clients = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.clients"));
+        let loaders = [
+            // 1.4, as Chromium has it, and Debian 11's 1.2.162; the system's comes first.
+            clients.join("loader/libvulkan.so.1"),
+            clients.join("debian-11/usr/lib/x86_64-linux-gnu/libvulkan.so.1"),
+        ];
+        let there = loaders.into_iter().filter(|loader| {
+            let there = loader.exists();
+            if !there {
+                client::skip(format_args!(
+                    "{} is not there (suites/setup)",
+                    loader.display()
+                ));
+            }
+            there
+        });
+        for loader in [PathBuf::from("libvulkan.so.1")].into_iter().chain(there) {
+            let own = [
+                ("HAMI_VULKAN_ENABLE", "1"),
+                ("CUDA_DEVICE_MEMORY_LIMIT_0", "23552m"),
+                (client::LOADER, loader.to_str().expect("UTF-8")),
+            ];
+            let environment = Environment::new(&Driver::Mock, &own).expect("the mock");
+            let variables: Vec<_> = environment
+                .variables
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
+            assert!(alone(NAME, &variables).is_some(), "{}", loader.display());
+        }
+        return;
+    }
+    let entry = client::entry();
+    for minor in [0, 1, 3, 4, 9] {
+        let instance = client::instance(&entry, vk::make_api_version(0, 1, minor, 0), &[]);
+        assert!(client::is_mapped(LAYER), "a client of 1.{minor}");
+        let memory = client::memory(&instance, client::gpu(&instance));
+        assert_eq!(client::local_heap(&memory), BUDGET, "a client of 1.{minor}");
+        client::destroy_instance(&instance);
+    }
+}
+
 #[test]
 fn a_1_0_client_with_the_khr_extension_sees_the_budget() {
     over!(

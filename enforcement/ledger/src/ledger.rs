@@ -359,6 +359,23 @@ impl Ledger {
         }
     }
 
+    /// Joins every device's share, and tells of the first that holds otherwise: device, what holds, what was wanted.
+    pub fn join_shares(
+        &self,
+        wanted: impl Fn(DeviceIndex) -> u16,
+        authority: Authority,
+    ) -> Option<(DeviceIndex, u16, u16)> {
+        let mut disagreement = None;
+        for device in DeviceIndex::all() {
+            let wanted = wanted(device);
+            let held = self.join_share(device, wanted, authority);
+            if held != wanted && disagreement.is_none() {
+                disagreement = Some((device, held, wanted));
+            }
+        }
+        disagreement
+    }
+
     /// The share of a device's time that the tenant may use, in hundredths of a percent; 0 where all of it. It may change live.
     #[inline]
     pub fn share(&self, device: DeviceIndex) -> u16 {

@@ -7,6 +7,7 @@ use ash::vk;
 
 #[path = "../../../../suites/missing.rs"]
 mod missing;
+pub use missing::skip;
 
 const MANIFEST: &str = include_str!("../../hami.json");
 const LAVAPIPE: &str = "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json";
@@ -50,6 +51,8 @@ impl Environment {
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         let own = [
             ("VK_DRIVER_FILES", text(&icd)),
+            // By its older name: loaders before 1.3.207 know no other.
+            ("VK_ICD_FILENAMES", text(&icd)),
             ("XDG_DATA_HOME", text(place.path())),
             ("XDG_DATA_DIRS", text(&place.path().join("none"))),
             ("XDG_CONFIG_DIRS", text(&place.path().join("none"))),
@@ -89,13 +92,16 @@ pub fn is_mapped(name: &str) -> bool {
         .any(|line| line.ends_with(name))
 }
 
+/// Names another loader than the system's.
+pub const LOADER: &str = "RINGFENCE_LAYER_LOADER";
+
 /// The loader, opened for good.
 pub fn entry() -> ash::Entry {
+    let loader = std::env::var_os(LOADER).unwrap_or_else(|| "libvulkan.so.1".into());
     // SAFETY: libvulkan is the loader; its look-up is the specification's.
     unsafe {
         let library: &'static libloading::Library = Box::leak(Box::new(
-            libloading::Library::new("libvulkan.so.1")
-                .expect("the Khronos loader; install libvulkan1"),
+            libloading::Library::new(loader).expect("the Khronos loader; install libvulkan1"),
         ));
         let get = *library
             .get::<vk::PFN_vkGetInstanceProcAddr>(b"vkGetInstanceProcAddr")

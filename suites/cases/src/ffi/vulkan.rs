@@ -77,6 +77,9 @@ pub enum Client {
     V1_0WithGroups,
     V1_1,
     V1_3,
+    V1_4,
+    /// A version that there is not yet.
+    V1_9,
 }
 
 impl Client {
@@ -85,6 +88,8 @@ impl Client {
             Self::V1_0 | Self::V1_0WithProperties2 | Self::V1_0WithGroups => vk::API_VERSION_1_0,
             Self::V1_1 => vk::API_VERSION_1_1,
             Self::V1_3 => vk::API_VERSION_1_3,
+            Self::V1_4 => vk::make_api_version(0, 1, 4, 0),
+            Self::V1_9 => vk::make_api_version(0, 1, 9, 0),
         }
     }
 }
@@ -222,7 +227,7 @@ impl Vulkan {
             Client::V1_0WithGroups => {
                 extensions.push(ash::khr::device_group_creation::NAME.as_ptr());
             }
-            Client::V1_0 | Client::V1_1 | Client::V1_3 => {}
+            Client::V1_0 | Client::V1_1 | Client::V1_3 | Client::V1_4 | Client::V1_9 => {}
         }
         let mut layers = Vec::new();
         let mut creation = validation::creation();
@@ -408,7 +413,7 @@ impl Instance {
                     .inner
                     .properties2
                     .get_physical_device_properties2(device.0, properties),
-                Client::V1_1 | Client::V1_3 => self
+                Client::V1_1 | Client::V1_3 | Client::V1_4 | Client::V1_9 => self
                     .inner
                     .raw
                     .get_physical_device_properties2(device.0, properties),

@@ -256,4 +256,27 @@ cases! {
         ensure_eq!(first.cuda(Bytes::gib(5))?, OUT_OF_MEMORY, "5 GiB of the first comer, after it");
         first.peer.finish()
     }
+
+    /// The owner's compute budgets lower a ledger's one by one: a device whose share there is less already keeps no other from its own.
+    a_tenant_file_lowers_every_devices_share {
+        kind: Own, defects: ["V18", "P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB,1=4GiB", libraries: Proxies, machine: "rtx6000-ada*2", needs_gpus: 2,
+        on_real: No("the proxies are put before a mock"), unordered: "the tenant's settings are a file's",
+    } (session) {
+        const SECOND: DeviceIndex = DeviceIndex(1);
+        let text = format!(
+            "RINGFENCE_MEMORY = \"4GiB\"\nRINGFENCE_COMPUTE_0 = 50\nRINGFENCE_COMPUTE_1 = 30\nRINGFENCE_LEDGER = \"{}\"\n",
+            session.ledger_path().display()
+        );
+        std::fs::write(session.directory().join("proxies/tenant.toml"), text)?;
+        let mut first = Tenant::start(session)?;
+        first.ask("ready-cuda")?;
+        let ledger = session.ledger()?;
+        ledger.set_share(FIRST, 2_000);
+        ledger.set_share(SECOND, 6_000);
+        let mut second = Tenant::start(session)?;
+        second.ask("ready-cuda")?;
+        ensure_eq!((ledger.share(FIRST), ledger.share(SECOND)), (2_000, 3_000), "the shares in hundredths of a percent");
+        first.peer.finish()?;
+        second.peer.finish()
+    }
 }

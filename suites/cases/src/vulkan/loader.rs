@@ -1,10 +1,12 @@
 //! Between the layer and the Khronos loader.
 
-use harness::{cases, ensure, ensure_eq, skip};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, skip};
 
-use crate::clients::instance;
+use crate::clients::{Gpu, device_heap, first_gpu, instance};
 use crate::ffi::negotiation::{Layer, NEGOTIATE};
-use crate::ffi::vulkan::{Client, Code, Vulkan};
+use crate::ffi::process::overhear;
+use crate::ffi::vulkan::{Client, Code, Query, Vulkan};
+use crate::greed::budget;
 
 const NAME: &str = "VK_LAYER_HAMI_vgpu";
 
@@ -55,6 +57,35 @@ cases! {
         Ok(())
     }
 
+    /// The layer is in the chain of applications of every version, of one that there is not yet too.
+    clients_of_every_version_are_held {
+        kind: Budget, defects: ["V16"], entry_points: ["vkCreateInstance", "vkGetPhysicalDeviceMemoryProperties", "vkAllocateMemory"], budget: "0=4GiB",
+        invalid_use: ["older than the application specified API version"],
+    } (session) {
+        for client in [Client::V1_0, Client::V1_1, Client::V1_3, Client::V1_4, Client::V1_9] {
+            let instance = instance(client)?;
+            let gpu = Gpu::on(&instance, first_gpu(&instance)?)?;
+            ensure_eq!(gpu.allocate(Bytes::gib(1)).err(), None, "1 of 4 GiB, {client:?}");
+            ensure_eq!(gpu.allocate(Bytes::gib(6)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "6 of 4 GiB, {client:?}");
+            let heaps = instance.heaps(gpu.physical, Query::First);
+            ensure_eq!(device_heap(&heaps)?, budget(session, 0)?, "the heap, {client:?}");
+        }
+        Ok(())
+    }
+
+    /// A refusal of the layer's is said from LIBCUDA_LOG_LEVEL=1 on, with the figures, as one of CUDA's.
+    the_layers_refusals_are_said {
+        kind: Own, defects: ["V21"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB", env: [("LIBCUDA_LOG_LEVEL", "1")],
+    } (_session) {
+        let (answer, [_, stderr]) = overhear(|| -> Result<Option<Code>, Failure> {
+            Ok(Gpu::first()?.allocate(Bytes::gib(6)).err())
+        })?;
+        ensure_eq!(answer?, Some(Code::OUT_OF_DEVICE_MEMORY), "6 of 4 GiB");
+        let said = stderr.lines().filter(|line| line.contains("Vulkan: 6442450944 bytes do not fit")).count();
+        ensure_eq!(said, 1, "lines about the refusal: {stderr:?}");
+        Ok(())
+    }
+
     /// A command that neither a layer nor the driver has is absent, with the layer as without.
     unknown_commands_stay_absent {
         defects: ["V11", "V12"], entry_points: ["vkGetInstanceProcAddr"], budget: "0=4GiB",
@@ -84,7 +115,7 @@ cases! {
             ("VK_ICD_FILENAMES", "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"),
         ],
     } (_session) {
-        use crate::ffi::vulkan::{Place, Query};
+        use crate::ffi::vulkan::Place;
         if !std::path::Path::new("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json").exists() {
             skip!("lavapipe (mesa-vulkan-drivers) is not installed");
         }
