@@ -147,10 +147,33 @@ fn story(share: Share, driver_total: u64) -> (u64, u64) {
     (total, share.usage.0.min(total))
 }
 
-/// NVML's index is the ledger's.
+/// NVML's index is the ledger's. Where the driver does not tell which a device has, it is the one whose handle is the device's; if none is, what is
+/// told is the strictest of the tenant's devices (S9 of `fixtures/defects.txt`).
 fn nvml_share(tenant: Tenant, device: nvmlDevice_t) -> Option<Share> {
     let mut index = 0;
-    (next_nvml::nvmlDeviceGetIndex(device, Out::to(&mut index)) == nvmlReturn_t::SUCCESS)
-        .then_some(())?;
-    tenant.share(DeviceSet::from_iter([DeviceIndex(index)]))
+    let told = next_nvml::nvmlDeviceGetIndex(device, Out::to(&mut index)) == nvmlReturn_t::SUCCESS;
+    let index = told.then_some(index).or_else(|| index_by_handle(device));
+    if planted(Seed::S9) && !told {
+        return None;
+    }
+    let devices = match index {
+        Some(index) => DeviceSet::from_iter([DeviceIndex(index)]),
+        None => DeviceIndex::all()
+            .filter(|device| tenant.budget(*device).is_some())
+            .collect(),
+    };
+    tenant.share(devices)
+}
+
+fn index_by_handle(device: nvmlDevice_t) -> Option<u32> {
+    let mut count = 0;
+    let code = next_nvml::nvmlDeviceGetCount_v2(Out::to(&mut count));
+    if code != nvmlReturn_t::SUCCESS {
+        return None;
+    }
+    (0..count).find(|index| {
+        let mut of_index = nvmlDevice_t(core::ptr::null_mut());
+        let code = next_nvml::nvmlDeviceGetHandleByIndex_v2(*index, Out::to(&mut of_index));
+        code == nvmlReturn_t::SUCCESS && of_index == device
+    })
 }

@@ -90,6 +90,7 @@ seeds! {
     S5 = "S5", "without a driver no program starts";
     S6 = "S6", "nothing but cuInit may be called first";
     S8 = "S8", "NVML's memory is answered whatever the driver said";
+    S9 = "S9", "a device whose index NVML does not tell is told of whole";
     P1 = "P1", "a request is checked, then added";
     P3 = "P3", "what the dead held is never reclaimed";
     P6 = "P6", "where no slot is left the first is shared";

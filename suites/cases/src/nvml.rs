@@ -26,6 +26,37 @@ cases! {
         Ok(())
     }
 
+    /// Where the driver does not tell a device's index, each is told its own budget all the same.
+    nvml_tells_the_budget_without_an_index {
+        kind: Budget, defects: ["S9"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=4GiB,1=3GiB", machine: "rtx6000-ada*2", needs_gpus: 2,
+        faults: r#"fault = [{ at = "nvmlDeviceGetIndex", when = "1..", then = "result:999" }]"#,
+    } (session) {
+        let nvml = nvml()?;
+        for index in [0, 1] {
+            let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(index))?;
+            let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+            ensure_eq!(Bytes(memory.total), budget(session, index)?, "the total of device {index}");
+            ensure_eq!(memory.used + memory.free, memory.total, "used and free");
+        }
+        Ok(())
+    }
+
+    /// And where it does not tell which handle an index has either, the strictest of them.
+    nvml_tells_the_strictest_budget_of_a_device_that_is_not_known {
+        kind: Budget, defects: ["S9"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=4GiB,1=3GiB", machine: "rtx6000-ada*2", needs_gpus: 2,
+        faults: r#"fault = [
+            { at = "nvmlDeviceGetIndex", when = "1..", then = "result:999" },
+            { at = "nvmlDeviceGetCount_v2", when = "1..", then = "result:999" },
+        ]"#,
+    } (session) {
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+        ensure!(Bytes(memory.total) <= budget(session, 0)?, "a total of {} is told", memory.total);
+        ensure_eq!(memory.used + memory.free, memory.total, "used and free");
+        Ok(())
+    }
+
     /// Version 2 tells the same, with nothing reserved.
     nvml_version_2_tells_the_same {
         kind: Budget, defects: ["T4"], entry_points: ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"],

@@ -1,5 +1,7 @@
 //! vkAllocateMemory until refused.
 
+use std::time::{Duration, Instant};
+
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, roles};
 
 use crate::clients::{Gpu, memory_type};
@@ -9,7 +11,8 @@ use crate::greed::{VULKAN_ROOM, budget, fills};
 
 const REFUSED: Code = Code::OUT_OF_DEVICE_MEMORY;
 
-/// Eight threads that each hold 512 MiB now and then: nobody is refused, and at the end all of the budget is there.
+/// Eight threads that each hold 512 MiB now and then, for ten seconds at most: nobody is refused, and at the end all of the budget is there.
+/// (An H200's driver takes 30 ms for each, one after another: 1,600 of them took it 47 to 56 s, with us and without.)
 fn churned(session: &Session) -> Result<(), Failure> {
     let gpu = Gpu::first()?;
     let churn = |_: &usize| match gpu.allocate(Bytes::mib(512)) {
@@ -19,9 +22,11 @@ fn churned(session: &Session) -> Result<(), Failure> {
         }
         Err(_) => true,
     };
+    let end = Instant::now() + Duration::from_secs(10);
+    let rounds = || (0..200).take_while(|_| Instant::now() < end);
     let refused: usize = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| (0..200).filter(churn).count()))
+            .map(|_| scope.spawn(|| rounds().filter(churn).count()))
             .collect();
         let ended = workers.into_iter().map(|worker| worker.join());
         ended.map(|refused| refused.unwrap_or(usize::MAX)).sum()
@@ -147,7 +152,7 @@ cases! {
 
     /// The driver gives a freed handle out again at once, to whichever thread comes first: it is the new object's, with the new object's charge.
     handles_that_come_back_at_once_lose_nothing {
-        kind: Budget, defects: ["V13"], entry_points: ["vkAllocateMemory", "vkFreeMemory"], budget: "0=6GiB",
+        kind: Budget, defects: ["V13", "P13"], entry_points: ["vkAllocateMemory", "vkFreeMemory"], budget: "0=6GiB",
         unordered: "eight threads race",
     } (session) {
         session.launch("churner").env(SWITCH, "").start()?.finish()
