@@ -55,7 +55,10 @@ pub fn report(
                 usage: Bytes(report.heap_usage[number]),
             };
             let told = match budget {
-                Some(budget) if inflated => heap::inflate(driver, budget),
+                Some(budget) if inflated && planted(Seed::V19) => {
+                    heap::inflate(driver, budget.saturating_sub(driver.usage))
+                }
+                _ if inflated => heap::inflate(driver, available),
                 _ if planted(Seed::V4) => driver,
                 _ => heap::report(Bytes(heap.size), driver.usage, available),
             };

@@ -104,6 +104,7 @@ seeds! {
     T2 = "T2", "work is paid for with half of its time";
     T2a = "T2a", "a tenth of the budget is granted";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
+    V19 = "V19", "the inflated report counts this process's Vulkan alone";
     V21 = "V21", "the layer's refusals are said at no level";
 }
 

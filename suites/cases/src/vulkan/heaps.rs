@@ -1,10 +1,12 @@
 //! What Vulkan tells of the heaps.
 
+use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, skip};
 
-use crate::clients::{Gpu, device_heap, first_gpu, instance, memory_type};
+use crate::clients::{Gpu, cuda, device_heap, first_gpu, instance, memory_type};
 use crate::ffi::vulkan::{Client, Instance, PhysicalDevice, Place, Query, Vulkan};
 use crate::greed::{VULKAN_ROOM, budget};
+use crate::tenant::Tenant;
 
 /// The device-local heap is told as large as the budget.
 fn clamped(session: &Session, client: Client, query: Query) -> Result<(), Failure> {
@@ -121,7 +123,7 @@ cases! {
     heap_budget_leaves_out_what_others_hold {
         kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",
     } (session) {
-        let mut other = crate::tenant::Tenant::start(session)?;
+        let mut other = Tenant::start(session)?;
         ensure_eq!(other.vulkan(Bytes::gib(5))?, crate::ffi::vulkan::Code::SUCCESS, "5 GiB of another process");
         let gpu = Gpu::first()?;
         gpu.allocate(Bytes::gib(1))?;
@@ -146,6 +148,24 @@ cases! {
         let most = budget(session, 0)?.saturating_sub(Bytes::gib(3));
         ensure!(left <= most && left > most.saturating_sub(VULKAN_ROOM), "{left} are left of 8 GiB less 3");
         Ok(())
+    }
+
+    /// What is left by it is no more than the tenant has, whoever holds the rest: CUDA of this process, or another's.
+    the_quirk_leaves_what_the_tenant_has_left {
+        kind: Budget, defects: ["V19", "V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2", "cuMemAlloc_v2"], budget: "0=8GiB",
+        env: [("RINGFENCE_VK_BUDGET", "inflate")], on_real: No("what the driver would say is the mock profile's"),
+    } (session) {
+        let mut other = Tenant::start(session)?;
+        ensure_eq!(other.cuda(Bytes::gib(3))?, CUresult::SUCCESS, "3 of 8 GiB by another process's CUDA");
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, CUresult::SUCCESS, "2 GiB more by this process's");
+        let gpu = Gpu::first()?;
+        let told = told_of(&gpu.instance, gpu.physical);
+        let left = told.budget.saturating_sub(told.usage);
+        ensure!(told.budget > Bytes::gib(30), "heapBudget {} of a card of 45 GiB", told.budget);
+        ensure!(left <= Bytes::gib(3), "{left} are left of 8 GiB less 3 and 2");
+        ensure_eq!(gpu.allocate(left).err(), None, "all that is told to be left");
+        other.peer.finish()
     }
 
     /// RINGFENCE_VK_BUDGET=inflate:NAME,…: so for these engines only, told by what each application says of itself.
