@@ -22,4 +22,5 @@ pub mod routes;
 pub mod share;
 pub mod threads;
 pub mod truth;
+pub mod workers;
 pub mod zeros;

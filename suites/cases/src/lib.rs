@@ -48,6 +48,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::modules::CASES,
         cuda::functions::CASES,
         cuda::truth::CASES,
+        cuda::workers::CASES,
         cuda::zeros::CASES,
         nvml::CASES,
         faults::CASES,
@@ -109,6 +110,7 @@ pub const SUITE: harness::Suite = harness::Suite {
     roles: &[
         tenant::ROLES,
         cuda::share::ROLES,
+        cuda::workers::ROLES,
         cross::objects::ROLES,
         cross::whole::ROLES,
         kill_storm::ROLES,
