@@ -1,5 +1,6 @@
 //! The shipped machines hold the facts they were written from; a bad one is refused by name.
 
+use mock_device::generation;
 use mock_device::profile::{self, ProfileError};
 use mock_device::{Bytes, DeviceIndex, Kind, Uuid, World, WorldError, WorldSpec};
 
@@ -102,6 +103,66 @@ fn attributes_and_fields_tell_one_story() {
             "{name} says it twice"
         );
         assert!(card.teardown_lag_ms >= 70, "{name}");
+    }
+}
+
+/// A profile's text, and what it marks a line with: `[h200]`, `[derived]`, behind its number.
+fn attribute_lines(name: &str) -> (String, Vec<(i32, i32, String)>) {
+    let path = format!(
+        "{}/../fixtures/profiles/{name}.toml",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (_, table) = text.split_once("[device.attributes]").unwrap();
+    let (head, table) = table.split_once('\n').unwrap();
+    let lines = table.lines().filter_map(|line| {
+        let (number, rest) = line.split_once(" = ")?;
+        let (value, comment) = rest.split_once('#').unwrap_or((rest, ""));
+        let number = number.parse().ok()?;
+        Some((number, value.trim().parse().ok()?, comment.to_owned()))
+    });
+    let lines = lines.collect();
+    (head.to_owned(), lines)
+}
+
+/// HOLES K3: the default machine answered 0 for 70 attributes, all texture and surface limits among them, because nobody had written them down.
+#[test]
+fn no_attribute_is_zero_for_want_of_a_fact() {
+    for name in profile::names().into_iter().chain(["h200-mig"]) {
+        let machine = profile::embedded(name).unwrap();
+        let known = generation::cuda_attributes(generation::number(&machine.driver));
+        for (index, card) in machine.devices.iter().enumerate() {
+            for number in known.iter().flat_map(|[first, last]| *first..=*last) {
+                assert!(
+                    card.attribute(number).is_some(),
+                    "{name}, device {index}: {number}"
+                );
+            }
+            // Widths, heights, depths and layers of textures and surfaces.
+            for limit in (21..=30).chain(42..=49).chain(51..=74).chain([77]) {
+                assert!(card.attribute(limit) > Some(0), "{name}: limit {limit}");
+            }
+            let vendor = 0x10de;
+            let id = (card.pci_device_id << 16 | vendor).cast_signed();
+            assert_eq!(card.attribute(139), Some(id), "{name}");
+            let persisting = card.attribute(38).unwrap() / 16 * 10;
+            assert_eq!(card.attribute(108), Some(persisting), "{name}");
+        }
+    }
+    for name in profile::names() {
+        let (head, lines) = attribute_lines(name);
+        assert!(lines.len() > 140, "{name}: {} lines", lines.len());
+        // What was asked of a card needs no reason.
+        let recorded = head.contains("[probe]");
+        for (number, value, comment) in lines {
+            let marked = ["[h200]", "[public]", "[derived]", "[made up]"]
+                .iter()
+                .any(|mark| comment.contains(mark));
+            assert!(
+                value != 0 || recorded || marked,
+                "{name}: {number} is 0, and why?"
+            );
+        }
     }
 }
 

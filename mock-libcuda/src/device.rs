@@ -1,5 +1,7 @@
 //! Devices: counting, names, identity, attributes.
 
+use std::sync::Once;
+
 use abi::cuda::*;
 use mock_device::{Api, PciAddress};
 
@@ -61,7 +63,7 @@ pub fn total_mem_32(bytes: Out<c_uint>, dev: CUdevice) -> Answer {
     Ok(())
 }
 
-/// Of the attributes that the machine's driver knows, those that a profile does not give are absent features, hence 0.
+/// An attribute that the machine's driver knows and the profile does not give is refused, which is said once: 0 would be an answer.
 pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice) -> Answer {
     let value = value.required()?;
     let driver = driver::get()?;
@@ -72,11 +74,22 @@ pub fn attribute(value: Out<c_int>, attribute: CUdevice_attribute, dev: CUdevice
         34 => pci.device as c_int,
         50 => pci.domain as c_int,
         known if entry::generation().knows_attribute(known) => {
-            driver.profile(device).attribute(known).unwrap_or(0)
+            let told = driver.profile(device).attribute(known);
+            told.ok_or_else(|| unknown_attribute(&driver.profile(device).name, known))?
         }
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     });
     Ok(())
+}
+
+fn unknown_attribute(device: &str, attribute: CUdevice_attribute) -> CUresult {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        eprintln!(
+            "mock-libcuda: the profile of {device} does not say CUdevice_attribute {attribute}: INVALID_VALUE (said once)"
+        );
+    });
+    CUresult::ERROR_INVALID_VALUE
 }
 
 pub fn compute_capability(major: Out<c_int>, minor: Out<c_int>, dev: CUdevice) -> Answer {
