@@ -70,16 +70,22 @@ fn parse_bus_id(text: &str) -> Option<PciAddress> {
     (address.function == 0).then_some(address)
 }
 
-pub fn by_pci_bus_id(id: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
-    let world = library::ready()?;
-    let device = device.required()?;
+/// The device at that address; NOT_FOUND where none is, INVALID_ARGUMENT for what is no address.
+pub fn at_bus_id(world: &World, id: &In<c_char>) -> Result<DeviceIndex, nvmlReturn_t> {
     let text = id
         .text()
         .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?
         .to_string_lossy();
     let asked = parse_bus_id(&text).ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
-    let found = all(world).find(|index| world.identity(*index, Api::Nvml).pci == asked);
-    device.set(library::handle(found.ok_or(nvmlReturn_t::ERROR_NOT_FOUND)?));
+    all(world)
+        .find(|index| world.identity(*index, Api::Nvml).pci == asked)
+        .ok_or(nvmlReturn_t::ERROR_NOT_FOUND)
+}
+
+pub fn by_pci_bus_id(id: In<c_char>, device: Out<nvmlDevice_t>) -> Answer {
+    let world = library::ready()?;
+    let device = device.required()?;
+    device.set(library::handle(at_bus_id(world, &id)?));
     Ok(())
 }
 
@@ -162,17 +168,23 @@ pub fn pci_info(device: nvmlDevice_t, pci: Out<nvmlPciInfo_t>) -> Answer {
     let index = library::device(device)?;
     let pci = pci.required()?;
     let address = world.identity(index, Api::Nvml).pci;
+    let id = library::profile(world, index).pci_device_id << 16 | VENDOR;
+    pci.set(pci_info_of(address, id, sub_system(world, index)));
+    Ok(())
+}
+
+/// What stands at an address, by its device and vendor, and its board's.
+pub fn pci_info_of(address: PciAddress, id: c_uint, sub_system: c_uint) -> nvmlPciInfo_t {
     let text = bus_text(address);
-    pci.set(nvmlPciInfo_t {
+    nvmlPciInfo_t {
         busIdLegacy: field(&text[4..]),
         domain: address.domain,
         bus: address.bus,
         device: address.device,
-        pciDeviceId: library::profile(world, index).pci_device_id << 16 | VENDOR,
-        pciSubSystemId: sub_system(world, index),
+        pciDeviceId: id,
+        pciSubSystemId: sub_system,
         busId: field(&text),
-    });
-    Ok(())
+    }
 }
 
 /// The unsuffixed entry point knows no subsystem.

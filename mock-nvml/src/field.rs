@@ -1,5 +1,6 @@
 //! Field values: every number answers a value or a code of its own. The profile's table has them under
-//! `nvmlDeviceGetFieldValues`, by field or `field:scope`: `[value type, value]`; what moves is asked of the world.
+//! `nvmlDeviceGetFieldValues`, by field or `field:scope`: `[value type, value]`; what moves, and what the links of
+//! joined devices say, is asked of the world.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +10,7 @@ use mock_device::nvml::Answer as Data;
 use mock_device::{DeviceIndex, World};
 
 use crate::boundary::{Answer, Out, Slot};
-use crate::{library, recorded, utilization};
+use crate::{library, recorded, topology, utilization};
 
 const TOTAL_ENERGY: c_uint = 83;
 const POWER_AVERAGE: c_uint = 185;
@@ -79,6 +80,9 @@ fn found(
     id: c_uint,
     scope: c_uint,
 ) -> Result<(nvmlValueType_t, u64), nvmlReturn_t> {
+    if let Some(linked) = topology::field(world, device, id, scope) {
+        return linked;
+    }
     let table = match library::answers(world, device).get("nvmlDeviceGetFieldValues") {
         Some(Data::Fields(table)) => table,
         _ => return Err(nvmlReturn_t::ERROR_NOT_SUPPORTED),

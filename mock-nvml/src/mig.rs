@@ -2,6 +2,7 @@
 //! mode and the instances belong to root, and the calls that change them are refused as an unprivileged user's are.
 
 use abi::nvml::*;
+use mock_device::nvml::Answer as Data;
 use mock_device::{ComputeInstance, DeviceIndex, GpuInstance, World};
 
 use crate::boundary::{Answer, Out};
@@ -197,6 +198,112 @@ pub fn gpu_instances(
         found += 1;
     }
     count.set(found as c_uint);
+    Ok(())
+}
+
+/// How many more instances of a profile there is room for beside those that exist: disjoint ones of its places that none of theirs covers,
+/// no more than compute slices are left, and than the empty card would take less those that exist.
+pub fn remaining(device: nvmlDevice_t, profile: c_uint, count: Out<c_uint>) -> Answer {
+    const ENTRY: &str = "nvmlDeviceGetGpuInstanceRemainingCapacity";
+    let world = library::ready()?;
+    let count = count.required()?;
+    let device = library::device(device)?;
+    let Data::Number(empty) = recorded::of_profile(world, device, ENTRY, profile)? else {
+        return Err(nvmlReturn_t::ERROR_UNKNOWN);
+    };
+    let empty = *empty as c_uint;
+    let instances = &library::profile(world, device).mig;
+    if instances.is_empty() {
+        count.set(empty);
+        return Ok(());
+    }
+    let mut taken: Vec<[u32; 2]> = instances.iter().map(|one| one.placement).collect();
+    let mut free = 0;
+    // All places of a profile are of one size: the first that is free is as good as any.
+    for place in places(world, device, profile)? {
+        let [start, size] = place;
+        if taken
+            .iter()
+            .all(|[at, long]| start >= at + long || *at >= start + size)
+        {
+            taken.push(place);
+            free += 1;
+        }
+    }
+    let same = instances
+        .iter()
+        .filter(|one| one.profile == profile)
+        .count() as c_uint;
+    let used: u32 = instances.iter().map(|one| one.slices).sum();
+    let slices = SLICES.saturating_sub(used) / slices_of(world, device, profile).max(1);
+    count.set(free.min(empty.saturating_sub(same)).min(slices));
+    Ok(())
+}
+
+/// Compute slices of every card that can be cut.
+const SLICES: u32 = 7;
+
+/// Where an instance of that profile may lie: its first memory slice and how many, in order.
+fn places(
+    world: &'static World,
+    device: DeviceIndex,
+    profile: u32,
+) -> Result<Vec<[u32; 2]>, nvmlReturn_t> {
+    const ENTRY: &str = "nvmlDeviceGetGpuInstancePossiblePlacements";
+    let Data::Fields(answer) = recorded::of_profile(world, device, ENTRY, profile)? else {
+        return Err(nvmlReturn_t::ERROR_UNKNOWN);
+    };
+    let Some(Data::List(rows)) = answer.get("list") else {
+        return Err(nvmlReturn_t::ERROR_UNKNOWN);
+    };
+    let mut places: Vec<[u32; 2]> = rows
+        .iter()
+        .filter_map(|row| match row {
+            // A field that is left out is zero.
+            Data::Fields(row) => Some(["start", "size"].map(|name| number(row.get(name)))),
+            _ => None,
+        })
+        .collect();
+    places.sort_unstable();
+    Ok(places)
+}
+
+fn number(data: Option<&Data>) -> u32 {
+    match data {
+        Some(Data::Number(number)) => *number as u32,
+        _ => 0,
+    }
+}
+
+/// The compute slices of a GPU instance profile, by its number.
+fn slices_of(world: &'static World, device: DeviceIndex, profile: u32) -> u32 {
+    let rows = match library::answers(world, device).get("nvmlDeviceGetGpuInstanceProfileInfo") {
+        Some(Data::Fields(rows)) => rows,
+        _ => return 0,
+    };
+    let of = rows.values().find_map(|row| match row {
+        Data::Fields(row) if number(row.get("id")) == profile => {
+            Some(number(row.get("sliceCount")))
+        }
+        _ => None,
+    });
+    of.unwrap_or_default()
+}
+
+/// How many more compute instances of a profile the GPU instance's slices are left for.
+pub fn remaining_compute(handle: nvmlGpuInstance_t, profile: c_uint, count: Out<c_uint>) -> Answer {
+    /// Slices of NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE and so on; the last is 1_SLICE_REV1.
+    const SLICES: [u32; 8] = [1, 2, 3, 4, 7, 8, 6, 1];
+    let (_, _, instance) = gpu_instance(handle)?;
+    let count = count.required()?;
+    let slices = *SLICES
+        .get(profile as usize)
+        .ok_or(nvmlReturn_t::ERROR_INVALID_ARGUMENT)?;
+    if slices > instance.slices {
+        return Err(nvmlReturn_t::ERROR_NOT_SUPPORTED);
+    }
+    let used: u32 = instance.compute.iter().map(|one| one.slices).sum();
+    count.set(instance.slices.saturating_sub(used) / slices);
     Ok(())
 }
 

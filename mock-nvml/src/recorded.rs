@@ -78,6 +78,27 @@ pub fn known_profile(world: &'static World, index: DeviceIndex, profile: u32) ->
     }
 }
 
+/// What the card's table has for an entry point and a GPU instance profile's number.
+///
+/// # Errors
+/// The table's code for that number; NOT_SUPPORTED where it does not have the entry point.
+pub fn of_profile(
+    world: &'static World,
+    index: DeviceIndex,
+    entry: &str,
+    profile: u32,
+) -> Result<&'static Data, nvmlReturn_t> {
+    let data = match library::answers(world, index).get(entry) {
+        Some(Data::Fields(rows)) => rows.get(&profile.to_string()).or_else(|| rows.get("*")),
+        other => other,
+    };
+    let data = data.ok_or(nvmlReturn_t::ERROR_NOT_SUPPORTED)?;
+    match code(data) {
+        Some(code) => Err(code),
+        None => Ok(data),
+    }
+}
+
 fn is_null(value: &WordValue) -> bool {
     match value {
         WordValue::Number(_) => false,

@@ -83,6 +83,8 @@ entry_points! {
         nvmlDeviceGetAttributes => mig::attributes;
         nvmlDeviceGetAttributes_v2 => mig::attributes;
         nvmlDeviceGetGpuInstances => mig::gpu_instances;
+        nvmlDeviceGetGpuInstanceRemainingCapacity => mig::remaining;
+        nvmlGpuInstanceGetComputeInstanceRemainingCapacity => mig::remaining_compute;
         nvmlDeviceGetGpuInstanceById => mig::gpu_instance_by_id;
         nvmlGpuInstanceGetInfo => mig::gpu_instance_info;
         nvmlGpuInstanceGetComputeInstances => mig::compute_instances;
@@ -98,6 +100,10 @@ entry_points! {
         nvmlDeviceGetNvLinkState => topology::link_state;
         nvmlDeviceGetNvLinkVersion => topology::link_version;
         nvmlDeviceGetNvLinkRemoteDeviceType => topology::link_remote_type;
+        nvmlDeviceGetNvLinkCapability => topology::link_capability;
+        nvmlDeviceGetNvLinkRemotePciInfo => topology::link_remote_pci;
+        nvmlDeviceGetNvLinkRemotePciInfo_v2 => topology::link_remote_pci;
+        nvmlDeviceGetNvLinkErrorCounter => topology::link_errors;
         nvmlDeviceOnSameBoard => topology::same_board;
         nvmlDeviceGetCpuAffinity => topology::cpu_affinity;
         nvmlDeviceGetCpuAffinityWithinScope => topology::cpu_affinity_within;

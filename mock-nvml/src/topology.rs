@@ -4,10 +4,10 @@
 
 use abi::nvml::enumerations::*;
 use abi::nvml::*;
-use mock_device::{DeviceIndex, Link};
+use mock_device::{Api, DeviceIndex, DeviceProfile, Link, PciAddress, World};
 
-use crate::boundary::{Answer, Out, crash};
-use crate::device::all;
+use crate::boundary::{Answer, In, Out, crash};
+use crate::device::{all, at_bus_id, pci_info_of};
 use crate::library;
 use crate::recorded::refusal;
 
@@ -22,6 +22,32 @@ pub fn common_ancestor(first: nvmlDevice_t, second: nvmlDevice_t, level: Out<c_i
         return Err(nvmlReturn_t::ERROR_NOT_SUPPORTED);
     }
     level.required()?.set(HOST_BRIDGE);
+    Ok(())
+}
+
+/// The same by two addresses on the bus, as nvidia-smi asks for its matrix; it counts levels from 0 (one bridge, `PIX`) to 4 (`SYS`). What is
+/// at none of the devices' addresses, a host's network card, lies beyond their bridge.
+pub fn common_ancestor_of_bus_ids(
+    first: In<c_char>,
+    second: In<c_char>,
+    level: Out<c_int>,
+) -> Answer {
+    const HOST_BRIDGE: c_int = 2;
+    const SYSTEM: c_int = 4;
+    let world = library::ready()?;
+    let level = level.required()?;
+    let (first, second) = (at_bus_id(world, &first), at_bus_id(world, &second));
+    level.set(match (first, second) {
+        (Ok(first), Ok(second)) if first == second => {
+            return Err(nvmlReturn_t::ERROR_NOT_SUPPORTED);
+        }
+        (Ok(_), Ok(_)) => HOST_BRIDGE,
+        (Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT), _)
+        | (_, Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT)) => {
+            return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+        }
+        _ => SYSTEM,
+    });
     Ok(())
 }
 
@@ -122,16 +148,140 @@ pub fn link_state(device: nvmlDevice_t, link: c_uint, state: Out<nvmlEnableState
     Ok(())
 }
 
-/// The version of the link by the compute capability: NVLink 4 is Hopper's.
-pub fn link_version(device: nvmlDevice_t, link: c_uint, version: Out<c_uint>) -> Answer {
+/// A generation of NVLink.
+#[derive(Clone, Copy)]
+struct Generation {
     /// NVML_NVLINK_VERSION_…, which counts 2.2 and 3.1 too.
-    const BY_MAJOR: [(u32, c_uint); 4] = [(10, 7), (9, 6), (8, 5), (7, 2)];
+    version: c_uint,
+    /// What a link carries each way, in MB/s, as NVML says it.
+    mbps: c_uint,
+}
+
+impl Generation {
+    /// By the compute capability: NVLink 4 is Hopper's. The speeds are those that `nvidia-smi nvlink -s` prints of such cards.
+    fn of(device: &DeviceProfile) -> Self {
+        let (version, mbps) = match device.compute_capability[0] {
+            10.. => (7, 53_125),
+            9 => (6, 26_562),
+            8 => (5, 25_000),
+            7 => (2, 25_781),
+            _ => (1, 19_531),
+        };
+        Self { version, mbps }
+    }
+}
+
+pub fn link_version(device: nvmlDevice_t, link: c_uint, version: Out<c_uint>) -> Answer {
     let world = library::ready()?;
     let version = version.required()?;
     let index = up(device, link, "nvmlDeviceGetNvLinkVersion")?;
-    let major = library::profile(world, index).compute_capability[0];
-    let found = BY_MAJOR.iter().find(|(since, _)| major >= *since);
-    version.set(found.map_or(1, |(_, version)| *version));
+    version.set(Generation::of(library::profile(world, index)).version);
+    Ok(())
+}
+
+/// What a field of NVLink says of a device that is joined with others: value type and value. `scope` is the link's number, or
+/// all ones for all links together, where the field is about links. `None` for every other field, and where all links are down: there the
+/// profile's table speaks.
+///
+/// # Errors
+/// INVALID_ARGUMENT for a link that the device has not.
+pub fn field(
+    world: &World,
+    index: DeviceIndex,
+    id: c_uint,
+    scope: c_uint,
+) -> Option<Result<(c_int, u64), nvmlReturn_t>> {
+    const UNSIGNED_INT: c_int = 1;
+    const UNSIGNED_LONG_LONG: c_int = 3;
+    let links = world.machine().nvlinks(index);
+    if links == 0 {
+        return None;
+    }
+    let generation = Generation::of(world.devices().get(index.0 as usize)?);
+    // NVML_FI_DEV_NVLINK_… of nvml.h.
+    let (of_a_link, of_all, kind, value) = match id {
+        // SPEED_MBPS of links 0 to 5, of 6 to 11, and of all that are active.
+        84..=90 | 132..=137 => (false, true, UNSIGNED_INT, generation.mbps.into()),
+        // LINK_COUNT, and NVSWITCH_CONNECTED_LINK_COUNT: each leads to a switch.
+        91 | 147 => (false, true, UNSIGNED_INT, links.into()),
+        // Sums of CRC_FLIT, CRC_DATA, REPLAY, RECOVERY and ECC_DATA errors: none ever.
+        38 | 45 | 52 | 59 | 160 => (false, true, UNSIGNED_LONG_LONG, 0),
+        // THROUGHPUT_…: peers' copies are not counted.
+        138..=141 => (true, true, UNSIGNED_LONG_LONG, 0),
+        // ERROR_DL_REPLAY, RECOVERY and CRC.
+        161..=163 => (true, false, UNSIGNED_LONG_LONG, 0),
+        // REMOTE_NVLINK_ID, GET_SPEED, GET_STATE, GET_VERSION and GET_POWER_STATE: high speed.
+        146 => (true, false, UNSIGNED_INT, scope.into()),
+        164 => (true, false, UNSIGNED_INT, generation.mbps.into()),
+        165 => (true, false, UNSIGNED_INT, 1),
+        166 => (true, false, UNSIGNED_INT, generation.version.into()),
+        167 => (true, false, UNSIGNED_INT, 0),
+        _ => return None,
+    };
+    let known = !of_a_link || scope < links || (of_all && scope == c_uint::MAX);
+    Some(match known {
+        true => Ok((kind, value)),
+        false => Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT),
+    })
+}
+
+/// What a link can do: everything that nvml.h asks after.
+pub fn link_capability(
+    device: nvmlDevice_t,
+    link: c_uint,
+    capability: c_int,
+    result: Out<c_uint>,
+) -> Answer {
+    const CAPABILITIES: c_int = 6;
+    /// NVML_NVLINK_MAX_LINKS: judged before whether they are up, by this one alone.
+    const MOST: c_uint = 18;
+    library::ready()?;
+    let result = result.required()?;
+    if link >= MOST {
+        library::device(device)?;
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    up(device, link, "nvmlDeviceGetNvLinkCapability")?;
+    if !(0..CAPABILITIES).contains(&capability) {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    result.set(1);
+    Ok(())
+}
+
+/// Where a link ends: the one switch that joins all devices. Its address is invented: the last bus of the devices' domain.
+pub fn link_remote_pci(device: nvmlDevice_t, link: c_uint, pci: Out<nvmlPciInfo_t>) -> Answer {
+    /// GH100's NVSwitch, and NVIDIA.
+    const SWITCH: c_uint = 0x22a3_10de;
+    const BUS: u32 = 0xff;
+    let world = library::ready()?;
+    let pci = pci.required()?;
+    let index = up(device, link, "nvmlDeviceGetNvLinkRemotePciInfo")?;
+    let address = PciAddress {
+        bus: BUS,
+        device: 0,
+        function: 0,
+        ..world.identity(index, Api::Nvml).pci
+    };
+    pci.set(pci_info_of(address, SWITCH, 0));
+    Ok(())
+}
+
+/// No link has ever failed.
+pub fn link_errors(
+    device: nvmlDevice_t,
+    link: c_uint,
+    counter: c_int,
+    value: Out<c_ulonglong>,
+) -> Answer {
+    const COUNTERS: c_int = 5;
+    library::ready()?;
+    let value = value.required()?;
+    up(device, link, "nvmlDeviceGetNvLinkErrorCounter")?;
+    if !(0..COUNTERS).contains(&counter) {
+        return Err(nvmlReturn_t::ERROR_INVALID_ARGUMENT);
+    }
+    value.set(0);
     Ok(())
 }
 

@@ -5,16 +5,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use abi::nvml::*;
-use mock_device::{Bytes, DeviceIndex, Direction, Engine, Kind, Nanos, World, WorldSpec, profile};
+use mock_device::{
+    Bytes, DeviceIndex, Direction, Engine, Kind, MachineProfile, Nanos, World, WorldSpec, profile,
+};
 
 use crate::boundary::{Ended, in_child, set_environment};
 use crate::{NVML, must, out, start};
 
 /// Runs in a child on that machine, with its first device's handle.
 fn on(machine: &str, act: impl FnOnce(u64, &World)) {
+    on_machine(profile::embedded(machine).expect("embedded"), act);
+}
+
+fn on_machine(machine: MachineProfile, act: impl FnOnce(u64, &World)) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("world");
-    let spec = WorldSpec::new(profile::embedded(machine).expect("embedded"));
+    let spec = WorldSpec::new(machine);
     World::create(&path, &spec).expect("a world");
     let ended = in_child(|| {
         set_environment("RINGFENCE_WORLD", path.to_str().expect("UTF-8").as_bytes());
@@ -350,6 +356,59 @@ fn instances_of_a_device_in_mig_mode_have_handles_of_their_own() {
     });
 }
 
+/// HOLES K7: what is left of a card follows from the instances that it is cut into.
+#[test]
+fn room_for_more_instances_is_what_those_there_are_leave() {
+    let remaining = |device: u64, profile: u64| {
+        let mut count = 99u32;
+        let words = [device, profile, out(&mut count)];
+        let entry = "nvmlDeviceGetGpuInstanceRemainingCapacity";
+        (NVML.call(entry, &words), count)
+    };
+    const PROFILES: [u64; 7] = [0, 5, 9, 14, 15, 19, 20];
+    // Not cut: as recorded.
+    on("h200", |device, _| {
+        let all = PROFILES.map(|profile| remaining(device, profile));
+        assert_eq!(all, [1, 1, 2, 3, 4, 7, 1].map(|count| (0, count)));
+        assert_eq!((remaining(device, 6).0, remaining(device, 1).0), (3, 2));
+    });
+    // 3g.71gb in slices 0 to 3, 2g.35gb in 4 and 5, 1g.18gb in 6: slice 7 is no profile's.
+    on("h200-mig", |device, _| {
+        let all = PROFILES.map(|profile| remaining(device, profile));
+        assert_eq!(all, [(0, 0); 7]);
+        assert_eq!((remaining(device, 6).0, remaining(device, 1).0), (3, 2));
+        let mut instance = 0u64;
+        must(
+            "nvmlDeviceGetGpuInstanceById",
+            &[device, 2, out(&mut instance)],
+        );
+        let of_three = |profile: u64| {
+            let mut count = 99u32;
+            let entry = "nvmlGpuInstanceGetComputeInstanceRemainingCapacity";
+            (
+                NVML.call(entry, &[instance, profile, out(&mut count)]),
+                count,
+            )
+        };
+        // One compute instance has all three slices; a seven-slice one never fits.
+        assert_eq!([0, 1, 2].map(of_three), [(0, 0); 3]);
+        assert_eq!((of_three(4).0, of_three(99).0), (3, 2));
+    });
+    // Without the smallest, as much is left as it took; without the half, that.
+    for (without, left) in [
+        (2, [0, 0, 0, 0, 1, 1, 1]),
+        (1, [0, 0, 0, 1, 1, 2, 1]),
+        (0, [0, 1, 1, 2, 2, 4, 1]),
+    ] {
+        let mut machine = profile::embedded("h200-mig").expect("embedded");
+        machine.devices[0].mig.remove(without);
+        on_machine(machine, |device, _| {
+            let all = PROFILES.map(|profile| remaining(device, profile));
+            assert_eq!(all, left.map(|count| (0, count)), "without {without}");
+        });
+    }
+}
+
 /// 580 answers every field's number by itself.
 #[test]
 fn every_field_has_a_value_or_a_code() {
@@ -383,6 +442,58 @@ fn peer_status(first: u64, second: u64) -> [u32; 6] {
     })
 }
 
+/// HOLES K6: states, versions and fields of the links tell the same.
+fn one_story_of_links(device: u64) {
+    // nvmlFieldValue_t as words: field and scope; when, and for how long; value type and answer; value.
+    let field = |id: u32, scope: u32| {
+        let mut field = [u64::from(id) | u64::from(scope) << 32, 0, 0, 0, 0];
+        must("nvmlDeviceGetFieldValues", &[device, 1, out(&mut field)]);
+        (field[3] >> 32, field[4])
+    };
+    let number = |entry: &str, words: &[u64]| {
+        let mut told = 99u32;
+        let words: Vec<u64> = words.iter().copied().chain([out(&mut told)]).collect();
+        must(entry, &words);
+        u64::from(told)
+    };
+    let links = (0..32).take_while(|link| field(165, *link).0 == 0).count();
+    assert_eq!(links, 18);
+    // Common speed, count, and how many end at a switch.
+    assert_eq!(
+        [90, 91, 147].map(|id| field(id, 0)),
+        [(0, 26_562), (0, 18), (0, 18)]
+    );
+    for link in 0..18 {
+        let words = [device, link.into()];
+        let state = number("nvmlDeviceGetNvLinkState", &words);
+        let version = number("nvmlDeviceGetNvLinkVersion", &words);
+        let told = [164, 165, 166].map(|id| field(id, link));
+        assert_eq!(told, [(0, 26_562), (0, state), (0, version)], "link {link}");
+        assert_eq!(
+            number("nvmlDeviceGetNvLinkCapability", &[device, link.into(), 0]),
+            1
+        );
+        let mut errors = 99u64;
+        must(
+            "nvmlDeviceGetNvLinkErrorCounter",
+            &[device, link.into(), 0, out(&mut errors)],
+        );
+        assert_eq!((errors, field(161, link)), (0, (0, 0)));
+        // nvmlPciInfo_t as words: 16 bytes of text, domain, bus, device, device and vendor, …
+        let mut switch = [0u32; 17];
+        for entry in [
+            "nvmlDeviceGetNvLinkRemotePciInfo",
+            "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+        ] {
+            must(entry, &[device, link.into(), out(&mut switch)]);
+            assert_eq!(switch[7], 0x22a3_10de);
+        }
+    }
+    // No link 18, in whatever way it is asked after.
+    assert_eq!([164, 165, 166, 138].map(|id| field(id, 18).0), [2; 4]);
+    assert_eq!(field(138, u32::MAX), (0, 0), "bytes of all links");
+}
+
 #[test]
 fn devices_are_joined_as_the_machine_says() {
     const NOT_SUPPORTED: u32 = 3;
@@ -414,6 +525,7 @@ fn devices_are_joined_as_the_machine_says() {
                 assert_eq!(remote, (0, 2), "a switch");
                 let beyond = link("nvmlDeviceGetNvLinkState", device, 18);
                 assert_eq!(beyond.0, INVALID_ARGUMENT);
+                one_story_of_links(device);
             } else {
                 assert_eq!(state.0, NOT_SUPPORTED, "{machine}");
             }
@@ -422,5 +534,11 @@ fn devices_are_joined_as_the_machine_says() {
     // Alone, its links are down.
     on("h200", |device, _| {
         assert_eq!(link("nvmlDeviceGetNvLinkState", device, 0).0, NOT_SUPPORTED);
+        for id in [90, 91, 164] {
+            let mut field = nvmlFieldValue_t::zeroed();
+            field.fieldId = id;
+            must("nvmlDeviceGetFieldValues", &[device, 1, out(&mut field)]);
+            assert_eq!(field.nvmlReturn.0, NOT_SUPPORTED, "field {id}");
+        }
     });
 }

@@ -185,18 +185,147 @@ fn fields_can_be_queried() {
     }
 }
 
+/// What `--query-gpu` says N/A to on the cards themselves: no fan, no memory sensor, no MIG; drivers of Windows; operation modes and
+/// retired pages of older cards; counters that newer ones keep by kind of memory alone; a fabric that no manager runs.
+const NOT_ON: [(&str, &[&str]); 2] = [
+    ("h200", &["fan.speed"]),
+    (
+        "rtx6000-ada",
+        &["temperature.memory", "mig.mode.current", "mig.mode.pending"],
+    ),
+];
+const NOWHERE: [&str; 10] = [
+    "driver_model.",
+    "gom.",
+    "retired_pages.",
+    "inforom.pwr",
+    "vgpu_driver_capability.",
+    "vgpu_device_capability.",
+    "fabric.",
+    "ecc.errors.corrected.",
+    "ecc.errors.uncorrected.",
+    "reset_status.",
+];
+/// Of the counters, these are kept.
+const COUNTED: [&str; 4] = [".device_memory", ".dram", ".sram", ".total"];
+
+/// HOLES K5.
+#[test]
+fn every_field_says_what_it_says_on_such_a_card() {
+    for generation in GENERATIONS {
+        for (machine, missing) in NOT_ON {
+            let Some(help) = said(generation, machine, ALONE, "", &["--help-query-gpu"]) else {
+                return;
+            };
+            let known = fields_of(&help);
+            let query = format!("--query-gpu={}", known.join(","));
+            let format = "--format=csv,noheader";
+            let line = said(generation, machine, ALONE, "", &[&query, format]).expect("as before");
+            let answers: Vec<&str> = line.trim().split(", ").collect();
+            assert_eq!(answers.len(), known.len(), "{line}");
+            let of = |name: &str| {
+                let at = known.iter().position(|known| *known == name);
+                answers[at.unwrap_or_else(|| panic!("no field {name}"))]
+            };
+            for (name, answer) in known.iter().zip(&answers) {
+                let counter = name.starts_with("ecc.errors.");
+                let counted = counter && COUNTED.iter().any(|kept| name.ends_with(kept));
+                let nowhere = NOWHERE.iter().any(|group| name.starts_with(group)) && !counted;
+                let absent = nowhere || missing.contains(name);
+                assert!(
+                    absent || !answer.contains("N/A"),
+                    "{generation}, {machine}: {name} is {answer}"
+                );
+            }
+            let (limit, generations, margin) = match machine {
+                "h200" => ("700.00 W", "5", "47"),
+                _ => ("300.00 W", "4", "58"),
+            };
+            assert_eq!(of("enforced.power.limit"), limit);
+            assert_eq!(of("pcie.link.gen.hostmax"), generations);
+            assert_eq!(of("temperature.gpu.tlimit"), margin);
+            assert_eq!(of("ecc.mode.current"), "Enabled");
+        }
+    }
+}
+
+/// Subcommands that only ask, and what each says on two cards that NVLink joins, and on two that it does not.
+const SUBCOMMANDS: [(&[&str], &str, &str); 15] = [
+    (&["dmon", "-c", "1"], "    1    ", "    1    "),
+    (&["pmon", "-c", "1"], "    1    ", "    1    "),
+    (&["topo", "-m"], "NV18", "PHB"),
+    (&["topo", "-mp"], "PHB", "PHB"),
+    (&["topo", "-p2p", "r"], "OK", "OK"),
+    (&["topo", "-p2p", "n"], "OK", "NS"),
+    (&["nvlink", "-s"], "Link 17: 26.562 GB/s", ""),
+    (&["nvlink", "-c"], "Link 17, P2P is supported: true", ""),
+    (&["nvlink", "-e"], "Link 17: Replay Errors: 0", ""),
+    (&["encodersessions"], "Session", "Session"),
+    (&["fbcsessions"], "Session", "Session"),
+    (&["clocks"], "Usage", "Usage"),
+    (
+        &["compute-policy", "-l"],
+        "GPU compute policies",
+        "GPU compute policies",
+    ),
+    (
+        &["--query-remapped-rows=gpu_uuid", "--format=csv"],
+        "GPU-",
+        "GPU-",
+    ),
+    (
+        &["--query-supported-clocks=gr", "--format=csv"],
+        "MHz",
+        "MHz",
+    ),
+];
+
+/// HOLES K5.
+#[test]
+fn every_subcommand_answers_on_several_cards() {
+    for generation in GENERATIONS {
+        for (arguments, joined, apart) in SUBCOMMANDS {
+            for (machine, wanted) in [("h200x2", joined), ("rtx6000-ada*2", apart)] {
+                let Some(text) = said(generation, machine, ALONE, "", arguments) else {
+                    return;
+                };
+                assert!(
+                    text.contains(wanted) && wanted.is_empty() == text.trim().is_empty(),
+                    "{generation}, {machine}: {arguments:?} says {text}"
+                );
+                for bad in [
+                    "Failed",
+                    "Unknown",
+                    "Not supported on",
+                    "Error:",
+                    "Insufficient",
+                ] {
+                    assert!(
+                        !text.contains(bad),
+                        "{generation}, {machine}, {arguments:?}: {text}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The names that a `--help-query-…` lists.
+fn fields_of(help: &str) -> Vec<&str> {
+    help.lines()
+        .filter_map(|line| line.strip_prefix('"')?.split('"').next())
+        // Legends of values stand in quotes too.
+        .filter(|name| !name.contains([' ', ':']))
+        .collect()
+}
+
 #[test]
 fn every_field_that_it_knows_has_an_answer() {
     for generation in GENERATIONS {
         let Some(help) = said(generation, "h200", ALONE, "", &["--help-query-gpu"]) else {
             return;
         };
-        let known: Vec<&str> = help
-            .lines()
-            .filter_map(|line| line.strip_prefix('"')?.split('"').next())
-            // Legends of values stand in quotes too.
-            .filter(|name| !name.contains([' ', ':']))
-            .collect();
+        let known = fields_of(&help);
         assert!(known.len() > 100, "{help}");
         let query = format!("--query-gpu={}", known.join(","));
         let answers = said(
