@@ -1,10 +1,10 @@
 //! cuGetProcAddress and cuGetExportTable.
 
 use std::ffi::CStr;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use abi::cuda::*;
-use mock_device::Api;
+use mock_device::{Api, Uuid};
 
 use crate::boundary::{self, Answer, In, Out, crash};
 use crate::driver;
@@ -174,9 +174,20 @@ fn is_absent(entry: Entry) -> bool {
     !entry.exported() || (!missing.is_empty() && missing.contains(&entry.name()))
 }
 
-/// No table is known here: the mock does not pose as the vendor's driver.
+/// No table is known here: the mock does not pose as the vendor's driver. The CUDA runtime (libcudart) begins with one, and tells its
+/// program of an invalid argument; why, and what works instead, is said on stderr once a process (HOLES K2).
 pub fn export_table(table: Out<*const c_void>, id: In<CUuuid>) -> Answer {
-    id.required()?;
+    static SAID: Once = Once::new();
+    let id = id.required()?;
     table.required()?.set(std::ptr::null());
+    SAID.call_once(|| {
+        let id = Uuid(id.bytes).to_string();
+        eprintln!(
+            "mock-libcuda: cuGetExportTable of {}: this simulated driver has none of the private tables by which the CUDA runtime (libcudart) \
+             begins; a program that needs it gets cudaErrorInvalidValue or an error of its initialisation. What works here: the driver API \
+             (libcuda), NVML and Vulkan; the runtime needs a real driver (--driver real)",
+            id.trim_start_matches("GPU-")
+        );
+    });
     Err(CUresult::ERROR_INVALID_VALUE)
 }
