@@ -467,6 +467,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
     tenant.memory.records.take_owned(context.handle, |record| {
         memory::freed(tenant, record, memory::When::Now)
     });
+    tenant.end_deferred_of(context.handle);
     tenant.end_arrays(context.handle);
     tenant.end_openings(context.handle);
     tenant.end_views(context.handle);

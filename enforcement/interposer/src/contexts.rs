@@ -12,8 +12,6 @@ const ROOM: usize = 4096;
 #[repr(C)]
 pub struct Contexts {
     slots: [Slot; ROOM],
-    /// Of all contexts together.
-    lingering: AtomicU64,
 }
 
 #[repr(C)]
@@ -23,8 +21,6 @@ struct Slot {
     unlisted: AtomicU64,
     limits: Limits,
     streams: Streams,
-    /// Freed in the order of one of its streams, and not known to be gone.
-    lingering: AtomicU64,
     /// By cuCtxAttach, beside its own existence.
     attached: AtomicU64,
     ordinal: AtomicU32,
@@ -103,7 +99,6 @@ impl Contexts {
         };
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
-        slot.lingering.store(0, Ordering::Relaxed);
         slot.attached.store(0, Ordering::Relaxed);
         slot.limits.forget();
         slot.streams.forget();
@@ -239,42 +234,11 @@ impl Contexts {
             .map(|(slot, _)| slot)
     }
 
-    /// Memory of its device that a context's streams will let go of. False if no such context is known.
-    #[must_use]
-    pub fn linger(&self, handle: u64, ordinal: u32, bytes: Bytes) -> bool {
-        let is_meant = |context: &Context| (context.handle, context.ordinal) == (handle, ordinal);
-        let Some((slot, _)) = self.iter().find(|(_, context)| is_meant(context)) else {
-            return false;
-        };
-        self.lingering.fetch_add(bytes.0, Ordering::AcqRel);
-        slot.lingering.fetch_add(bytes.0, Ordering::AcqRel);
-        true
-    }
-
-    /// Whether any context has such memory.
-    #[inline]
-    pub fn linger_at_all(&self) -> bool {
-        self.lingering.load(Ordering::Relaxed) != 0
-    }
-
-    /// Takes out what lingers in a context: its device and how much.
-    pub fn take_lingering(&self, handle: u64) -> Option<(u32, Bytes)> {
-        let (slot, context) = self.iter().find(|(_, context)| context.handle == handle)?;
-        Some((context.ordinal, self.emptied(slot)))
-    }
-
-    fn emptied(&self, slot: &Slot) -> Bytes {
-        let bytes = slot.lingering.swap(0, Ordering::AcqRel);
-        self.lingering.fetch_sub(bytes, Ordering::AcqRel);
-        Bytes(bytes)
-    }
-
-    /// With it goes what lingers in it, and what its limits and streams were charged.
+    /// With it goes what its limits and streams were charged.
     fn take_where(&self, matches: impl Fn(&Context) -> bool) -> Option<Context> {
         let (slot, context) = self.iter().find(|(_, context)| matches(context))?;
         let bytes = context
             .bytes
-            .saturating_add(self.emptied(slot))
             .saturating_add(slot.limits.charged())
             .saturating_add(slot.streams.charged());
         slot.handle.store(0, Ordering::Release);

@@ -5,7 +5,7 @@
 //! a request for ever. A stream is waited for by an event of ours that is looked at, because a wait of the driver's could not be
 //! given up; and only while it lives, because a handle that is gone ends the process.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
 use budget::DeviceSet;
@@ -16,21 +16,22 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::boundary::time;
 use crate::capture::{Relaxed, is_outside};
+use crate::deferred::Freed;
 use crate::devices::current_context;
 use crate::marks::Entered;
 use crate::process::Tenant;
 
-/// Streams that are remembered. What is freed in more of them is waited for by the program alone.
-const ROOM: usize = 128;
+/// Streams that are remembered: more than a device has memory for. What is freed in more of them is waited for by the program alone.
+const ROOM: usize = 1 << 14;
 /// How long a request waits for what may make room for it, rather than be refused.
-const PATIENCE: Nanos = Nanos(10_000_000_000);
+pub const PATIENCE: Nanos = Nanos(10_000_000_000);
 /// Between two looks.
-const SHORTEST: Nanos = Nanos(50_000);
-const LONGEST: Nanos = Nanos(1_000_000);
+pub const SHORTEST: Nanos = Nanos(50_000);
+pub const LONGEST: Nanos = Nanos(1_000_000);
 /// CU_STREAM_LEGACY, which is behind all streams that it and they wait for each other.
-const LEGACY: u64 = 1;
+pub const LEGACY: u64 = 1;
 /// The last of the handles that stand for default streams.
-const DEFAULT: u64 = 2;
+pub const DEFAULT: u64 = 2;
 
 /// All zeros is no stream.
 #[repr(C)]
@@ -41,6 +42,8 @@ pub struct Frees {
     turn: Lock,
     /// Waits that came to an end.
     rounds: AtomicU64,
+    /// Seats that anybody ever sat in lie below.
+    high: AtomicUsize,
     seats: [Seat; ROOM],
 }
 
@@ -59,7 +62,7 @@ struct Seat {
 
 /// How a stream stands to our event in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+pub enum Stand {
     Reached,
     NotYet,
     /// It is captured, or gone, or the driver does not say.
@@ -99,8 +102,12 @@ impl Tenant {
     fn seat(self, context: u64, stream: u64) {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
-        let known = frees.seats.iter().find(|seat| seat.is(context, stream));
-        let free = || frees.seats.iter().find(|seat| seat.is(0, 0));
+        let known = frees.seats().iter().find(|seat| seat.is(context, stream));
+        let free = || {
+            let place = frees.seats.iter().position(|seat| seat.is(0, 0))?;
+            frees.high.fetch_max(place + 1, Ordering::AcqRel);
+            frees.seats.get(place)
+        };
         if let Some(seat) = known.or_else(free) {
             seat.stream.store(stream, Ordering::Relaxed);
             seat.context.store(context, Ordering::Release);
@@ -112,6 +119,8 @@ impl Tenant {
     pub fn forget_stream(self, stream: CUstream) {
         let stream = stream.0 as u64;
         if stream > DEFAULT {
+            self.keep_what_it_owes(stream);
+            self.forget_stream_of_frees(stream);
             self.forget_frees(|seat| seat.stream.load(Ordering::Relaxed) == stream);
         }
     }
@@ -119,7 +128,35 @@ impl Tenant {
     /// The same of all of a context's, before it is destroyed.
     pub fn forget_streams_of(self, context: u64) {
         if context != 0 {
+            self.forget_events_of(context);
             self.forget_frees(|seat| seat.context.load(Ordering::Relaxed) == context);
+        }
+    }
+
+    /// What pools were freed in a stream and nobody has waited for outlives it: a pool that is destroyed may owe to it.
+    fn keep_what_it_owes(self, stream: u64) {
+        let seats = self.memory.frees.seats().iter();
+        let context = seats
+            .filter(|seat| seat.stream.load(Ordering::Relaxed) == stream)
+            .find(|seat| seat.dirty.load(Ordering::SeqCst) != 0)
+            .map(|seat| seat.context.load(Ordering::Acquire));
+        if let Some(context) = context {
+            let _ = self.end_deferred();
+            self.defer_in(context, stream, Freed::OfSomePool);
+        }
+    }
+
+    /// Before a pool is destroyed: what was freed of it in any stream that nobody has waited for.
+    #[cold]
+    pub fn defer_frees_of_pool(self, place: u32) {
+        for seat in self.memory.frees.seats() {
+            let (context, stream) = (
+                seat.context.load(Ordering::Acquire),
+                seat.stream.load(Ordering::Relaxed),
+            );
+            if context != 0 && seat.dirty.load(Ordering::SeqCst) != 0 {
+                self.defer_in(context, stream, Freed::OfPool(place));
+            }
         }
     }
 
@@ -127,11 +164,9 @@ impl Tenant {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
         let mut any = false;
-        for seat in frees.seats.iter().filter(|seat| is_meant(seat)) {
+        for seat in frees.seats().iter().filter(|seat| is_meant(seat)) {
             any = true;
-            if let Some(event) = seat.event() {
-                let _ = next::cuEventDestroy_v2(event);
-            }
+            destroy_event(seat.event.load(Ordering::Relaxed));
             for word in [&seat.context, &seat.stream, &seat.event] {
                 word.store(0, Ordering::Release);
             }
@@ -152,11 +187,10 @@ impl Tenant {
     /// Waits until the streams of these devices have come to what was freed in them. Answers whether any has, here or in another
     /// thread meanwhile.
     #[cold]
-    pub fn await_frees(self, devices: DeviceSet) -> bool {
+    pub fn await_frees(self, devices: DeviceSet, end: Nanos) -> bool {
         let frees = &self.memory.frees;
         let round = frees.rounds.load(Ordering::Acquire);
         let _turn = frees.turn.hold();
-        let end = Nanos(time::now().0.saturating_add(PATIENCE.0));
         let mut reached = frees.rounds.load(Ordering::Acquire) != round;
         self.seat_default_streams(devices);
         let meant = |seat: &&Seat| {
@@ -166,7 +200,7 @@ impl Tenant {
                 .is_some_and(|ordinal| self.is_of(ordinal, devices))
         };
         let mut awaited: Vec<&Seat> = frees
-            .seats
+            .seats()
             .iter()
             .filter(meant)
             .filter(|seat| seat.dirty.swap(0, Ordering::SeqCst) != 0)
@@ -198,7 +232,7 @@ impl Tenant {
         let freed = |seat: &Seat| {
             seat.stream.load(Ordering::Relaxed) == LEGACY && seat.dirty.load(Ordering::SeqCst) != 0
         };
-        if self.memory.frees.seats.iter().any(freed) {
+        if self.memory.frees.seats().iter().any(freed) {
             for context in self.memory.contexts.list() {
                 if self.is_of(context.ordinal, devices) {
                     self.seat(context.handle, LEGACY);
@@ -207,34 +241,41 @@ impl Tenant {
         }
     }
 
-    fn is_of(self, ordinal: u32, devices: DeviceSet) -> bool {
+    pub fn is_of(self, ordinal: u32, devices: DeviceSet) -> bool {
         self.device(ordinal)
             .is_some_and(|device| device.indices.iter().any(|index| devices.contains(index)))
     }
 
     /// Sets our event behind what a stream has to do. False where that is not possible, or would end a capture.
     fn set_event(self, seat: &Seat) -> bool {
-        const NO_TIMES: u32 = 2;
-        let _held = self.memory.frees.lock.hold();
         let context = seat.context.load(Ordering::Relaxed);
         if context == 0 {
             return false;
         }
+        let stream = handle(seat.stream.load(Ordering::Relaxed));
+        let event = self.event_behind(context, stream, seat.event.load(Ordering::Relaxed));
+        seat.event.store(event, Ordering::Relaxed);
+        event != 0
+    }
+
+    /// An event of ours behind what a living stream has to do now: `event`, or a new one where that is 0. Answers 0 where that is not possible, or would
+    /// end a capture; then `event` is no more.
+    pub fn event_behind(self, context: u64, stream: CUstream, event: u64) -> u64 {
+        const NO_TIMES: u32 = 2;
+        let _held = self.memory.frees.lock.hold();
         let _relaxed = Relaxed::begin(self);
         let _entered = Entered::into(context);
-        let stream = handle(seat.stream.load(Ordering::Relaxed));
-        if self.memory.graphs.any_capture() && !is_outside(stream) {
-            return false;
+        let mut event = CUevent(event as *mut _);
+        let captured = self.memory.graphs.any_capture() && !is_outside(stream);
+        let set = !captured
+            && (!event.0.is_null()
+                || next::cuEventCreate(Out::to(&mut event), NO_TIMES) == CUresult::SUCCESS)
+            && next::cuEventRecord(event, stream) == CUresult::SUCCESS;
+        if !set {
+            destroy_event(event.0 as u64);
+            return 0;
         }
-        if seat.event().is_none() {
-            let mut event = CUevent::NULL;
-            if next::cuEventCreate(Out::to(&mut event), NO_TIMES) != CUresult::SUCCESS {
-                return false;
-            }
-            seat.event.store(event.0 as u64, Ordering::Relaxed);
-        }
-        seat.event()
-            .is_some_and(|event| next::cuEventRecord(event, stream) == CUresult::SUCCESS)
+        event.0 as u64
     }
 
     /// Whether a stream comes to our event before `end`.
@@ -259,20 +300,40 @@ impl Tenant {
         }
     }
 
-    /// A look at our event. One that is reached is waited for too, which takes no time and tells the driver that all before it is free.
+    /// A look at our event.
     fn stand(self, seat: &Seat) -> Stand {
         let _held = self.memory.frees.lock.hold();
-        let Some(event) = seat.event() else {
-            return Stand::Unknown;
-        };
         let _relaxed = Relaxed::begin(self);
-        match next::cuEventQuery(event) {
-            CUresult::SUCCESS if next::cuEventSynchronize(event) == CUresult::SUCCESS => {
-                Stand::Reached
-            }
-            CUresult::ERROR_NOT_READY => Stand::NotYet,
-            _ => Stand::Unknown,
+        match seat.event.load(Ordering::Relaxed) {
+            0 => Stand::Unknown,
+            event => stand_of(event),
         }
+    }
+}
+
+/// How a stream stands to a living event of ours. One that is reached is waited for too, which takes no time and tells the driver that all before it
+/// is free.
+pub fn stand_of(event: u64) -> Stand {
+    let event = CUevent(event as *mut _);
+    match next::cuEventQuery(event) {
+        CUresult::SUCCESS if next::cuEventSynchronize(event) == CUresult::SUCCESS => Stand::Reached,
+        CUresult::ERROR_NOT_READY => Stand::NotYet,
+        _ => Stand::Unknown,
+    }
+}
+
+/// 0 is none.
+pub fn destroy_event(event: u64) {
+    if event != 0 {
+        let _ = next::cuEventDestroy_v2(CUevent(event as *mut _));
+    }
+}
+
+impl Frees {
+    /// Those that anybody ever sat in.
+    fn seats(&self) -> &[Seat] {
+        let high = self.high.load(Ordering::Acquire).min(ROOM);
+        self.seats.get(..high).unwrap_or_default()
     }
 }
 
@@ -284,15 +345,8 @@ impl Seat {
             words.1.load(Ordering::Relaxed),
         ) == (context, stream)
     }
-
-    fn event(&self) -> Option<CUevent> {
-        match self.event.load(Ordering::Relaxed) {
-            0 => None,
-            event => Some(CUevent(event as *mut _)),
-        }
-    }
 }
 
-fn handle(stream: u64) -> CUstream {
+pub fn handle(stream: u64) -> CUstream {
     CUstream(stream as *mut _)
 }

@@ -3,6 +3,8 @@
 use budget::{Bytes, DeviceIndex, DeviceSet};
 use ledger::{KeptErrno, Refusal, Reservation};
 
+use crate::boundary::time;
+use crate::frees::PATIENCE;
 use crate::nvml::{Rows, Scope};
 use crate::outcome::Refused;
 use crate::process::Tenant;
@@ -104,14 +106,21 @@ impl Tenant {
             .iter()
             .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
         // All of them: what one gives back alone may not do.
-        if fits && (self.trim_pools() | self.trim_graphs(devices) | self.look_all(devices)) {
+        let given_back = || {
+            self.end_deferred()
+                | self.trim_pools()
+                | self.trim_graphs(devices)
+                | self.look_all(devices)
+        };
+        if fits && given_back() {
             match self.reserve(devices, bytes) {
                 Ok(grant) => return Ok(grant),
                 Err(again) => refused = again,
             }
         }
         drop(nvml);
-        if fits && self.await_frees(devices) {
+        let end = time::now().plus(PATIENCE);
+        if fits && (self.await_deferred(devices, end) | self.await_frees(devices, end)) {
             let _ = self.trim_pools();
             return self.reserve(devices, bytes);
         }
@@ -158,6 +167,9 @@ impl Tenant {
 
     /// What is told of a device: the smallest budget of those that it may be, and the most that the tenant uses there.
     pub fn share(self, devices: DeviceSet) -> Option<Share> {
+        if self.any_deferred() {
+            let _ = self.end_deferred();
+        }
         let Some(ledger) = self.ledger() else {
             let budget = devices
                 .iter()

@@ -17,6 +17,7 @@ mod boundary;
 mod capture;
 mod context;
 mod contexts;
+mod deferred;
 mod devices;
 mod external;
 mod frees;

@@ -10,6 +10,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::deferred::Freed;
 use crate::devices::{Device, NoDevice};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
@@ -341,7 +342,14 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
                 }
                 match when {
                     When::Now => tenant.release(devices_of(tenant, record.ordinal), freed),
-                    When::InStreamOrder(stream) => tenant.linger(stream, record.ordinal, freed),
+                    When::InStreamOrder(_) if freed == Bytes::ZERO => {}
+                    When::InStreamOrder(stream) => tenant.defer(
+                        stream,
+                        Freed::Blocks {
+                            ordinal: record.ordinal,
+                            bytes: freed,
+                        },
+                    ),
                 }
             }
         }

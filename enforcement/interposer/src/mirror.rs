@@ -567,6 +567,9 @@ impl Tenant {
         let _held = known.pool.lock.hold();
         let none = Bytes::ZERO;
         let is_empty = known.pool.charged() == none || self.told_reserved(known) == Some(none);
+        if !is_empty {
+            self.defer_frees_of_pool(known.place);
+        }
         self.doom_pool(known);
         is_empty
     }
@@ -582,23 +585,6 @@ impl Tenant {
                 self.unseat_pool(known);
             }
         }
-    }
-
-    /// A device's destroyed pools that are out of use: what they owe to streams is done once its context was waited for. Those of devices without a
-    /// context owe nothing.
-    #[cold]
-    pub fn unused_doomed(self, ordinal: Option<u32>) -> Vec<Known> {
-        let owes_nothing = |device: &Device| {
-            let contexts = self.memory.contexts.list();
-            Some(device.ordinal) == ordinal
-                || contexts
-                    .into_iter()
-                    .all(|context| context.ordinal != device.ordinal)
-        };
-        self.pools()
-            .filter(|known| !known.pool.is_in_use() && self.is_doomed(*known))
-            .filter(|known| owes_nothing(known.device))
-            .collect()
     }
 
     /// What a device's pools are charged for that the driver has not taken yet, and what it may not have: it does not tell.

@@ -15,7 +15,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::lent;
-use crate::memory::{When, devices_of, free_by};
+use crate::memory::{When, free_by};
 use crate::ordered::Calls;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
@@ -168,8 +168,8 @@ fn told(
     }
 }
 
-/// Its allocations live on. What they hold stays charged until the last of them is freed and its device's contexts were waited
-/// for, since nobody can be asked any longer; what nothing is in use of goes before.
+/// Its allocations live on. What they hold stays charged until the last of them is freed and all streams have come to what was freed of it,
+/// since nobody can be asked any longer; what nothing is in use of goes before.
 pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
     let Some(known) = tenant.own_pool(pool) else {
         return lent::destroy(tenant, pool);
@@ -184,6 +184,8 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
     tenant.succeed_pool(known);
     if is_empty {
         tenant.bury_pool(known);
+    } else {
+        let _ = tenant.end_deferred();
     }
     Outcome::Done(code)
 }
@@ -281,27 +283,16 @@ fn waited(
     context: CUcontext,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    let contexts = &tenant.memory.contexts;
-    let context = || match context.0 as u64 {
-        0 => current_context(),
-        handle => handle,
-    };
-    if !contexts.linger_at_all() && !tenant.any_doomed() {
-        return Outcome::Done(tenant.after_synchronisation(call()));
-    }
-    let context = context();
-    let gone = contexts.take_lingering(context);
-    let unused = tenant.unused_doomed(contexts.ordinal_of(context));
+    let last = tenant.last_deferred();
     let code = call();
-    if code == CUresult::SUCCESS {
-        unused.into_iter().for_each(|known| tenant.bury_pool(known));
-    }
-    if let Some((ordinal, bytes)) = gone {
-        if code == CUresult::SUCCESS {
-            tenant.release(devices_of(tenant, ordinal), bytes);
-        } else if !contexts.linger(context, ordinal, bytes) {
-            // Its context is gone: it stays charged until the process ends.
-        }
+    if code == CUresult::SUCCESS
+        && let Some(last) = last
+    {
+        let context = match context.0 as u64 {
+            0 => current_context(),
+            handle => handle,
+        };
+        tenant.end_deferred_in(context, last);
     }
     Outcome::Done(tenant.after_synchronisation(code))
 }

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::cuda::{CUdevice, CUmemoryPool, CUresult, pool_attribute};
 use budget::{Bytes, charge};
 
+use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
@@ -15,9 +16,9 @@ use crate::mirror::{Occasion, Pool};
 use crate::outcome::Refused;
 use crate::process::{ORDINALS, Tenant};
 
-/// Pools that a process can have made at a time.
-const OWN: usize = 448;
-const ROOM: usize = ORDINALS + OWN;
+/// Pools that a process can have at a time: several times what a driver allows (466 on an H200 under 580.159.04, whose addresses end there), and
+/// those that are destroyed and not given back. Memory is taken for those alone that there were.
+const ROOM: usize = 1 << 13;
 
 /// All zeros is no pool but the default ones, unused.
 #[repr(C)]
@@ -26,6 +27,8 @@ pub struct Pools {
     current: [AtomicU32; ORDINALS],
     pools: [Pool; ROOM],
     seats: [Seat; ROOM],
+    /// Held while a place is taken or vacated.
+    seating: Lock,
     /// Places of the program's own pools lie below.
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
@@ -45,10 +48,8 @@ struct Seat {
     managed: AtomicU32,
 }
 
-/// Destroyed, with allocations that live on.
+/// Destroyed, with allocations that live on. No pool has so small a handle.
 const DOOMED: u64 = 1;
-/// About to be taken: its ordinal is not there yet.
-const CLAIMED: u64 = 2;
 
 /// What a device keeps for managed memory is charged, and the driver has taken it.
 const TAKEN: u32 = 1;
@@ -106,7 +107,7 @@ impl Tenant {
     /// The pool of a handle. `None` for those that take no device memory by themselves: the host's, imported ones. Refused where the driver
     /// does not tell a device's default pool, which it may be.
     pub fn pool_of_handle(self, handle: CUmemoryPool) -> Result<Option<Known>, Refused> {
-        if handle.0 as u64 <= CLAIMED {
+        if handle.0 as u64 <= DOOMED {
             return Ok(None);
         }
         if let Some(own) = self.own_pool(handle) {
@@ -136,7 +137,7 @@ impl Tenant {
         let pools = &self.memory.pools;
         let wanted = handle.0 as u64;
         // No handle: an empty seat's word is none's.
-        if wanted <= CLAIMED {
+        if wanted <= DOOMED {
             return None;
         }
         let high = pools.high.load(Ordering::Acquire) as usize;
@@ -164,13 +165,9 @@ impl Tenant {
     #[must_use]
     pub fn seat_pool(self, handle: CUmemoryPool, ordinal: u32, managed: bool) -> bool {
         let pools = &self.memory.pools;
-        let free = (ORDINALS..ROOM).find(|place| {
-            pools.seats[*place]
-                .handle
-                .compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
-        });
-        let Some(place) = free else {
+        let _held = pools.seating.hold();
+        let is_free = |place: &usize| pools.seats[*place].handle.load(Ordering::Acquire) == 0;
+        let Some(place) = (ORDINALS..ROOM).find(is_free) else {
             return false;
         };
         let seat = &pools.seats[place];
@@ -267,20 +264,32 @@ impl Tenant {
 
     /// Whether the driver has been told to destroy it.
     pub fn is_doomed(self, known: Known) -> bool {
-        let seat = self.memory.pools.seats.get(known.place as usize);
+        self.is_doomed_at(known.place)
+    }
+
+    /// The same of a pool's place.
+    pub fn is_doomed_at(self, place: u32) -> bool {
+        let seat = self.memory.pools.seats.get(place as usize);
         seat.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == DOOMED)
     }
 
     /// The last of a destroyed pool is gone.
     pub fn unseat_pool(self, known: Known) {
         let pools = &self.memory.pools;
+        let _held = pools.seating.hold();
         let seat = &pools.seats[known.place as usize].handle;
         if seat
             .compare_exchange(DOOMED, 0, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+            .is_err()
         {
-            pools.doomed.fetch_sub(1, Ordering::AcqRel);
+            return;
         }
+        pools.doomed.fetch_sub(1, Ordering::AcqRel);
+        let high = pools.high.load(Ordering::Acquire) as usize;
+        let last = (ORDINALS..high.clamp(ORDINALS, ROOM))
+            .rfind(|place| pools.seats[*place].handle.load(Ordering::Acquire) != 0);
+        let high = last.map_or(0, |place| place as u32 + 1);
+        pools.high.store(high, Ordering::Release);
     }
 
     /// Plain requests of a device come from this pool now; an unknown one takes nothing that is charged.
@@ -297,7 +306,7 @@ impl Tenant {
             let handle = self.memory.pools.seats[*place as usize]
                 .handle
                 .load(Ordering::Acquire);
-            handle == DOOMED || handle > CLAIMED
+            handle != 0
         });
         let defaults = self.devices().into_iter().flat_map(|known| known.iter());
         defaults
@@ -347,6 +356,6 @@ impl Tenant {
         let handle = self.memory.pools.seats[known.place as usize]
             .handle
             .load(Ordering::Acquire);
-        (handle > CLAIMED).then_some(CUmemoryPool(handle as *mut _))
+        (handle > DOOMED).then_some(CUmemoryPool(handle as *mut _))
     }
 }

@@ -10,6 +10,7 @@ use ledger::{Authority, KeptErrno, Ledger, Setup};
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
 use crate::boundary::sign;
 use crate::contexts::Contexts;
+use crate::deferred::Deferred;
 use crate::devices::Devices;
 use crate::external::External;
 use crate::frees::Frees;
@@ -71,6 +72,7 @@ pub struct Memory {
     pub executables: Forever<Executables>,
     pub pools: Pools,
     pub frees: Frees,
+    pub deferred: Deferred,
     pub sharing: Forever<Sharing>,
     pub lent: Forever<Lent>,
     pub external: Forever<External>,

@@ -8,7 +8,8 @@ use budget::Bytes;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::capture::Relaxed;
-use crate::devices::{Device, current_context};
+use crate::deferred::Freed;
+use crate::devices::Device;
 use crate::memory::When;
 use crate::mirror::{Occasion, Pool};
 use crate::poll::poll;
@@ -28,6 +29,13 @@ impl Tenant {
     #[inline]
     pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
         if let Some(pool) = self.mirror(place) {
+            // Before nothing is in use of it any more.
+            if let When::InStreamOrder(stream) = when
+                && self.any_doomed()
+                && self.is_doomed_at(place)
+            {
+                self.defer(stream, Freed::OfPool(place));
+            }
             pool.give(self.memory.threads.number(), size);
             self.mark_pool(pool);
             if let When::InStreamOrder(stream) = when {
@@ -40,16 +48,6 @@ impl Tenant {
     pub fn forget_last_frees(self) {
         for known in self.pools() {
             known.pool.last_freed_in().store(0, Ordering::SeqCst);
-        }
-    }
-
-    /// Blocks that the driver lets go of when their stream comes to it: charged until its whole context was waited for or is gone.
-    /// A wait for another stream says nothing of it, and handles of streams recur.
-    #[cold]
-    pub fn linger(self, stream: CUstream, ordinal: u32, bytes: Bytes) {
-        let context = context_of(stream).unwrap_or_else(current_context);
-        if bytes != Bytes::ZERO && !self.memory.contexts.linger(context, ordinal, bytes) {
-            // Another device's stream, or a context that was never charged: charged until the process ends.
         }
     }
 
@@ -76,8 +74,13 @@ impl Tenant {
     #[inline]
     pub fn after_synchronisation(self, code: CUresult) -> CUresult {
         poll();
-        if code == CUresult::SUCCESS && self.memory.slack.load(Ordering::Relaxed) != 0 {
-            self.read_marked();
+        if code == CUresult::SUCCESS {
+            if self.any_deferred() || self.any_doomed() {
+                let _ = self.end_deferred();
+            }
+            if self.memory.slack.load(Ordering::Relaxed) != 0 {
+                self.read_marked();
+            }
         }
         code
     }

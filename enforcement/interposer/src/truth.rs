@@ -283,6 +283,8 @@ impl Tenant {
 
     fn brought_up(self, device: &Device) -> Looked {
         let _errno = KeptErrno::keep();
+        // What is gone and still charged would hide as much that is not charged.
+        let _ = self.end_deferred();
         let _held = self.memory.truth.looking.hold();
         let Some((figures, look)) = self.look(device, Bytes::ZERO, 0) else {
             return Looked::Nothing;

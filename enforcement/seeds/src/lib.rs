@@ -54,6 +54,8 @@ seeds! {
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R27 = "R27", "cuCtxDetach ends nothing that is charged";
     R17b = "R17b", "a process that shares memory by handles is never looked at";
+    R25 = "R25", "plain memory that is freed in stream order comes back by a wait for the whole context alone";
+    R26 = "R26", "a destroyed pool's memory comes back by a wait for the whole context alone";
     C1 = "C1", "a refusal does not ask the driver what it objects to";
     C2 = "C2", "the free of an unknown pointer is no driver's business";
     C3 = "C3", "a refusal is -1";

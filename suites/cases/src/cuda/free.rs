@@ -1,10 +1,10 @@
 //! Freeing, rightly and wrongly.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure_eq};
+use harness::{Bytes, cases, ensure, ensure_eq};
 
-use crate::clients::{cuda, fill};
-use crate::ffi::cuda::Stream;
+use crate::clients::{context, cuda, fill};
+use crate::ffi::cuda::{Cuda, OwnStream, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -55,6 +55,68 @@ cases! {
             ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Plain memory that is freed in a stream's order is told free and can be had again once that stream, or an event in it, was waited for; and
+    /// by a request that needs the room, though nobody waited.
+    plain_memory_freed_in_stream_order_comes_back_with_its_stream {
+        kind: Budget, defects: ["R25"], budget: "0=4GiB",
+        entry_points: ["cuMemAlloc_v2", "cuMemFreeAsync", "cuStreamSynchronize", "cuEventSynchronize", "cuMemGetInfo_v2", "cuStreamDestroy_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let most = Bytes::gib(3).0;
+        let waits: [Option<fn(&Cuda, OwnStream) -> CUresult>; 3] =
+            [Some(Cuda::synchronize_stream), Some(Cuda::synchronize_event_in), None];
+        for wait in waits {
+            let own = cuda.create_stream();
+            ensure_eq!(own.code, OK, "cuStreamCreate");
+            let before = cuda.memory_info().out.0;
+            for round in 0..3 {
+                let plain = cuda.allocate(most);
+                ensure_eq!(plain.code, OK, "3 of 4 GiB in round {round}");
+                ensure_eq!(cuda.free_in(own.out, plain.out), OK, "cuMemFreeAsync of a plain pointer");
+                if let Some(wait) = wait {
+                    ensure_eq!(wait(&cuda, own.out), OK, "a wait for the stream");
+                    let free = cuda.memory_info().out.0;
+                    // A stream that is used may take some for itself.
+                    ensure!(free + Bytes::mib(16).0 >= before, "{free} are told free in round {round}, {before} before");
+                }
+            }
+            // In pieces, of which each is freed before the last one is done with.
+            for _ in 0..64 {
+                let plain = cuda.allocate(Bytes::mib(256).0);
+                ensure_eq!(plain.code, OK, "256 MiB of 4 GiB");
+                ensure_eq!(cuda.free_in(own.out, plain.out), OK, "cuMemFreeAsync of a plain pointer");
+            }
+            // What is freed in it outlives it.
+            ensure_eq!(cuda.destroy_stream(own.out), OK, "cuStreamDestroy_v2");
+            let plain = cuda.allocate(most);
+            ensure_eq!(plain.code, OK, "3 of 4 GiB when the stream is gone");
+            ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// The same in a stream of another device.
+    plain_memory_freed_in_another_devices_stream_comes_back {
+        kind: Budget, defects: ["R25", "C9"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=4GiB,1=4GiB",
+        entry_points: ["cuMemAlloc_v2", "cuMemFreeAsync", "cuStreamSynchronize", "cuMemGetInfo_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let first = cuda.create_stream();
+        ensure_eq!(first.code, OK, "cuStreamCreate on the first device");
+        context(&cuda, 1)?;
+        for round in 0..4 {
+            let plain = cuda.allocate(Bytes::gib(3).0);
+            ensure_eq!(plain.code, OK, "3 of 4 GiB of the second device in round {round}");
+            ensure_eq!(cuda.free_in(first.out, plain.out), OK, "cuMemFreeAsync in the first's stream");
+            if round % 2 == 0 {
+                ensure_eq!(cuda.synchronize_stream(first.out), OK, "cuStreamSynchronize");
+                let free = cuda.memory_info().out.0;
+                ensure!(free >= Bytes::gib(3).0, "{free} are told free");
+            }
+        }
+        fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)
     }
 
     /// Resetting the primary context returns all that was allocated in it.

@@ -381,6 +381,43 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Pools that are destroyed before the last of their memory is freed leave nothing charged, whether the stream was waited for or nobody waited,
+    /// and however many there were.
+    pools_destroyed_before_their_memory_is_freed_leave_nothing {
+        kind: Budget, defects: ["R26", "C11"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuStreamSynchronize", "cuStreamDestroy_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let before = cuda.memory_info().out.0;
+        for (rounds, waits, ends) in [(160, true, false), (160, false, false), (40, false, true)] {
+            let mut own = cuda.create_stream();
+            ensure_eq!(own.code, OK, "cuStreamCreate");
+            for round in 0..rounds {
+                let pool = cuda.create_pool(0);
+                ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
+                let [first, last] = [(); 2].map(|()| cuda.allocate_from_pool_in(own.out, pool.out, Bytes::mib(1).0));
+                ensure_eq!((first.code, last.code), (OK, OK), "1 MiB twice in round {round}");
+                ensure_eq!(cuda.free_in(own.out, first.out), OK, "cuMemFreeAsync");
+                ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+                ensure_eq!(cuda.free_in(own.out, last.out), OK, "cuMemFreeAsync of the last of a destroyed pool");
+                if waits {
+                    ensure_eq!(cuda.synchronize_stream(own.out), OK, "cuStreamSynchronize");
+                }
+                if ends {
+                    ensure_eq!(cuda.destroy_stream(own.out), OK, "cuStreamDestroy_v2");
+                    own = cuda.create_stream();
+                    ensure_eq!(own.code, OK, "cuStreamCreate");
+                }
+            }
+            ensure_eq!(cuda.synchronize_stream(own.out), OK, "cuStreamSynchronize");
+            let free = cuda.memory_info().out.0;
+            // What streams take stays with their context.
+            ensure!(free + Bytes::mib(64).0 >= before, "{free} are told free after {rounds} pools, {before} before");
+            ensure_eq!(cuda.destroy_stream(own.out), OK, "cuStreamDestroy_v2");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
+    }
+
     /// No handle is no pool's, also where one was destroyed: the driver's refusal, and nothing is charged.
     no_handle_is_no_destroyed_pools {
         kind: Budget, defects: ["C1", "C10"], budget: "0=4GiB",

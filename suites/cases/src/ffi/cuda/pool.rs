@@ -157,6 +157,17 @@ impl Cuda {
         }
     }
 
+    pub fn allocate_from_pool_in(
+        &self,
+        stream: OwnStream,
+        pool: Pool,
+        bytes: u64,
+    ) -> Answer<CUdeviceptr> {
+        let mut out = UNTOUCHED;
+        let code = call!(self.cuMemAllocFromPoolAsync(&mut out, bytes as usize, pool.0, stream.0));
+        Answer { code, out }
+    }
+
     pub fn allocate_from_pool(
         &self,
         stream: Stream,

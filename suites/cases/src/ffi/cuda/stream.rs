@@ -1,6 +1,6 @@
 //! Streams of a program's own.
 
-use abi::cuda::{CUresult, CUstream};
+use abi::cuda::{CUevent, CUresult, CUstream};
 
 use super::{Answer, Cuda, MISSING};
 
@@ -33,6 +33,24 @@ impl Cuda {
 
     pub fn destroy_stream(&self, stream: OwnStream) -> CUresult {
         call!(self.cuStreamDestroy_v2(stream.0))
+    }
+
+    pub fn synchronize_stream(&self, stream: OwnStream) -> CUresult {
+        call!(self.cuStreamSynchronize(stream.0))
+    }
+
+    /// Waits for an event behind all that a stream has to do now.
+    pub fn synchronize_event_in(&self, stream: OwnStream) -> CUresult {
+        let mut event = CUevent::NULL;
+        let answers = [
+            call!(self.cuEventCreate(&mut event, 0)),
+            call!(self.cuEventRecord(event, stream.0)),
+            call!(self.cuEventSynchronize(event)),
+        ];
+        let failed = answers
+            .into_iter()
+            .find(|answer| *answer != CUresult::SUCCESS);
+        failed.unwrap_or(CUresult::SUCCESS)
     }
 
     /// The unsuffixed call.
