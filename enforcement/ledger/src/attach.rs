@@ -254,7 +254,9 @@ impl Seat {
     fn sign(&self) {
         if let Some(record) = self.layout().slots.get(self.slot) {
             record.dying.store(0, Ordering::Release);
-            record.start.store(start_time(), Ordering::Release);
+            record
+                .start
+                .store(region::start_of(std::process::id()), Ordering::Release);
             record.owner.store(self.owner(), Ordering::Release);
         }
         Account::<crate::account::Sound>::join(self.layout().high(), self.slot);
@@ -265,7 +267,11 @@ impl Seat {
                 me: Some(self.slot),
                 namespace: self.namespace,
             };
-            let _ = self.arena.alone(|| reaper.shrink());
+            // What cannot be looked at now is looked at before a refusal.
+            let _ = self.arena.alone(|| {
+                reaper.bury_namesakes(self.owner())?;
+                reaper.shrink()
+            });
         }
     }
 
@@ -339,20 +345,6 @@ impl Drop for Seat {
 
 pub fn pid_namespace() -> u32 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32)
-}
-
-/// When this process started, in clock ticks since boot; 0 where /proc does not say.
-fn start_time() -> u64 {
-    let Ok(line) = std::fs::read_to_string("/proc/self/stat") else {
-        return 0;
-    };
-    // The command's name is in parentheses and may hold anything; the start is the 20th field after it.
-    let after = line.rsplit_once(')').map_or("", |(_, after)| after);
-    after
-        .split_whitespace()
-        .nth(19)
-        .and_then(|field| field.parse().ok())
-        .unwrap_or(0)
 }
 
 /// Compares the budgets with those asked for, and lowers them where the owner says so. The first that differed.

@@ -255,6 +255,20 @@ impl Drop for Map {
     }
 }
 
+/// When a process started, in clock ticks since boot; 0 where there is none of that pid, or /proc does not say.
+pub fn start_of(pid: u32) -> u64 {
+    let Ok(line) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return 0;
+    };
+    // The command's name is in parentheses and may hold anything; the start is the 20th field after it.
+    let after = line.rsplit_once(')').map_or("", |(_, after)| after);
+    after
+        .split_whitespace()
+        .nth(19)
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0)
+}
+
 /// Milliseconds of the clock that all processes of a machine share; never 0.
 pub fn now_ms() -> u64 {
     milliseconds(libc::CLOCK_MONOTONIC)

@@ -100,6 +100,7 @@ seeds! {
     P8 = "P8", "budgets are those of the first look";
     P9 = "P9", "umask is set to 0";
     P10 = "P10", "a thread is started";
+    P12 = "P12", "the row of who has a dead process's pid is taken for the dead one's";
     P11 = "P11", "who is required to have a budget and has none is let go";
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
     T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];

@@ -68,6 +68,23 @@ fn release_after_crash_returns_budget_once_the_driver_lets_go() {
     assert_eq!(ledger.usage(DEVICE), Bytes(20 * MIB));
 }
 
+/// As by execve: the new program has the old one's pid, and the row that the driver shows is its own.
+#[test]
+fn a_process_is_not_taken_for_a_dead_one_of_its_pid() {
+    let (_place, path) = place();
+    let first = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(reserve(&first, 90 * MIB, &Holds(true)), Ok(()));
+    drop(first);
+    let second = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let before = Instant::now();
+    assert_eq!(reserve(&second, 20 * MIB, &Holds(true)), Ok(()));
+    assert!(
+        before.elapsed() > Duration::from_millis(500),
+        "no time to drain"
+    );
+    assert_eq!(second.usage(DEVICE), Bytes(20 * MIB));
+}
+
 #[test]
 fn what_was_passed_on_is_no_lease_of_who_made_it() {
     let (_place, path) = place();

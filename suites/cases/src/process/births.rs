@@ -136,6 +136,26 @@ cases! {
         two.peer.finish()
     }
 
+    /// A process that replaces itself by execve has its old pid and nothing of what it held: that is granted to it again, however often, though
+    /// the driver goes on to list its pid.
+    a_process_that_is_replaced_by_exec_is_not_its_own_ghost {
+        kind: Budget, defects: ["P12"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=23552MiB",
+        unaccounted: "whoever reads the account looks for the dead, before the next image has a row that could be taken for theirs",
+    } (session) {
+        let mut tenant = Tenant::start(session)?;
+        let pid = tenant.ask("pid")?;
+        for round in 0..3 {
+            ensure_eq!(tenant.cuda(SMALL)?, OK, "5 GiB in image {round}");
+            ensure_eq!(tenant.cuda(Bytes::gib(15))?, OK, "15 GiB in image {round}");
+            ensure_eq!(tenant.ask("again")?, 0, "the next image");
+            ensure_eq!(tenant.ask("pid")?, pid, "the pid of image {}", round + 1);
+        }
+        let taken = tenant.fill_cuda()?;
+        fills(taken, budget(session, 0)?, CONTEXT_ROOM)?;
+        tenant.peer.finish()?;
+        fills(fill(&cuda()?).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A pid that is given to another process keeps nothing of its first owner's alive.
     a_reused_pid_keeps_nothing_alive {
         kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
