@@ -4,8 +4,9 @@
 /// A driver generation by its number: 470, 525, …
 pub type Generation = u16;
 
-/// Those that a table knows, the newest last.
-pub const GENERATIONS: [Generation; 6] = [470, 525, 535, 550, 555, 580];
+/// Those that a table knows, the newest last. Nobody asked a 615, which is what NVIDIA's headers of CUDA 13.5 declare over what 580 answers, and 999 is
+/// no driver at all: it has versions of functions that no header names yet.
+pub const GENERATIONS: [Generation; 8] = [470, 525, 535, 550, 555, 580, 615, 999];
 
 /// The generations that export a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

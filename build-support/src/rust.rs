@@ -159,7 +159,7 @@ mod tests {
             &["cuB"],
             &["cuV"],
         );
-        assert!(text.contains("cuA { 470, 65535, [Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(1)], [Recorded::Code(1)] }"));
+        assert!(text.contains("cuA { 470, 65535, [Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(3), Recorded::Code(1), Recorded::Code(1), Recorded::Code(1)], [Recorded::Code(1)] }"));
         assert!(
             text.contains("stubs! {\n}\nundeclared! {\n    cuB\n}\ndata! {\n    cuV\n}\n"),
             "{text}"

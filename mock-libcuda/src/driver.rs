@@ -2,10 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-use abi::cuda::CUresult;
+use abi::cuda::{CUmemLocation, CUresult};
 use mock_device::{DeviceIndex, DeviceProfile, Link, World};
 
 use crate::boundary::Canary;
+use crate::entry;
 use crate::movement::Waiting;
 use crate::process::Process;
 use crate::timeline::Attendant;
@@ -91,6 +92,32 @@ impl Driver {
         match usize::try_from(number) {
             Ok(number) if number < self.devices.len() => Ok(Ordinal(number)),
             _ => Err(CUresult::ERROR_INVALID_DEVICE),
+        }
+    }
+
+    /// The device that a location names, and which of its locality domains where it is one (CUDA 13.4: a byte of device, a byte of domain);
+    /// `None` where it is of another type. No driver was asked for domains: by the header, with as many as a device of two dies has.
+    pub fn place(
+        &self,
+        location: CUmemLocation,
+    ) -> Option<Result<(Ordinal, Option<u8>), CUresult>> {
+        const ON_DEVICE: i32 = 1;
+        const DOMAIN: i32 = 6;
+        const DOMAINS: u8 = 2;
+        /// A type that no header has, for what no driver's number stands for.
+        const STRANGE: i32 = 7;
+        match location.type_ {
+            ON_DEVICE => Some(self.ordinal(location.id).map(|device| (device, None))),
+            DOMAIN if entry::generation().number >= 615 => {
+                let [device, domain, ..] = location.id.to_le_bytes();
+                Some(match (self.ordinal(device.into()), domain) {
+                    (Ok(device), ..DOMAINS) => Ok((device, Some(domain))),
+                    (Ok(_), _) => Err(CUresult::ERROR_INVALID_VALUE),
+                    (Err(code), _) => Err(code),
+                })
+            }
+            STRANGE if entry::generation().number >= 999 => Some(Ok((Ordinal(0), None))),
+            _ => None,
         }
     }
 

@@ -23,7 +23,7 @@ struct Row {
     first: u16,
     last: u16,
     /// Before cuInit, by generation, the oldest first.
-    before: [Recorded; 6],
+    before: [Recorded; generation::NUMBERS + 1],
     initialised: Recorded,
 }
 

@@ -42,3 +42,16 @@ pub fn add_callback(
         ClientCall::Callback(Kept((callback, stream, data.raw()))),
     )
 }
+
+/// As [`launch`], with how the stream waits for the function (CUDA 13.2: blocking or spinning), which nobody can tell apart here.
+pub fn launch_v2(
+    stream: CUstream,
+    function: CUhostFn,
+    data: Out<c_void>,
+    sync_mode: c_uint,
+) -> Answer {
+    match sync_mode {
+        0 | 1 => launch(stream, function, data),
+        _ => Err(CUresult::ERROR_INVALID_VALUE),
+    }
+}

@@ -8,6 +8,7 @@ use mock_device::{Bytes, DeviceProfile, Kind};
 
 use crate::boundary::{Answer, Out};
 use crate::driver::{self, Driver};
+use crate::entry;
 use crate::image::Attributes;
 use crate::process::{ContextId, Process};
 
@@ -21,6 +22,10 @@ const L2_PERSISTING: CUlimit = 6;
 const SHARED: CUlimit = 7;
 const CIG: CUlimit = 8;
 const CIG_SHARED: CUlimit = 9;
+/// CU_LIMIT_PER_BLOCK_MEMORY_SIZE of CUDA 13.4.
+const PER_BLOCK: CUlimit = 10;
+/// Blocks that an SM holds at once.
+const BLOCKS_OF_AN_SM: u64 = 32;
 
 /// What a context's limits hold of its device beside the context's own share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub struct Reserves {
     stack: i64,
     /// Of the malloc machinery and the heap.
     heap: u64,
+    /// Of blocks' own memory.
+    per_block: u64,
     machinery: bool,
     heap_taken: bool,
     printf_taken: bool,
@@ -65,6 +72,7 @@ fn default(limit: CUlimit, profile: &DeviceProfile) -> Result<usize, CUresult> {
         L2_PERSISTING => l2_unit(profile) * 3,
         SHARED => profile.attribute(97).unwrap_or(0) as usize,
         CIG => 0,
+        PER_BLOCK if entry::generation().number >= 615 => 0,
         SYNC_DEPTH | CIG_SHARED => return Err(CUresult::ERROR_UNSUPPORTED_LIMIT),
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     })
@@ -87,6 +95,7 @@ fn settle(limit: CUlimit, value: usize, profile: &DeviceProfile) -> Result<usize
             0 => 0,
             unit => round(value, unit),
         },
+        PER_BLOCK if value <= 1 << 30 => value,
         SHARED | CIG => return Err(CUresult::ERROR_NOT_PERMITTED),
         _ => return Err(CUresult::ERROR_INVALID_VALUE),
     })
@@ -134,6 +143,19 @@ impl Process {
         Ok(())
     }
 
+    /// Takes what memory of its own each block that the device may hold is given. When a driver takes it is not known: here at once, and
+    /// until the context's end, as much as was ever wanted.
+    fn set_per_block(&mut self, driver: &Driver, context: ContextId, bytes: usize) -> Answer {
+        let device = self.context(context).device;
+        let blocks = u64::from(driver.profile(device).sm_count) * BLOCKS_OF_AN_SM;
+        let wanted = blocks * bytes as u64;
+        let more = wanted.saturating_sub(self.modules.held(context).reserves.per_block);
+        self.charge(driver, device, Kind::Context, more)?;
+        self.modules.held(context).reserves.per_block += more;
+        self.context_mut(context).limits.insert(PER_BLOCK, bytes);
+        Ok(())
+    }
+
     /// Before a kernel runs: its local memory, and the heap if it may call malloc.
     pub fn reserve_for_launch(
         &mut self,
@@ -172,7 +194,7 @@ impl Process {
     /// At a context's end: what goes back beside its own share; negative where its stack was made smaller.
     pub fn reserved_beyond(&mut self, context: ContextId) -> i64 {
         let reserves = std::mem::take(&mut self.modules.held(context).reserves);
-        reserves.heap as i64 + reserves.stack
+        (reserves.heap + reserves.per_block) as i64 + reserves.stack
     }
 }
 
@@ -206,6 +228,9 @@ pub fn set(limit: CUlimit, value: usize) -> Answer {
     };
     if in_use {
         return Err(CUresult::ERROR_INVALID_VALUE);
+    }
+    if limit == PER_BLOCK {
+        return process.set_per_block(driver, context, value);
     }
     process.context_mut(context).limits.insert(limit, value);
     Ok(())

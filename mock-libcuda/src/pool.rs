@@ -41,6 +41,8 @@ pub struct Pool {
     reuse: [i32; 3],
     pub handle_types: c_int,
     pub managed: bool,
+    /// The locality domain that it is of.
+    pub domain: Option<u8>,
     /// First address and free ranges, from the first allocation on.
     addresses: Option<(u64, Holes)>,
     span: u64,
@@ -78,6 +80,7 @@ impl Pool {
             reuse: [1; 3],
             handle_types: 0,
             managed: false,
+            domain: None,
             addresses: None,
             span: 0,
             steps: BTreeMap::new(),
@@ -303,24 +306,25 @@ pub fn free_async(dptr: CUdeviceptr, stream: CUstream) -> Answer {
     }
 }
 
-/// The properties that a pool may have, and its device; host pools are not simulated.
-fn checked(driver: &Driver, props: &CUmemPoolProps) -> Result<Ordinal, CUresult> {
-    const ON_DEVICE: c_int = 1;
+/// The properties that a pool may have, its device, and its domain there; host pools are not simulated.
+fn checked(driver: &Driver, props: &CUmemPoolProps) -> Result<(Ordinal, Option<u8>), CUresult> {
     const KNOWN_TYPES: c_int = 1 | 8;
     if !matches!(props.allocType, PINNED | MANAGED) || props.handleTypes & !KNOWN_TYPES != 0 {
         return Err(INVALID);
     }
-    match props.location.type_ {
-        ON_DEVICE => driver.ordinal(props.location.id).map_err(|_| INVALID),
-        2 | 3 => Err(CUresult::ERROR_NOT_SUPPORTED),
-        _ => Err(INVALID),
+    match (driver.place(props.location), props.location.type_) {
+        // Managed memory is of no domain, by the header.
+        (Some(Ok((_, Some(_)))), _) if props.allocType == MANAGED => Err(INVALID),
+        (Some(place), _) => place.map_err(|_| INVALID),
+        (None, 2 | 3) => Err(CUresult::ERROR_NOT_SUPPORTED),
+        (None, _) => Err(INVALID),
     }
 }
 
 pub fn create(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Answer {
     let driver = driver::get()?;
     let (pool, props) = (pool.required()?, props.required()?);
-    let device = checked(driver, &props)?;
+    let (device, domain) = checked(driver, &props)?;
     // More than a process can address: the card refused 2^50 so, and took 64 MiB (between them not measured).
     const ADDRESSES: usize = 1 << 47;
     if props.maxSize > ADDRESSES {
@@ -330,6 +334,7 @@ pub fn create(pool: Out<CUmemoryPool>, props: In<CUmemPoolProps>) -> Answer {
     let mut made = Pool::new(device, props.maxSize as u64);
     made.handle_types = props.handleTypes;
     made.managed = props.allocType == MANAGED;
+    made.domain = domain;
     pool.set(process.enter_pool(made));
     Ok(())
 }
@@ -345,7 +350,7 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.pool_of(pool)?;
-    let defaults = process.managed_pools.values();
+    let defaults = process.pools_of.values();
     let is_default = defaults.into_iter().any(|[default, _]| *default == id);
     if (id.0 as usize) < driver.count() || is_default {
         return Err(INVALID);
@@ -354,7 +359,7 @@ pub fn destroy(pool: CUmemoryPool) -> Answer {
         return process.end_import(id);
     }
     process.pool_mut(id).open = false;
-    for [default, current] in process.managed_pools.values_mut() {
+    for [default, current] in process.pools_of.values_mut() {
         if *current == id {
             *current = *default;
         }

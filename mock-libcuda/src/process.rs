@@ -23,7 +23,7 @@ use crate::managed::Managed;
 use crate::module::Modules;
 use crate::movement::Movements;
 use crate::narrow::Narrow;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolPlace};
 use crate::reservation::Reservations;
 use crate::sharing::Sharing;
 use crate::stream::Stream;
@@ -121,7 +121,7 @@ pub struct Process {
     /// The pool that cuMemAllocAsync uses, by device.
     pub current_pools: Vec<PoolId>,
     /// Each device's default pool of managed memory and its current one, once anybody asked.
-    pub managed_pools: BTreeMap<usize, [PoolId; 2]>,
+    pub pools_of: BTreeMap<PoolPlace, [PoolId; 2]>,
     pub streams: HashMap<u32, Stream>,
     /// Streams that ended with their context.
     pub lost_streams: std::collections::HashSet<u32>,
@@ -184,7 +184,7 @@ impl Process {
                 .map(|device| Pool::new(Ordinal(device), 0))
                 .collect(),
             current_pools: (0..devices as u32).map(PoolId).collect(),
-            managed_pools: BTreeMap::new(),
+            pools_of: BTreeMap::new(),
             streams: HashMap::new(),
             lost_streams: Default::default(),
             branch_memory: HashMap::new(),

@@ -95,6 +95,7 @@ entry_points! {
         cuMemGetInfo_v2 => memory::get_info;
         cuMemAlloc => narrow::alloc;
         cuMemAlloc_v2 => memory::alloc;
+        cuMemAlloc_v3 => memory::alloc;
         cuMemAllocPitch_v2 => memory::alloc_pitch;
         cuMemAllocManaged => managed::alloc;
         cuMemAllocHost => narrow::alloc_host;
@@ -109,6 +110,8 @@ entry_points! {
     pool {
         cuMemAllocAsync => pool::alloc_async;
         cuMemAllocAsync_ptsz => pool::alloc_async;
+        cuMemAllocAsync_v2 => pool::alloc_async;
+        cuMemAllocAsync_v2_ptsz => pool::alloc_async;
         cuMemFreeAsync => pool::free_async;
         cuMemFreeAsync_ptsz => pool::free_async;
         cuMemAllocFromPoolAsync => pool::alloc_from_pool;
@@ -174,6 +177,8 @@ entry_points! {
         cuStreamAddCallback_ptsz => host_function::add_callback;
         cuLaunchHostFunc => host_function::launch;
         cuLaunchHostFunc_ptsz => host_function::launch;
+        cuLaunchHostFunc_v2 => host_function::launch_v2;
+        cuLaunchHostFunc_v2_ptsz => host_function::launch_v2;
         cuStreamWaitValue32_v2 => memop::wait_32;
         cuStreamWaitValue32_v2_ptsz => memop::wait_32;
         cuStreamWaitValue64_v2 => memop::wait_64;
@@ -326,8 +331,10 @@ entry_points! {
         cuGraphMemFreeNodeGetParams => node::get_free;
         cuGraphAddNode => node::add_general;
         cuGraphAddNode_v2 => node::add_general_v2;
+        cuGraphAddNode_v3 => node::add_general_v2;
         cuGraphConditionalHandleCreate => conditional::create_handle;
         cuGraphNodeSetParams => node::set_general;
+        cuGraphNodeSetParams_v2 => node::set_general;
         cuGraphExecNodeSetParams => node::set_exec_general;
         cuGraphDebugDotPrint => node::print_dot;
     }

@@ -126,13 +126,12 @@ fn place(driver: &Driver, prop: &mut CUmemAllocationProp) -> Result<Option<Ordin
         return Err(INVALID);
     }
     let place = match prop.location.type_ {
-        1 => Some(driver.ordinal(prop.location.id)?),
         // The host is a NUMA node to the driver.
         2 | 3 => {
             prop.location.type_ = 3;
             None
         }
-        _ => return Err(INVALID),
+        _ => Some(driver.place(prop.location).ok_or(INVALID)??.0),
     };
     if prop.compressionType > 1 {
         return Err(INVALID);

@@ -20,7 +20,7 @@ pub struct Answers {
     pub with_device: Recorded,
     pub all_null: Recorded,
     /// NULLs before nvmlInit, by generation, the oldest first.
-    before: [Recorded; 6],
+    before: [Recorded; generation::NUMBERS + 1],
 }
 
 macro_rules! entries {

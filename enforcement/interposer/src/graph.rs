@@ -4,7 +4,7 @@
 //! Nodes that allocate take nothing, so the calls that make them are only noticed: graphs are looked into from then on.
 
 use core::cell::Cell;
-use core::ffi::{c_char, c_int, c_ulonglong};
+use core::ffi::{c_char, c_int, c_ulonglong, c_void};
 
 use abi::cuda::enumerations::CUgraphExecUpdateResult;
 use abi::cuda::enumerations::CUstreamCaptureMode;
@@ -73,6 +73,40 @@ pub fn add_v2(
     Outcome::Done(code)
 }
 
+/// As the second version, with what CUDA 13.4 made of the parameters.
+pub fn add_v3(
+    tenant: Tenant,
+    node: Out<'_, CUgraphNode>,
+    graph: CUgraph,
+    after: In<'_, CUgraphNode>,
+    edges: In<'_, CUgraphEdgeData>,
+    count: usize,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    notice(tenant, params);
+    let code = next::cuGraphAddNode_v3(node, graph, after, edges, count, params);
+    Outcome::Done(code)
+}
+
+/// A node's parameters are exchanged, which may make it one that allocates.
+pub fn set_params(
+    tenant: Tenant,
+    node: CUgraphNode,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    notice(tenant, params);
+    Outcome::Done(next::cuGraphNodeSetParams(node, params))
+}
+
+pub fn set_params_v2(
+    tenant: Tenant,
+    node: CUgraphNode,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    notice(tenant, params);
+    Outcome::Done(next::cuGraphNodeSetParams_v2(node, params))
+}
+
 fn notice(tenant: Tenant, params: Out<'_, CUgraphNodeParams>) {
     if params
         .read()
@@ -102,6 +136,12 @@ captures! {
     );
     begin_capture_to_graph_ptsz = cuStreamBeginCaptureToGraph_ptsz(
         graph: CUgraph, after: In<'_, CUgraphNode>, edges: In<'_, CUgraphEdgeData>, count: usize, mode: CUstreamCaptureMode
+    );
+    begin_recapture = cuStreamBeginRecaptureToGraph(
+        mode: CUstreamCaptureMode, graph: CUgraph, callback: Out<'_, c_void>, data: Out<'_, c_void>
+    );
+    begin_recapture_ptsz = cuStreamBeginRecaptureToGraph_ptsz(
+        mode: CUstreamCaptureMode, graph: CUgraph, callback: Out<'_, c_void>, data: Out<'_, c_void>
     );
 }
 

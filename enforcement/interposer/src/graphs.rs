@@ -25,6 +25,7 @@ use crate::boundary::entries::next;
 use crate::capture::{Relaxed, is_busy};
 use crate::devices::Device;
 use crate::grant::Grant;
+use crate::location::Home;
 use crate::outcome::Refused;
 use crate::process::{ORDINALS, Tenant};
 
@@ -441,7 +442,9 @@ fn collect(graph: CUgraph, depth: u32, ranges: &mut Vec<(u32, u64, u64)>) -> Opt
                 Out::to(&mut params),
             ))?;
             let end = params.dptr.saturating_add(params.bytesize as u64);
-            let ordinal = u32::try_from(params.poolProps.location.id).unwrap_or(0);
+            let ordinal = Home::of(params.poolProps.location).device();
+            let ordinal = ordinal.and_then(|ordinal| u32::try_from(ordinal).ok());
+            let ordinal = ordinal.unwrap_or(0);
             ranges.push((ordinal, params.dptr, end));
         } else if kind == CHILD {
             let mut child = CUgraph::NULL;

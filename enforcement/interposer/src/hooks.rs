@@ -91,12 +91,17 @@ macro_rules! table {
                 cuGraphAddMemAllocNode => tenant crate::graph::add_allocation;
                 cuGraphAddNode => tenant crate::graph::add;
                 cuGraphAddNode_v2 => tenant crate::graph::add_v2;
+                cuGraphAddNode_v3 => tenant crate::graph::add_v3;
+                cuGraphNodeSetParams => tenant crate::graph::set_params;
+                cuGraphNodeSetParams_v2 => tenant crate::graph::set_params_v2;
                 cuStreamBeginCapture => tenant crate::graph::begin_capture;
                 cuStreamBeginCapture_ptsz => tenant crate::graph::begin_capture_ptsz;
                 cuStreamBeginCapture_v2 => tenant crate::graph::begin_capture_v2;
                 cuStreamBeginCapture_v2_ptsz => tenant crate::graph::begin_capture_v2_ptsz;
                 cuStreamBeginCaptureToGraph => tenant crate::graph::begin_capture_to_graph;
                 cuStreamBeginCaptureToGraph_ptsz => tenant crate::graph::begin_capture_to_graph_ptsz;
+                cuStreamBeginRecaptureToGraph => tenant crate::graph::begin_recapture;
+                cuStreamBeginRecaptureToGraph_ptsz => tenant crate::graph::begin_recapture_ptsz;
                 cuGraphInstantiate => tenant crate::graph::instantiate;
                 cuGraphInstantiate_v2 => tenant crate::graph::instantiate_v2;
                 cuGraphInstantiateWithFlags => tenant crate::graph::instantiate_with_flags;

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::cuda::{CUlimit, CUresult};
 use budget::Bytes;
 use budget::charge::{self, BLOCK, Shape};
+use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -16,6 +17,7 @@ use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
+use crate::report::{self, Once};
 
 /// CU_LIMIT_STACK_SIZE.
 const STACK: CUlimit = 0;
@@ -23,6 +25,14 @@ const STACK: CUlimit = 0;
 const PRINTF: CUlimit = 1;
 /// CU_LIMIT_MALLOC_HEAP_SIZE.
 const HEAP: CUlimit = 2;
+/// CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH.
+const SYNC_DEPTH: CUlimit = 3;
+/// CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT.
+const LAUNCHES: CUlimit = 4;
+/// CU_LIMIT_MAX_L2_FETCH_GRANULARITY, the first of those that take none of the device's memory.
+const L2_FETCH: CUlimit = 5;
+/// CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED, the last of those whose cost is known.
+const NEWEST: CUlimit = 9;
 /// None of the driver's: the most local memory of a function that was launched. A thread's stack and local memory are one, and a
 /// launch raises it.
 const LOCAL: CUlimit = -1;
@@ -49,8 +59,34 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
             Err(_) => Outcome::PassThrough(Reason::TakesNothing),
         };
     };
-    if !matches!(limit, STACK | PRINTF | HEAP) {
-        return Outcome::PassThrough(Reason::TakesNothing);
+    match limit {
+        STACK | PRINTF | HEAP => {}
+        // What they take of a device is the driver's secret: its figure tells.
+        SYNC_DEPTH | LAUNCHES => {
+            let code = next::cuCtxSetLimit(limit, value);
+            if code == CUresult::SUCCESS {
+                tenant.look_at(device);
+            }
+            return Outcome::Done(code);
+        }
+        L2_FETCH..=NEWEST => return Outcome::PassThrough(Reason::TakesNothing),
+        // CU_LIMIT_PER_BLOCK_MEMORY_SIZE of CUDA 13.4, and what comes after: what it takes is not known, so the driver is as one that
+        // does not have it.
+        _ if planted(Seed::R23) => return Outcome::PassThrough(Reason::TakesNothing),
+        _ => {
+            let mut value = 0;
+            let code = next::cuCtxGetLimit(Out::to(&mut value), limit);
+            if code != CUresult::SUCCESS {
+                return Outcome::PassThrough(Reason::TakesNothing);
+            }
+            report::once(
+                Once::UnknownLimit,
+                format_args!(
+                    "cuCtxSetLimit: what limit {limit} takes is not known; it is answered as not supported"
+                ),
+            );
+            return Outcome::Done(CUresult::ERROR_UNSUPPORTED_LIMIT);
+        }
     }
     // What it would take more than now cannot be told otherwise.
     let before = match told(limit) {

@@ -22,13 +22,11 @@ use seeds::{Seed, planted};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::grant::Grant;
+use crate::location::{self, Home};
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
-
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const ON_DEVICE: i32 = 1;
 
 /// What this process created and has not lost.
 #[derive(Default)]
@@ -330,23 +328,28 @@ pub fn create(
     let Some(location) = prop.read().map(|prop| prop.location) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
-    if handle.is_null() || size == 0 || location.type_ != ON_DEVICE {
+    let home = Home::of(location);
+    if handle.is_null() || size == 0 || home == Home::Host {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let call = |size| next::cuMemCreate(handle, size, prop, flags);
     let bytes = Bytes(size as u64);
-    let device = tenant
-        .devices()
-        .and_then(|devices| devices.get(location.id));
+    let device = home
+        .device()
+        .and_then(|ordinal| tenant.devices()?.get(ordinal));
     let device = if planted(Seed::C9) {
         tenant.current_device().ok()
     } else {
         device
     };
     let (Some(device), true) = (device, size < IMPOSSIBLE) else {
-        return refused_unless_undone(call(size), || handle.read(), &|handle| {
+        let outcome = refused_unless_undone(call(size), || handle.read(), &|handle| {
             next::cuMemRelease(handle)
         });
+        if home == Home::Unknown && matches!(outcome, Outcome::Refused(_)) {
+            location::say_unknown(location);
+        }
+        return outcome;
     };
     let grant = match tenant.reserve_or_trim(device.indices, bytes) {
         Ok(grant) => grant,
@@ -506,7 +509,10 @@ fn ordinal_of(handle: CUmemGenericAllocationHandle) -> u32 {
         reserved: [0; 4],
     };
     let _ = next::cuMemGetAllocationPropertiesFromHandle(Out::to(&mut prop), handle);
-    u32::try_from(prop.location.id).unwrap_or(0)
+    let ordinal = Home::of(prop.location).device();
+    ordinal
+        .and_then(|ordinal| u32::try_from(ordinal).ok())
+        .unwrap_or(0)
 }
 
 pub fn map_array(

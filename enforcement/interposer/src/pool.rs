@@ -15,6 +15,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::lent;
+use crate::location::{self, Home};
 use crate::memory::{When, free_by};
 use crate::ordered::Calls;
 use crate::outcome::{Outcome, Reason, Refused};
@@ -22,6 +23,8 @@ use crate::process::Tenant;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const ON_DEVICE: i32 = 1;
+/// CU_MEM_ALLOCATION_TYPE_PINNED.
+const PINNED: CUmemAllocationType = 1;
 /// CU_MEM_ALLOCATION_TYPE_MANAGED.
 const MANAGED: CUmemAllocationType = 2;
 
@@ -203,14 +206,47 @@ pub fn set_current_at(
     kind: CUmemAllocationType,
     pool: CUmemoryPool,
 ) -> Outcome<CUresult> {
-    const PINNED: CUmemAllocationType = 1;
     let call = || next::cuMemSetMemPool(location, kind, pool);
-    match location.read() {
-        Some(location) if location.type_ == ON_DEVICE && kind == PINNED => {
-            becomes_current(tenant, location.id, pool, call)
+    let home = location.read().map(Home::of).filter(|_| kind == PINNED);
+    match home {
+        Some(Home::Device(ordinal)) => becomes_current(tenant, ordinal, pool, call),
+        // A domain's is the whole device's where there is one domain.
+        Some(Home::PartOf(ordinal)) => {
+            let known = match tenant.pool_of_handle(pool) {
+                Ok(known) => known,
+                Err(refused) => return Outcome::Refused(refused),
+            };
+            let code = call();
+            let device = tenant.devices().and_then(|devices| devices.get(ordinal));
+            if let Some(device) = device.filter(|_| current_pool(ordinal) == Some(pool)) {
+                tenant.set_current_pool(device, known);
+            }
+            Outcome::Done(code)
         }
-        _ => Outcome::Done(call()),
+        // Where the driver has a pool of such a place, whose memory it is cannot be told.
+        Some(Home::Unknown) => {
+            let mut current = CUmemoryPool::NULL;
+            match next::cuMemGetMemPool(Out::to(&mut current), location, kind) {
+                CUresult::SUCCESS => {
+                    location.read().into_iter().for_each(location::say_unknown);
+                    Outcome::Refused(Refused::UnknownDevice)
+                }
+                _ => Outcome::Done(call()),
+            }
+        }
+        Some(Home::Nowhere | Home::Host) | None => Outcome::Done(call()),
     }
+}
+
+/// The pool that plain requests on a device come from.
+fn current_pool(ordinal: CUdevice) -> Option<CUmemoryPool> {
+    let mut location = CUmemLocation {
+        type_: ON_DEVICE,
+        id: ordinal,
+    };
+    let mut pool = CUmemoryPool::NULL;
+    let code = next::cuMemGetMemPool(Out::to(&mut pool), Out::to(&mut location), PINNED);
+    (code == CUresult::SUCCESS).then_some(pool)
 }
 
 /// It must be known before: plain requests come from it as soon as the driver has agreed.
@@ -318,10 +354,16 @@ impl Tenant {
         location: CUmemLocation,
         kind: CUmemAllocationType,
     ) -> Result<(), Refused> {
-        let device = match (location.type_, kind) {
-            (ON_DEVICE, _) => self.devices().and_then(|devices| devices.get(location.id)),
+        let device = match (Home::of(location), kind) {
+            (Home::Device(ordinal) | Home::PartOf(ordinal), _) => {
+                self.devices().and_then(|devices| devices.get(ordinal))
+            }
             (_, MANAGED) => self.current_device().ok().or_else(|| self.device(0)),
-            _ => return Ok(()),
+            (Home::Host, _) => return Ok(()),
+            (Home::Nowhere | Home::Unknown, _) => {
+                location::say_unknown(location);
+                None
+            }
         };
         let device = device.ok_or(Refused::UnknownDevice)?;
         if self.pool_of_handle(handle)?.is_some()

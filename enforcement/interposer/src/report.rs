@@ -26,6 +26,9 @@ pub enum Once {
     UnknownDevice,
     LostLedger,
     Unasked,
+    UnknownVariant,
+    UnknownLimit,
+    UnknownLocation,
 }
 
 impl Once {
@@ -33,6 +36,7 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
+            Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
             Once::OtherBudget | Once::OtherShare | Once::Remarks | Once::Unasked => false,
         }
     }

@@ -64,22 +64,17 @@ pub(super) fn alloc_into(
     params: &CUDA_MEM_ALLOC_NODE_PARAMS,
 ) -> Result<Payload, CUresult> {
     const PINNED: c_int = 1;
-    const ON_DEVICE: c_int = 1;
-    if params.poolProps.allocType != PINNED
-        || params.poolProps.location.type_ != ON_DEVICE
-        || params.bytesize == 0
-    {
+    let place = driver.place(params.poolProps.location);
+    let (Some(place), PINNED, 1..) = (place, params.poolProps.allocType, params.bytesize) else {
         return Err(INVALID);
-    }
+    };
     if process.graphs.graph(graph).body_of.is_some() {
         return Err(INVALID);
     }
     if params.poolProps.handleTypes != 0 {
         return Err(CUresult::ERROR_NOT_SUPPORTED);
     }
-    let device = driver
-        .ordinal(params.poolProps.location.id)
-        .map_err(|_| INVALID)?;
+    let (device, _) = place.map_err(|_| INVALID)?;
     let size = params.bytesize as u64;
     crate::graph_memory::place(process, driver, graph, after, device, size).map(Payload::Alloc)
 }

@@ -20,7 +20,8 @@ fn the_exports_are_those_of_all_generations_and_each_has_its_own_address() {
         .map(|symbol| symbol.name().unwrap())
         .collect();
     let wanted: BTreeSet<&str> = EXPORTS.iter().map(|row| row.name).collect();
-    assert_eq!(wanted.len(), 707);
+    let of_580 = EXPORTS.iter().filter(|row| row.span.contains(580));
+    assert_eq!(of_580.count(), 707);
     assert_eq!(exported, wanted);
 
     let mut by_address: BTreeMap<u64, Vec<&str>> = BTreeMap::new();

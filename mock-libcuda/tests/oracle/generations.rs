@@ -60,6 +60,8 @@ fn the_driver_says_its_generations_version() {
         (550, 12040),
         (555, 12050),
         (580, 13000),
+        (615, 13050),
+        (999, 99000),
     ];
     for (generation, expected) in versions {
         let ended = on(generation, |cuda| {

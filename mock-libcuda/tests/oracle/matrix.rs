@@ -10,7 +10,10 @@ fn the_matrix_of_all_tables_is_printed() {
         "libcuda of | exports | look-ups | NULLs before cuInit | attributes known | error names"
     );
     for generation in GENERATIONS {
-        let evidence = if generation == 470 { " (inferred)" } else { "" };
+        let evidence = match generation {
+            470 | 615 | 999 => " (inferred)",
+            _ => "",
+        };
         let before = nulls::before_init(generation);
         println!(
             "{generation} | {} | {}{evidence} | {} | {} | {}",

@@ -47,7 +47,10 @@ impl Headers {
     /// what came after.
     pub fn all() -> Result<[Headers; 3], WitnessError> {
         let own = "headers13/nvidia/cu13/include";
-        let later = ["headers135/nvidia/cu13/include", own];
+        let later = [
+            "headers135/nvidia/cu13/include",
+            "runtime135/nvidia/cu13/include",
+        ];
         Ok([
             Headers::find("13.0", &[own])?,
             Headers::usual()?,

@@ -16,6 +16,7 @@ pub mod info;
 pub mod launches;
 pub mod memsets;
 pub mod modules;
+pub mod newer;
 pub mod physical;
 pub mod pools;
 pub mod routes;

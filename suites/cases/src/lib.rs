@@ -46,6 +46,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::share::CASES,
         cuda::graphs::CASES,
         cuda::modules::CASES,
+        cuda::newer::CASES,
         cuda::functions::CASES,
         cuda::truth::CASES,
         cuda::workers::CASES,

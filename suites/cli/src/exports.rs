@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
+use crate::probe::nulls::base;
+
 /// The classes: export, word, reason.
 const CLASSES: &str = include_str!("../../../fixtures/exports-cuda.txt");
 /// The drivers' exports, each at the start of its line.
@@ -13,6 +15,8 @@ const TAKES: &str = include_str!("../../../fixtures/oracle/takes-580.txt");
 /// What the word says a hook does.
 const HOOKED: [&str; 4] = ["charged", "looked", "paced", "told"];
 const UNHOOKED: [&str; 2] = ["nothing", "open"];
+/// What has no hook, and versions that have one.
+const UNKNOWN: [&str; 1] = ["withheld"];
 
 /// What the table lacks, or says without showing it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,6 +68,8 @@ fn judge(
         let (class, reason) = classes.remove(name).unwrap_or_default();
         let known = if hooks.contains(name) {
             &HOOKED[..]
+        } else if hooks.iter().any(|hook| base(hook) == base(name)) {
+            &UNKNOWN[..]
         } else {
             &UNHOOKED[..]
         };
@@ -135,6 +141,11 @@ mod tests {
             judged("cuA nothing\ncuB open\ncuH charged\n").unclassified,
             ["cuB"]
         );
+        let versions = "cuH_v2 470\n";
+        let hooks = BTreeSet::from(["cuH"]);
+        let withheld = |classes| judge(classes, versions, TAKES, &hooks).unwrap().untrue;
+        assert!(withheld("cuH_v2 withheld\n").is_empty());
+        assert_eq!(withheld("cuH_v2 open it is new\n"), ["cuH_v2 open"]);
         let unproven = judged("cuA nothing\ncuB nothing\ncuH charged\n");
         assert_eq!(unproven.unproven, ["cuB"]);
         let untrue = judged("cuA charged\ncuB open so\ncuH nothing\ncuX nothing\n");

@@ -87,7 +87,8 @@ families! {
         cuMemPoolSetAttribute cuStreamSynchronize cuStreamCreate cuMemFree_v2
     }
     graphs {
-        cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuStreamBeginCapture cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2
+        cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphAddNode_v3 cuGraphNodeSetParams cuGraphNodeSetParams_v2 cuStreamBeginRecaptureToGraph
+        cuStreamBeginRecaptureToGraph_ptsz cuStreamBeginCapture cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2
         cuStreamBeginCapture_v2_ptsz cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuGraphInstantiate cuGraphInstantiate_v2
         cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphExecUpdate cuGraphExecUpdate_v2
         cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz cuGraphExecDestroy cuDeviceGraphMemTrim

@@ -97,7 +97,7 @@ impl Driver {
 
     /// The machine that a case gets. The driver's profile stands in for the default one. A case that wants several GPUs of that gets its
     /// number, or the driver's own where that is larger and nothing of the case depends on it. A case that names another machine needs its
-    /// shape and keeps it. All of them get the driver's generation.
+    /// shape and keeps it. All of them get the driver's generation, but for a case that names its own: `rtx6000-ada+615`.
     pub fn machine_for(&self, machine: &str, gpus: Gpus) -> Option<String> {
         let Self::Mock {
             profile,
@@ -106,6 +106,10 @@ impl Driver {
         } = self
         else {
             return None;
+        };
+        let (machine, named) = match machine.split_once('+') {
+            Some((machine, named)) => (machine, Some(named)),
+            None => (machine, None),
         };
         let machine = match machine.strip_prefix(DEFAULT_PROFILE) {
             Some("") => profile.clone(),
@@ -119,9 +123,10 @@ impl Driver {
             }
             _ => machine.to_owned(),
         };
-        Some(match *generation {
-            DEFAULT_GENERATION => machine,
-            generation => format!("{machine}+{generation}"),
+        Some(match (named, *generation) {
+            (Some(named), _) => format!("{machine}+{named}"),
+            (None, DEFAULT_GENERATION) => machine,
+            (None, generation) => format!("{machine}+{generation}"),
         })
     }
 
@@ -353,6 +358,7 @@ mod tests {
         let machine = |asked: &str| driver.machine_for(asked, Gpus::AtLeast);
         assert_eq!(machine("rtx6000-ada*4").as_deref(), Some("h200*4+535"));
         assert_eq!(machine("tiny").as_deref(), Some("tiny+535"));
+        assert_eq!(machine("rtx6000-ada*4+615").as_deref(), Some("h200*4+615"));
         assert_eq!(driver.without(), ["cuMemAlloc_v2"]);
     }
 
@@ -370,7 +376,7 @@ mod tests {
         );
         assert_eq!(
             matrix.last().map(String::as_str),
-            Some("mock:rtx6000-ada*16+580")
+            Some("mock:rtx6000-ada*16+615")
         );
         for driver in matrix {
             assert_eq!(

@@ -73,6 +73,14 @@ impl<T: Copy> In<'_, T> {
     }
 }
 
+impl<'a> In<'a, core::ffi::c_char> {
+    /// A name that the driver reads too.
+    pub fn text(self) -> Option<&'a core::ffi::CStr> {
+        // SAFETY: by the C contract a non-null argument of this type is a C string.
+        (!self.0.is_null()).then(|| unsafe { core::ffi::CStr::from_ptr(self.0) })
+    }
+}
+
 impl<'a> Out<'a, core::ffi::c_void> {
     /// The pointer as a number: an address of the device's.
     pub fn address(self) -> u64 {

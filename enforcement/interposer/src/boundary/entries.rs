@@ -17,6 +17,7 @@ use crate::outcome::{Outcome, Refused};
 use crate::poll;
 use crate::process::{self, Standing};
 use crate::report;
+use crate::variants;
 
 /// An export's address.
 struct Address(*const ());
@@ -356,6 +357,26 @@ pub fn exported(name: &CStr) -> Option<Entry> {
     }
     let hook = (0..HOOKS).find(|hook| text(*hook) == name.to_bytes_with_nul())?;
     Some(HOOK_ENTRIES[hook])
+}
+
+/// Whether some version of this function is hooked: of `cuMemAlloc` that of `cuMemAlloc_v2`.
+pub fn has_hook(stem: &[u8]) -> bool {
+    // Most names are none of a hook's: the first of its own is looked for, not its length.
+    (0..HOOKS).any(|hook| {
+        let name = text(hook);
+        name.starts_with(stem) && variants::stem(&name[..name.len() - 1]) == stem
+    })
+}
+
+/// Whether this is a version or a stream variant of a hooked function, and has no hook itself.
+pub fn is_unknown_variant(name: &CStr) -> bool {
+    // SAFETY: a C string has at least its NUL.
+    if !matches!(unsafe { name.as_ptr().read() } as u8, b'c' | b'n') {
+        return false;
+    }
+    let name = name.to_bytes();
+    let stem = variants::stem(name);
+    stem.len() < name.len() && has_hook(stem)
 }
 
 /// Our export in place of the driver's function at `address`, if that is a hooked one.

@@ -13,6 +13,7 @@ use super::entries::{self, Entry};
 use super::{elf, loader};
 use crate::nvml;
 use crate::scope::{Object, Scope};
+use crate::variants;
 
 const RTLD_DEFAULT: usize = 0;
 const RTLD_NEXT: usize = usize::MAX;
@@ -86,6 +87,18 @@ unsafe extern "C" fn decide_dlsym(
         if !special && (name == c"dlsym" || name == c"dlvsym") {
             return Decision::answer(own_lookup(loader::symbol(handle, name).unwrap_or(0)));
         }
+        if entries::is_unknown_variant(name) {
+            let found = match special {
+                true => in_scope(handle as usize == RTLD_NEXT, name, Some(caller))
+                    .and_then(|found| found.definition),
+                false => loader::symbol(handle, name),
+            };
+            return if is_withheld(found.unwrap_or(0), name) {
+                Decision::answer(0)
+            } else {
+                forward
+            };
+        }
         return forward;
     };
     if special && planted(Seed::R8) {
@@ -139,10 +152,18 @@ unsafe extern "C" fn decide_dlvsym(
                 name,
                 Some(caller),
             )),
+            None if entries::is_unknown_variant(name) => {
+                let found = in_scope(handle as usize == RTLD_NEXT, name, Some(caller));
+                match is_withheld(found.and_then(|found| found.definition).unwrap_or(0), name) {
+                    true => Decision::answer(0),
+                    false => forward,
+                }
+            }
             None => forward,
         };
     }
-    if entry.is_none() && !own {
+    let unknown = entry.is_none() && !own && entries::is_unknown_variant(name);
+    if entry.is_none() && !own && !unknown {
         return forward;
     }
     // SAFETY: the real dlvsym with the caller's own arguments.
@@ -151,8 +172,24 @@ unsafe extern "C" fn decide_dlvsym(
     } as usize;
     Decision::answer(match entry {
         Some(entry) => exchange(handle, entry, name, found),
+        None if unknown && is_withheld(found, name) => 0,
         None => own_lookup(found),
     })
+}
+
+/// Whether what was found under the name of an unknown version is a driver's, and is not to be had. Then the loader has said that there is none.
+fn is_withheld(found: usize, name: &CStr) -> bool {
+    let mut of_driver = false;
+    elf::each(&mut |object| {
+        let holds = found != 0 && object.contains(found);
+        of_driver |= holds && Library::of(object).is_some();
+        holds
+    });
+    let withheld = of_driver && variants::is_withheld(name);
+    if withheld {
+        loader::fail(name);
+    }
+    withheld
 }
 
 /// Whoever looks up a name of NVML's is going to call it, and counts on its own inits.
@@ -230,6 +267,22 @@ fn is_ourselves(handle: *mut c_void) -> bool {
 
 /// RTLD_NEXT or RTLD_DEFAULT for a name of our table: our hook if the driver is meant, another object's definition, or nothing.
 fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize {
+    let Some(found) = in_scope(next, name, caller) else {
+        loader::fail(name);
+        return 0;
+    };
+    let library = entries::library(entry);
+    let is_driver = library.bind(found.base);
+    let definition = found.definition.unwrap_or(0);
+    if is_driver {
+        entries::answer(entry, definition)
+    } else {
+        definition
+    }
+}
+
+/// The object whose definition of a name RTLD_NEXT or RTLD_DEFAULT means.
+fn in_scope(next: bool, name: &CStr, caller: Option<usize>) -> Option<Object> {
     let (objects, caller, probes) = survey(name, caller);
     let mut objects = objects;
     let started = match STARTED.load(Ordering::Relaxed) {
@@ -244,23 +297,12 @@ fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize
         objects: &objects,
         started,
     };
-    let found = match (next, caller) {
+    match (next, caller) {
         (true, Some(caller)) => scope.next(caller),
         (true, None) => None,
         (false, caller) => scope.default(caller),
-    };
-    let Some(found) = found else {
-        loader::fail(name);
-        return 0;
-    };
-    let library = entries::library(entry);
-    let is_driver = library.bind(found.base);
-    let definition = found.definition.unwrap_or(0);
-    if is_driver {
-        entries::answer(entry, definition)
-    } else {
-        definition
     }
+    .cloned()
 }
 
 /// A function of a later object, to ask the loader whether everybody sees that object.

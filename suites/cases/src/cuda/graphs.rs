@@ -219,6 +219,25 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Also by the third version of the call for any kind of node (CUDA 13.4); parameters that are exchanged change nothing of that.
+    nodes_of_the_third_version_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R23", "R3"], machine: "rtx6000-ada+615", needs: ["cuGraphAddNode_v3"], budget: "0=4GiB",
+        entry_points: ["cuGraphAddNode_v3", "cuGraphNodeSetParams", "cuGraphNodeSetParams_v2", "cuGraphLaunch"],
+    } (session) {
+        let cuda = cuda()?;
+        let graph = empty(&cuda)?;
+        let added = cuda.add_allocation(Add::AnyThird, graph, None, 0, MOST.0);
+        ensure_eq!(added.code, OK, "cuGraphAddNode_v3");
+        let (node, address) = added.out;
+        let branch = cuda.add_branch(graph, &[node], address);
+        ensure_eq!(branch.code, OK, "cuGraphAddMemsetNode");
+        ensure_eq!(cuda.set_branch(false, branch.out, address), OK, "cuGraphNodeSetParams");
+        ensure_eq!(cuda.set_branch(true, branch.out, address), OK, "cuGraphNodeSetParams_v2");
+        let made = Made { graph, address };
+        is_held_to_the_budget(&cuda, Run::Launch, ready(&cuda, Instantiate::WithFlags, made)?)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// An allocation on a stream that captures is a node: it takes nothing, whatever is left, before its graph is launched.
     captured_allocations_are_charged_when_they_are_launched {
         kind: Budget, defects: ["R3", "R4"], budget: "0=4GiB",

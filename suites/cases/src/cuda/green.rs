@@ -25,7 +25,7 @@ fn green() -> Result<(Cuda, Green), Failure> {
 }
 
 /// NVML's own figure of this process is within the budget.
-fn within(session: &Session) -> Result<(), Failure> {
+pub fn within(session: &Session) -> Result<(), Failure> {
     let nvml = nvml()?;
     let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
     let rows = told(

@@ -59,7 +59,7 @@ zeros! {
     cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuImportExternalMemory
     cuDeviceGraphMemTrim cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset
     cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxRetain cuDeviceSetMemPool cuDeviceTotalMem cuDeviceTotalMem_v2
-    cuEventSynchronize cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphExecDestroy cuGraphExecUpdate
+    cuEventSynchronize cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphNodeSetParams cuGraphExecDestroy cuGraphExecUpdate
     cuGraphExecUpdate_v2 cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiateWithParams
     cuGraphInstantiateWithParams_ptsz cuGraphInstantiate_v2 cuGraphLaunch cuGraphLaunch_ptsz cuGraphUpload
     cuGraphUpload_ptsz cuIpcCloseMemHandle cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch

@@ -39,6 +39,31 @@ roles! {
 }
 
 cases! {
+    /// A version of an allocation that nobody knows, on a driver that no header describes yet, is not to be had by dlsym and dlvsym, or keeps the budget.
+    by_dlsym_an_unknown_version_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R23"], entry_points: ["dlsym", "dlvsym"], machine: "rtx6000-ada+999", needs: ["cuMemAlloc_v3"],
+        budget: "0=4GiB",
+    } (session) {
+        let cuda = visible_cuda()?;
+        let none = c"VERS_1";
+        for name in ["cuMemAlloc_v3", "cuMemAllocAsync_v2", "cuMemAllocAsync_v2_ptsz"] {
+            let found = [
+                cuda.library.address(name), look_up(Scope::Default, name), look_up(Scope::Next, name),
+                cuda.library.versioned_address(name, none), look_up_version(Scope::Default, name, none),
+            ];
+            for address in found.into_iter().flatten() {
+                let taken = until_refused(&STEPS, |bytes| match name {
+                    "cuMemAlloc_v3" => cuda.allocate_by(address, bytes.0).granted(),
+                    _ => cuda.allocate_async_by(address, bytes.0).granted(),
+                });
+                let budget = budget(session, 0)?;
+                ensure!(taken.bytes <= budget, "{} by {name} under {budget}", taken.bytes);
+            }
+        }
+        ensure!(cuda.library.address("cuNoSuchThing_v3").is_none(), "cuNoSuchThing_v3 was found");
+        keeps_the_budget(session, &cuda, cuda.library.address("cuMemAlloc_v2"))
+    }
+
     /// A library between the enforcer and the driver finds by RTLD_NEXT what lies behind itself, and of the driver's names the hooks.
     a_wrapper_finds_the_hook_behind_itself {
         kind: Budget, defects: ["R8", "S4"], entry_points: ["dlsym", "cuMemAlloc_v2"], budget: "0=4GiB",

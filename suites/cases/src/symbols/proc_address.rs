@@ -138,6 +138,37 @@ cases! {
         Ok(())
     }
 
+    /// Where the driver answers with a version that nobody knows it is as one that has none, or the version keeps the budget; for a CUDA
+    /// of before the known one is found.
+    by_proc_address_an_unknown_version_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R23", "S1"], entry_points: ["cuGetProcAddress", "cuGetProcAddress_v2"], machine: "rtx6000-ada+999",
+        needs: ["cuMemAlloc_v3"], budget: "0=4GiB",
+    } (session) {
+        const NEWEST: i32 = 99_000;
+        let cuda = cuda()?;
+        for (name, flags, ordered) in [
+            ("cuMemAlloc", 0, false), ("cuMemAllocAsync", LEGACY_STREAM, true), ("cuMemAllocAsync", PER_THREAD_STREAM, true),
+        ] {
+            let newer = [cuda.proc_address(name, NEWEST, flags), cuda.proc_address_v1(name, NEWEST, flags)];
+            for (answer, not_found) in newer.into_iter().zip([OK, CUresult::ERROR_NOT_FOUND]) {
+                let Some(address) = answer.address else {
+                    ensure_eq!(answer.code, not_found, "{name} for {NEWEST}, which is not found");
+                    ensure!(matches!(answer.status, None | UNKNOWN_NAME | TOO_NEW), "its status is {:?}", answer.status);
+                    continue;
+                };
+                let taken = until_refused(&STEPS, |bytes| match ordered {
+                    true => cuda.allocate_async_by(address, bytes.0).granted(),
+                    false => cuda.allocate_by(address, bytes.0).granted(),
+                });
+                let budget = budget(session, 0)?;
+                ensure!(taken.bytes <= budget, "{} by {name} for {NEWEST} under {budget}", taken.bytes);
+            }
+            let older = cuda.proc_address(name, 13_050, flags);
+            ensure_eq!((older.code, older.status, older.address.is_some()), (OK, FOUND, true), "{name} for 13050");
+        }
+        keeps_the_budget(session, &cuda, cuda.proc_address("cuMemAlloc", 13_050, 0), false)
+    }
+
     /// Unknown names, names with a suffix, names newer than asked and impossible flags get the driver's answer and status.
     odd_questions_get_the_drivers_answer {
         defects: ["S1"], entry_points: ["cuGetProcAddress_v2", "cuGetProcAddress"], needs: ["cuGetProcAddress_v2"], budget: "0=4GiB",

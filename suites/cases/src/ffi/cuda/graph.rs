@@ -4,9 +4,9 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 
 use abi::cuda::{
     CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr,
-    CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams,
-    CUmemLocation, CUmemPoolProps, CUresult, CUstream, fns,
+    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext,
+    CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
+    CUgraphNodeParams, CUmemLocation, CUmemPoolProps, CUresult, CUstream, fns,
 };
 
 use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool};
@@ -39,6 +39,8 @@ pub enum Add {
     Any,
     /// cuGraphAddNode_v2.
     AnySecond,
+    /// cuGraphAddNode_v3, of CUDA 13.4.
+    AnyThird,
 }
 
 /// By which call a graph becomes executable.
@@ -74,6 +76,9 @@ pub enum Begin {
     SecondOfThread,
     ToGraph,
     ToGraphOfThread,
+    /// Over the nodes that a graph has already: CUDA 13.3.
+    Again,
+    AgainOfThread,
 }
 
 /// By which call the thread's own stream allocates.
@@ -156,6 +161,9 @@ impl Cuda {
         let params_at = &raw mut params;
         let code = match way {
             Add::Any => call!(self.cuGraphAddNode(&mut node, graph.0, list, count, params_at)),
+            Add::AnyThird => {
+                call!(self.cuGraphAddNode_v3(&mut node, graph.0, list, null(), count, params_at))
+            }
             _ => {
                 call!(self.cuGraphAddNode_v2(&mut node, graph.0, list, null(), count, params_at))
             }
@@ -190,6 +198,25 @@ impl Cuda {
         Answer {
             code,
             out: Node(node),
+        }
+    }
+
+    /// Lets a node of [`Cuda::add_branch`] set another byte, by cuGraphNodeSetParams, or its second version.
+    pub fn set_branch(&self, second: bool, node: Node, address: CUdeviceptr) -> CUresult {
+        let mut params = CUgraphNodeParams::zeroed();
+        params.type_ = 2;
+        params.anon.memset = CUDA_MEMSET_NODE_PARAMS_v2 {
+            dst: address,
+            pitch: 0,
+            value: 1,
+            elementSize: 1,
+            width: 1,
+            height: 1,
+            ctx: CUcontext::NULL,
+        };
+        match second {
+            true => call!(self.cuGraphNodeSetParams_v2(node.0, &mut params)),
+            false => call!(self.cuGraphNodeSetParams(node.0, &mut params)),
         }
     }
 
@@ -340,6 +367,14 @@ impl Cuda {
             }
             Begin::ToGraphOfThread => {
                 call!(self.cuStreamBeginCaptureToGraph_ptsz(none, graph.0, after, edges, 0, mode))
+            }
+            Begin::Again => {
+                let (callback, data) = (null_mut(), null_mut());
+                call!(self.cuStreamBeginRecaptureToGraph(own, mode, graph.0, callback, data))
+            }
+            Begin::AgainOfThread => {
+                let (callback, data) = (null_mut(), null_mut());
+                call!(self.cuStreamBeginRecaptureToGraph_ptsz(none, mode, graph.0, callback, data))
             }
         }
     }

@@ -143,7 +143,7 @@ called_with_zeros! {
     cuLibraryEnumerateKernels cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2
     cuArray3DCreate cuArray3DCreate_v2 cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuCtxSetLimit
     cuDestroyExternalMemory cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuImportExternalMemory
-    cuDeviceGraphMemTrim cuDeviceSetMemPool cuDeviceTotalMem cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2
+    cuDeviceGraphMemTrim cuDeviceSetMemPool cuDeviceTotalMem cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphNodeSetParams
     cuGraphExecDestroy cuGraphExecUpdate cuGraphExecUpdate_v2 cuGraphInstantiate cuGraphInstantiateWithFlags
     cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz cuGraphInstantiate_v2 cuGraphLaunch
     cuGraphLaunch_ptsz cuGraphUpload cuGraphUpload_ptsz cuInit cuIpcCloseMemHandle cuIpcGetMemHandle

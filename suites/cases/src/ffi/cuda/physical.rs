@@ -26,13 +26,20 @@ impl Cuda {
 
     /// cuMemCreate: physical memory without an address.
     pub fn create_memory_for(&self, purpose: Purpose, device: CUdevice, bytes: u64) -> Answer<u64> {
+        self.create_memory_at(purpose, (1, device), bytes)
+    }
+
+    /// The same at any location: its type and its number.
+    pub fn create_memory_at(
+        &self,
+        purpose: Purpose,
+        (type_, id): (i32, i32),
+        bytes: u64,
+    ) -> Answer<u64> {
         let prop = CUmemAllocationProp {
             type_: 1,
             requestedHandleTypes: i32::from(purpose == Purpose::Sharing) as _,
-            location: CUmemLocation {
-                type_: 1,
-                id: device,
-            },
+            location: CUmemLocation { type_, id },
             win32HandleMetaData: null_mut(),
             compressionType: 0,
             gpuDirectRDMACapable: 0,

@@ -100,11 +100,20 @@ impl Cuda {
         self.create_pool_of(1, device, POSIX_DESCRIPTOR)
     }
 
+    /// One of pinned memory at any location: its type and its number.
+    pub fn create_pool_at(&self, location: (i32, i32)) -> Answer<Pool> {
+        self.create_pool_with(1, location, 0)
+    }
+
     fn create_pool_of(&self, kind: i32, device: CUdevice, handles: i32) -> Answer<Pool> {
+        self.create_pool_with(kind, (1, device), handles)
+    }
+
+    fn create_pool_with(&self, kind: i32, (type_, id): (i32, i32), handles: i32) -> Answer<Pool> {
         let props = CUmemPoolProps {
             allocType: kind as _,
             handleTypes: handles as _,
-            location: on(device),
+            location: CUmemLocation { type_, id },
             win32SecurityAttributes: null_mut(),
             maxSize: 0,
             usage: 0,
@@ -129,12 +138,34 @@ impl Cuda {
 
     /// The same by a location, which only drivers of CUDA 13 can: [`MISSING`] by older ones.
     pub fn set_pool_at(&self, device: CUdevice, pool: Pool) -> CUresult {
+        self.set_pool_of((1, device), pool)
+    }
+
+    /// Makes it the current one of pinned memory at a location.
+    pub fn set_pool_of(&self, (type_, id): (i32, i32), pool: Pool) -> CUresult {
         const PINNED: i32 = 1;
-        let mut location = CUmemLocation {
-            type_: 1,
-            id: device,
-        };
+        let mut location = CUmemLocation { type_, id };
         call!(self.cuMemSetMemPool(&mut location, PINNED as _, pool.0))
+    }
+
+    /// The default pool of pinned memory at a location.
+    pub fn default_pool_of(&self, (type_, id): (i32, i32)) -> Answer<Pool> {
+        let (mut out, mut location) = (CUmemoryPool::NULL, CUmemLocation { type_, id });
+        let code = call!(self.cuMemGetDefaultMemPool(&mut out, &mut location, 1));
+        Answer {
+            code,
+            out: Pool(out),
+        }
+    }
+
+    /// The current one.
+    pub fn current_pool_of(&self, (type_, id): (i32, i32)) -> Answer<Pool> {
+        let (mut out, mut location) = (CUmemoryPool::NULL, CUmemLocation { type_, id });
+        let code = call!(self.cuMemGetMemPool(&mut out, &mut location, 1));
+        Answer {
+            code,
+            out: Pool(out),
+        }
     }
 
     /// A device's default pool of managed memory, which drivers of CUDA 13 have.
