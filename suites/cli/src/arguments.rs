@@ -294,7 +294,7 @@ pub struct ProbeArguments {
 
 #[derive(Args)]
 pub struct DiffArguments {
-    /// What `ringfence probe` wrote with the driver of before
+    /// What `ringfence probe` wrote with the driver of before; or one of its libraries (libcuda.so.1), or a list of its symbols, one a line
     pub old: PathBuf,
     /// The same with the driver that is to come
     pub new: PathBuf,

@@ -4,6 +4,8 @@
 //! of each whether it matters and why, [`enforcer`] which hooks, cases and rows of the defect list it touches, [`report`] puts
 //! it into words. Nothing here asks a driver.
 //!
+//! A driver's library by itself, or a list of its symbols, serves where no probe can be made: new versions of hooked functions are seen by their names.
+//!
 //! A fact that one file does not have, or has from a mock alone, is unknown and counted as that: it is never the same.
 
 mod allowed;
@@ -33,8 +35,10 @@ pub fn run(arguments: &DiffArguments) -> Result<ExitCode, Box<dyn Error>> {
 
 /// The same for whoever goes on: whether the upgrade is not to be let through.
 pub fn breaks(arguments: &DiffArguments) -> Result<bool, Box<dyn Error>> {
-    let old = Record::read(&arguments.old)?;
-    let new = Record::read(&arguments.new)?;
+    let mut old = Record::read(&arguments.old)?;
+    let mut new = Record::read(&arguments.new)?;
+    old.narrow_to(&new);
+    new.narrow_to(&old);
     let allowed = match &arguments.allow {
         Some(path) => Allowed::read(path)?,
         None => Allowed::default(),

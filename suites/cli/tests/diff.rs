@@ -244,6 +244,36 @@ fn what_is_known_of_upgrades_is_found() {
     assert_eq!(strict.status, Some(1));
 }
 
+/// The next driver's library alone tells a version of a hooked function that has no hook.
+#[test]
+fn a_new_version_of_a_hooked_function_is_seen_in_a_drivers_file_alone() {
+    let mock = harness::artifacts::find(harness::Library::MockLibcuda).expect("the mock is built");
+    let directory = tempfile::tempdir().expect("a directory");
+    let library = directory.path().join("libcuda.so.1");
+    let missing = harness::symbols::not_of_generation(harness::Api::Cuda, 999);
+    harness::symbols::copy_without(&mock, &library, &missing).expect("a copy");
+    let list = directory.path().join("symbols.txt");
+    let names = harness::symbols::of_generation(harness::Api::Cuda, 615).join("\n");
+    std::fs::write(&list, names).expect("a list");
+    let (list, library) = (list.display().to_string(), library.display().to_string());
+    let output = ringfence(&["diff", &list, &library, "--all"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for name in [
+        "cuMemAlloc_v3",
+        "cuMemAllocAsync_v2",
+        "cuMemAllocAsync_v2_ptsz",
+    ] {
+        assert!(said.contains(name), "{name}: {said}");
+    }
+    // From a probe of 580 to the list of 615: what the headers bring is hooked or known, and nothing of NVML is gone.
+    let file = directory.path().join("580.toml");
+    std::fs::write(&file, probe("mock:h200+580")).expect("a probe file");
+    let output = ringfence(&["diff", &file.display().to_string(), &list]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}
+
 #[test]
 fn the_report_for_a_pull_request() {
     let said = diff(&probe("mock:h200+535"), &probe("mock:h200+550"), &[]);

@@ -1,9 +1,11 @@
-//! A probe file as facts: what each part says, by subject, as text.
+//! A probe file as facts: what each part says, by subject, as text. A driver's library, or a list of its symbols, has one part.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+
+use harness::symbols;
 
 use crate::arguments::Section;
 use crate::probe::document::FORMAT;
@@ -103,6 +105,10 @@ pub enum FileError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("{}: no ELF library: {reason}", path.display())]
+    NoLibrary { path: PathBuf, reason: String },
+    #[error("{}: neither a probe file nor a driver's symbols: no name begins with cu or nvml", path.display())]
+    NoSymbols { path: PathBuf },
     #[error("{}: no TOML, or cut off: {source}", path.display())]
     Syntax {
         path: PathBuf,
@@ -120,11 +126,66 @@ pub enum FileError {
 
 impl Record {
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let text = std::fs::read_to_string(path).map_err(|source| FileError::File {
+        let failed = |source| FileError::File {
             path: path.to_owned(),
             source,
+        };
+        let bytes = std::fs::read(path).map_err(failed)?;
+        if bytes.starts_with(b"\x7fELF") {
+            let exports = symbols::exports(&bytes).map_err(|error| FileError::NoLibrary {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            })?;
+            let names = exports.into_iter().map(|(name, _)| name);
+            return Self::of_names(path, names);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| FileError::NoProbe {
+            path: path.to_owned(),
         })?;
-        Self::parse(path, &text)
+        match listed(&text) {
+            Some(names) => Self::of_names(path, names.into_iter()),
+            None => Self::parse(path, &text),
+        }
+    }
+
+    /// What one of a driver's libraries exports, and nothing else.
+    fn of_names(path: &Path, names: impl Iterator<Item = String>) -> Result<Self, FileError> {
+        const WHY: &str = "the file has symbols alone";
+        let facts: Facts = names
+            .filter(|name| API_OF.iter().any(|api| name.starts_with(api)))
+            .map(|name| (name, "exported".to_owned()))
+            .collect();
+        if facts.is_empty() {
+            return Err(FileError::NoSymbols {
+                path: path.to_owned(),
+            });
+        }
+        let parts = Part::ALL.map(|part| match part {
+            Part::Symbols => (part, Ok(facts.clone())),
+            _ => (part, Err(WHY.to_owned())),
+        });
+        Ok(Self {
+            file: path.display().to_string(),
+            driver: "symbols".to_owned(),
+            is_mock: false,
+            version: None,
+            cuda_version: None,
+            parts: parts.into_iter().collect(),
+        })
+    }
+
+    /// Leaves the symbols of those libraries that the other file has any of: what one library alone lacks is not gone.
+    pub fn narrow_to(&mut self, other: &Record) {
+        let Some(Ok(theirs)) = other.parts.get(&Part::Symbols) else {
+            return;
+        };
+        let told = API_OF.map(|api| theirs.keys().any(|name| name.starts_with(api)));
+        if let Some(Ok(ours)) = self.parts.get_mut(&Part::Symbols) {
+            ours.retain(|name, _| {
+                let of = API_OF.iter().position(|api| name.starts_with(api));
+                of.is_none_or(|of| told[of])
+            });
+        }
     }
 
     pub fn parse(path: &Path, text: &str) -> Result<Self, FileError> {
@@ -164,6 +225,24 @@ impl Record {
             parts: parts.into_iter().collect(),
         })
     }
+}
+
+/// How the names of libcuda's functions begin, and NVML's.
+const API_OF: [&str; 2] = ["cu", "nvml"];
+
+/// The names of a list, one a line, as `nm -D --defined-only` writes them too; `None` for what is no list.
+fn listed(text: &str) -> Option<Vec<String>> {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let name = line.rsplit(' ').next()?;
+            let name = name.split('@').next()?;
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let plain = !name.is_empty() && name.bytes().all(is_name) && !line.contains('=');
+            (plain && !line.starts_with('[')).then(|| name.to_owned())
+        })
+        .collect()
 }
 
 struct Reader<'a> {
