@@ -153,6 +153,12 @@ pub fn clear_words(value: vk::ClearColorValue) -> [u32; 4] {
     unsafe { value.uint32 }
 }
 
+/// A clear value's words: of a colour, or depth and stencil in the first two.
+pub fn clear_color_of(value: vk::ClearValue) -> vk::ClearColorValue {
+    // SAFETY: either member of the union is the application's words, and words have no invalid value.
+    unsafe { value.color }
+}
+
 /// write(2) to stderr: `eprintln!` panics where stderr is broken.
 fn say(text: &str) {
     // SAFETY: a buffer of this length; a failed write is nobody's loss.

@@ -2,7 +2,7 @@
 //! and dispatching take the time that the profile says, and compute nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
 use mock_device::{Bytes, Direction, Engine, Grid, Nanos, Task};
@@ -10,6 +10,7 @@ use mock_device::{Bytes, Direction, Engine, Grid, Nanos, Task};
 use crate::binding::Member;
 use crate::boundary::{Chain, In, List, New, OutList, Outcome};
 use crate::instance::PhysicalDevice;
+use crate::pass::{Current, Targets};
 use crate::shader::{Shader, WARP};
 use crate::state::{Child, STATE};
 
@@ -29,6 +30,8 @@ pub struct CommandBuffer {
     /// Which members execute what is recorded next.
     mask: AtomicU32,
     bound: Mutex<Bound>,
+    /// Inside a render pass: its attachments.
+    pass: Mutex<Option<Current>>,
     steps: Mutex<Vec<Step>>,
 }
 
@@ -78,6 +81,7 @@ pub struct Moment {
 }
 
 type Act = Box<dyn Fn(Moment) + Send + Sync>;
+type ActInPass = Box<dyn Fn(Moment, &Targets) + Send + Sync>;
 
 struct Step {
     mask: u32,
@@ -87,8 +91,10 @@ struct Step {
 
 enum What {
     Act(Act),
+    /// With the attachments of the render pass in which the command buffer is executed, where it begins none itself.
+    InPass(Option<Arc<Targets>>, ActInPass),
     Nothing,
-    Execute(Vec<Arc<CommandBuffer>>),
+    Execute(Option<Arc<Targets>>, Vec<Arc<CommandBuffer>>),
 }
 
 impl Takes {
@@ -134,8 +140,8 @@ impl CommandBuffer {
                 here = device.world.carry(device.index, here, &task).end;
             }
             match &step.act {
-                What::Act(_) => ends.push(here),
-                What::Execute(secondaries) => {
+                What::Act(_) | What::InPass(..) => ends.push(here),
+                What::Execute(_, secondaries) => {
                     for secondary in secondaries {
                         here = secondary.schedule(lane, on, here, ends);
                     }
@@ -146,17 +152,22 @@ impl CommandBuffer {
         here
     }
 
-    /// Does what was recorded.
-    pub fn act(&self, on: Member, ends: &mut impl Iterator<Item = Nanos>) {
+    /// Does what was recorded; in a render pass that another command buffer began, with its attachments.
+    pub fn act(&self, on: Member, ends: &mut impl Iterator<Item = Nanos>, outer: Option<&Targets>) {
         self.each(on, |step| match &step.act {
             What::Act(act) => {
                 if let Some(at) = ends.next() {
                     act(Moment { on, at });
                 }
             }
-            What::Execute(secondaries) => {
+            What::InPass(own, act) => {
+                if let (Some(at), Some(targets)) = (ends.next(), own.as_deref().or(outer)) {
+                    act(Moment { on, at }, targets);
+                }
+            }
+            What::Execute(own, secondaries) => {
                 for secondary in secondaries {
-                    secondary.act(on, ends);
+                    secondary.act(on, ends, own.as_deref().or(outer));
                 }
             }
             What::Nothing => {}
@@ -189,7 +200,32 @@ impl CommandBuffer {
         Ok(())
     }
 
+    /// What is recorded next has these attachments; those that it had before.
+    pub fn set_pass(&self, pass: Option<Current>) -> Option<Current> {
+        std::mem::replace(&mut *self.pass(), pass)
+    }
+
+    fn pass(&self) -> MutexGuard<'_, Option<Current>> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn targets(&self) -> Option<Arc<Targets>> {
+        self.pass()
+            .as_ref()
+            .map(|current| Arc::clone(&current.targets))
+    }
+
+    /// Records what needs the attachments of the render pass.
+    pub fn record_in_pass(
+        &self,
+        takes: Takes,
+        act: impl Fn(Moment, &Targets) + Send + Sync + 'static,
+    ) {
+        self.push(takes, What::InPass(self.targets(), Box::new(act)));
+    }
+
     fn clear(&self) {
+        self.set_pass(None);
         *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = Bound::default();
         self.mask.store(u32::MAX, Ordering::Relaxed);
         self.steps
@@ -254,6 +290,7 @@ pub fn allocate(
             pool,
             mask: AtomicU32::new(u32::MAX),
             bound: Mutex::default(),
+            pass: Mutex::default(),
             steps: Mutex::default(),
         };
         vk::CommandBuffer::from_raw(STATE.command_buffers.insert(buffer))
@@ -380,9 +417,7 @@ pub fn execute(
         .iter()
         .map(|secondary| STATE.command_buffers.find(*secondary))
         .collect::<Result<_, _>>()?;
-    STATE
-        .command_buffers
-        .find(buffer)?
-        .push(Takes::Nothing, What::Execute(secondaries));
+    let buffer = STATE.command_buffers.find(buffer)?;
+    buffer.push(Takes::Nothing, What::Execute(buffer.targets(), secondaries));
     Ok(())
 }

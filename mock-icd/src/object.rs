@@ -1,11 +1,22 @@
-//! Objects that are only made, named and destroyed: nothing the mock does depends on what is in them.
+//! Objects that are only made, named and destroyed, with the facts of a few that other commands need.
 
 use ash::vk;
 
 use crate::boundary::{In, List, New, Out, OutList, Outcome};
+use crate::pass::{Framebuffer, RenderPass, View};
 use crate::shader::Shader;
 use crate::state::{Child, STATE, UNKNOWN_HANDLE};
 use trace::vulkan::Named;
+
+/// What other commands need to know of an object.
+#[derive(Default)]
+pub enum Facts {
+    #[default]
+    None,
+    View(View),
+    Framebuffer(Framebuffer),
+    RenderPass(std::sync::Arc<RenderPass>),
+}
 
 pub struct Object {
     device: u64,
@@ -13,6 +24,7 @@ pub struct Object {
     word: &'static str,
     /// What shader modules and pipelines cost.
     shader: Shader,
+    facts: Facts,
     /// Private data by slot, and what a descriptor update template or pipeline cache needs of numbers.
     private: std::sync::Mutex<std::collections::BTreeMap<u64, u64>>,
 }
@@ -27,25 +39,36 @@ impl Object {
     pub fn shader(&self) -> Shader {
         self.shader
     }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
 }
 
 fn add<T: Named>(device: vk::Device) -> Result<u64, vk::Result> {
-    add_with::<T>(device, Shader::default())
+    add_with::<T>(device, Shader::default(), Facts::None)
 }
 
-fn add_with<T: Named>(device: vk::Device, shader: Shader) -> Result<u64, vk::Result> {
+fn add_with<T: Named>(device: vk::Device, shader: Shader, facts: Facts) -> Result<u64, vk::Result> {
     STATE.devices.find(device)?;
     Ok(STATE.objects.insert(Object {
         device: vk::Handle::as_raw(device),
         kind: T::TYPE,
         word: T::WORD,
         shader,
+        facts,
         private: std::sync::Mutex::default(),
     }))
 }
 
 pub fn create<T: Named>(device: vk::Device, made: New<T>) -> Outcome {
     made.put(add::<T>(device)?);
+    Ok(())
+}
+
+/// One that other commands ask for its facts.
+pub fn create_with<T: Named>(device: vk::Device, facts: Facts, made: New<T>) -> Outcome {
+    made.put(add_with::<T>(device, Shader::default(), facts)?);
     Ok(())
 }
 
@@ -56,7 +79,7 @@ pub fn create_pipelines(
     made: OutList<vk::Pipeline>,
 ) -> Outcome {
     let handles = shaders
-        .map(|shader| add_with::<vk::Pipeline>(device, shader))
+        .map(|shader| add_with::<vk::Pipeline>(device, shader, Facts::None))
         .collect::<Result<Vec<_>, _>>()?;
     made.put(handles.into_iter().map(vk::Handle::from_raw));
     Ok(())
@@ -161,7 +184,7 @@ pub fn create_module(
     let digest = digest(info)?;
     let info = info.demand()?;
     let shader = Shader::of(List::field(info.p_code).of(info.code_size / 4));
-    let handle = add_with::<vk::ShaderModule>(device, shader)?;
+    let handle = add_with::<vk::ShaderModule>(device, shader, Facts::None)?;
     let module = <vk::ShaderModule as vk::Handle>::from_raw(handle);
     STATE
         .objects

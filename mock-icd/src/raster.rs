@@ -5,7 +5,7 @@ use ash::vk;
 use crate::binding::Member;
 use crate::boundary::{In, List, Outcome};
 use crate::command::{Takes, record};
-use crate::format::{Numeric, Plane, Texel};
+use crate::format::{Format, Numeric, Plane, Texel};
 use crate::image::Image;
 use crate::layout::{Level, Spot};
 use crate::state::STATE;
@@ -70,8 +70,14 @@ fn cleared(image: &Image, ranges: &[vk::ImageSubresourceRange]) -> Takes {
     Takes::Fill { bytes }
 }
 
-fn color(plane: &Plane, value: vk::ClearColorValue) -> Texel {
-    let value = crate::boundary::clear_words(value);
+/// A clear colour's four words as a plane's texel block.
+pub fn color_block(plane: &Plane, words: [u32; 4]) -> Vec<u8> {
+    let mut texel = vec![0; plane.block.bytes as usize];
+    plane.encode(color(plane, words), &mut texel);
+    texel
+}
+
+fn color(plane: &Plane, value: [u32; 4]) -> Texel {
     match plane.components.first().map(|component| component.numeric) {
         Some(Numeric::Uint) => Texel::Uint(value.map(u64::from)),
         Some(Numeric::Sint) => Texel::Sint(value.map(|word| word.cast_signed().into())),
@@ -89,8 +95,7 @@ pub fn clear_color(
     let image = STATE.images.find(image)?;
     let ranges = ranges.of(count as usize).to_vec();
     let plane = plane(&image);
-    let mut texel = vec![0; plane.block.bytes as usize];
-    plane.encode(color(plane, *value.demand()?), &mut texel);
+    let texel = color_block(plane, crate::boundary::clear_words(*value.demand()?));
     let samples = image.samples as usize;
     record(commands, cleared(&image, &ranges), move |moment| {
         each_row(&image, &ranges, |spot, width| {
@@ -122,29 +127,37 @@ fn clear_aspects(
     range: &vk::ImageSubresourceRange,
     value: vk::ClearDepthStencilValue,
 ) {
-    let plane = plane(image);
-    let block = plane.block.bytes as usize;
-    let stencil = image
-        .format
-        .shape
-        .depth_stencil
-        .and_then(|both| both.stencil)
-        .filter(|_| range.aspect_mask.contains(vk::ImageAspectFlags::STENCIL));
-    let depth = range.aspect_mask.contains(vk::ImageAspectFlags::DEPTH);
-    let texel = Texel::Float([value.depth.into(), 0.0, 0.0, 1.0]);
+    let block = plane(image).block.bytes as usize;
     each_row(image, std::slice::from_ref(range), |spot, width| {
         let mut row = vec![0; width * block * image.samples as usize];
         image.read(on, spot, &mut row);
-        for block in row.chunks_exact_mut(block) {
-            if depth {
-                plane.encode(texel, block);
-            }
-            if let Some(at) = stencil {
-                block[at as usize] = value.stencil.to_le_bytes()[0];
-            }
-        }
+        put_depth_stencil(image.format, range.aspect_mask, value, &mut row);
         image.write(on, spot, &row);
     });
+}
+
+/// Puts depth, stencil or both into every texel of a row and leaves the rest of it.
+pub fn put_depth_stencil(
+    format: &Format,
+    aspects: vk::ImageAspectFlags,
+    value: vk::ClearDepthStencilValue,
+    row: &mut [u8],
+) {
+    let plane = &format.shape.planes[0];
+    let both = format.shape.depth_stencil;
+    let stencil = both
+        .and_then(|both| both.stencil)
+        .filter(|_| aspects.contains(vk::ImageAspectFlags::STENCIL));
+    let depth = aspects.contains(vk::ImageAspectFlags::DEPTH);
+    let texel = Texel::Float([value.depth.into(), 0.0, 0.0, 1.0]);
+    for block in row.chunks_exact_mut(plane.block.bytes as usize) {
+        if depth {
+            plane.encode(texel, block);
+        }
+        if let Some(at) = stencil {
+            block[at as usize] = value.stencil.to_le_bytes()[0];
+        }
+    }
 }
 
 /// One subresource's texels in host memory.
@@ -399,7 +412,7 @@ fn resolve_all(
 }
 
 /// The mean of a texel's samples; of integers the first.
-fn resolve_one(on: Member, from: &Image, to: &Image, resolve: &vk::ImageResolve) {
+pub fn resolve_one(on: Member, from: &Image, to: &Image, resolve: &vk::ImageResolve) {
     let (source, target) = (plane(from), plane(to));
     let one = source.block.bytes as usize;
     let all = from.layout.block(0) as usize;

@@ -69,13 +69,17 @@ impl Work {
             line.waiting.extend(batches);
         }
         self.advance(&mut lines);
+        // Even where nothing moved: what was added may wait for another process, and then waiting threads have to look.
+        self.changed.notify_all();
     }
 
-    /// Changes a semaphore, fence or event from the host's side, and does what that lets go.
+    /// Changes a semaphore from the host's side, does what that lets go, and wakes every thread that waits: one that waits
+    /// for the semaphore itself has no batch that moves.
     pub fn change(&self, change: impl FnOnce()) {
         let mut lines = self.lock();
         change();
         self.advance(&mut lines);
+        self.changed.notify_all();
     }
 
     /// Waits until the time that `done` names, as soon as it names one. `shared`: another process may bring it about.
@@ -214,7 +218,7 @@ impl Batch {
         let mut ends = ends.into_iter();
         for member in Member::of_mask(lane.members()) {
             for (commands, _) in of(member) {
-                commands.act(member, &mut ends);
+                commands.act(member, &mut ends, None);
             }
         }
         for signal in &self.signals {

@@ -5,7 +5,7 @@ use ash::vk;
 use crate::boundary::{Allocator, In, List, New, Out, OutList, Raw};
 use crate::commands::commands;
 use crate::{
-    buffer, command, descriptor, device, image, memory, object, query, queue, shader, sync,
+    buffer, command, descriptor, device, image, memory, object, pass, query, queue, shader, sync,
 };
 
 commands! {
@@ -115,7 +115,7 @@ commands! {
         = image::subresource(image, subresource, layout);
     Device V1_0 vkCreateImageView(device: vk::Device, create_info: In<vk::ImageViewCreateInfo<'_>>, allocator:
         Allocator, view: New<vk::ImageView>) -> vk::Result
-        = object::create(device, view);
+        = pass::create_view(device, create_info, view);
     Device V1_0 vkDestroyImageView(device: vk::Device, image_view: vk::ImageView, allocator: Allocator) -> ()
         = object::destroy(image_view);
     Device V1_0 vkCreateShaderModule(device: vk::Device, create_info: In<vk::ShaderModuleCreateInfo<'_>>, allocator:
@@ -185,12 +185,12 @@ commands! {
         = ();
     Device V1_0 vkCreateFramebuffer(device: vk::Device, create_info: In<vk::FramebufferCreateInfo<'_>>, allocator:
         Allocator, framebuffer: New<vk::Framebuffer>) -> vk::Result
-        = object::create(device, framebuffer);
+        = pass::create_framebuffer(device, create_info, framebuffer);
     Device V1_0 vkDestroyFramebuffer(device: vk::Device, framebuffer: vk::Framebuffer, allocator: Allocator) -> ()
         = object::destroy(framebuffer);
     Device V1_0 vkCreateRenderPass(device: vk::Device, create_info: In<vk::RenderPassCreateInfo<'_>>, allocator:
         Allocator, render_pass: New<vk::RenderPass>) -> vk::Result
-        = object::create(device, render_pass);
+        = pass::create(device, create_info, render_pass);
     Device V1_0 vkDestroyRenderPass(device: vk::Device, render_pass: vk::RenderPass, allocator: Allocator) -> ()
         = object::destroy(render_pass);
     Device V1_0 vkGetRenderAreaGranularity(device: vk::Device, render_pass: vk::RenderPass, granularity:
@@ -278,7 +278,7 @@ commands! {
         vkGetDescriptorSetLayoutSupportKHR in "VK_KHR_maintenance3";
     Device V1_2 vkCreateRenderPass2(device: vk::Device, create_info: In<vk::RenderPassCreateInfo2<'_>>, allocator:
         Allocator, render_pass: New<vk::RenderPass>) -> vk::Result
-        = object::create(device, render_pass),
+        = pass::create2(device, create_info, render_pass),
         vkCreateRenderPass2KHR in "VK_KHR_create_renderpass2";
     Device V1_2 vkResetQueryPool(device: vk::Device, query_pool: vk::QueryPool, first_query: u32, query_count: u32)
         -> ()

@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::boundary::{In, List};
 use crate::commands::commands;
-use crate::{command, effect, raster, transfer};
+use crate::{command, effect, pass, raster, transfer};
 
 commands! {
     Device V1_0 vkCmdBindPipeline(command_buffer: vk::CommandBuffer, pipeline_bind_point: vk::PipelineBindPoint,
@@ -95,7 +95,7 @@ commands! {
         = raster::clear_depth_stencil(command_buffer, image, depth_stencil, range_count, ranges);
     Device V1_0 vkCmdClearAttachments(command_buffer: vk::CommandBuffer, attachment_count: u32, attachments:
         List<vk::ClearAttachment>, rect_count: u32, rects: List<vk::ClearRect>) -> ()
-        = command::accept(command_buffer);
+        = pass::clear_attachments(command_buffer, (attachment_count, attachments), (rect_count, rects));
     Device V1_0 vkCmdResolveImage(command_buffer: vk::CommandBuffer, src_image: vk::Image, src_image_layout:
         vk::ImageLayout, dst_image: vk::Image, dst_image_layout: vk::ImageLayout, region_count: u32, regions:
         List<vk::ImageResolve>) -> ()
@@ -138,11 +138,11 @@ commands! {
         = command::accept(command_buffer);
     Device V1_0 vkCmdBeginRenderPass(command_buffer: vk::CommandBuffer, render_pass_begin:
         In<vk::RenderPassBeginInfo<'_>>, contents: vk::SubpassContents) -> ()
-        = command::accept(command_buffer);
+        = pass::begin(command_buffer, render_pass_begin);
     Device V1_0 vkCmdNextSubpass(command_buffer: vk::CommandBuffer, contents: vk::SubpassContents) -> ()
-        = command::accept(command_buffer);
+        = pass::next(command_buffer);
     Device V1_0 vkCmdEndRenderPass(command_buffer: vk::CommandBuffer) -> ()
-        = command::accept(command_buffer);
+        = pass::end(command_buffer);
     Device V1_0 vkCmdExecuteCommands(command_buffer: vk::CommandBuffer, command_buffer_count: u32, command_buffers:
         List<vk::CommandBuffer>) -> ()
         = command::execute(command_buffer, command_buffer_count, command_buffers);
@@ -163,15 +163,15 @@ commands! {
         vkCmdDrawIndexedIndirectCountKHR in "VK_KHR_draw_indirect_count";
     Device V1_2 vkCmdBeginRenderPass2(command_buffer: vk::CommandBuffer, render_pass_begin:
         In<vk::RenderPassBeginInfo<'_>>, subpass_begin_info: In<vk::SubpassBeginInfo<'_>>) -> ()
-        = command::accept(command_buffer),
+        = pass::begin(command_buffer, render_pass_begin),
         vkCmdBeginRenderPass2KHR in "VK_KHR_create_renderpass2";
     Device V1_2 vkCmdNextSubpass2(command_buffer: vk::CommandBuffer, subpass_begin_info:
         In<vk::SubpassBeginInfo<'_>>, subpass_end_info: In<vk::SubpassEndInfo<'_>>) -> ()
-        = command::accept(command_buffer),
+        = pass::next(command_buffer),
         vkCmdNextSubpass2KHR in "VK_KHR_create_renderpass2";
     Device V1_2 vkCmdEndRenderPass2(command_buffer: vk::CommandBuffer, subpass_end_info: In<vk::SubpassEndInfo<'_>>)
         -> ()
-        = command::accept(command_buffer),
+        = pass::end(command_buffer),
         vkCmdEndRenderPass2KHR in "VK_KHR_create_renderpass2";
     Device V1_3 vkCmdSetEvent2(command_buffer: vk::CommandBuffer, event: vk::Event, dependency_info:
         In<vk::DependencyInfo<'_>>) -> ()
@@ -219,10 +219,10 @@ commands! {
         vkCmdResolveImage2KHR in "VK_KHR_copy_commands2";
     Device V1_3 vkCmdBeginRendering(command_buffer: vk::CommandBuffer, rendering_info: In<vk::RenderingInfo<'_>>) ->
         ()
-        = command::accept(command_buffer),
+        = pass::begin_rendering(command_buffer, rendering_info),
         vkCmdBeginRenderingKHR in "VK_KHR_dynamic_rendering";
     Device V1_3 vkCmdEndRendering(command_buffer: vk::CommandBuffer) -> ()
-        = command::accept(command_buffer),
+        = pass::end(command_buffer),
         vkCmdEndRenderingKHR in "VK_KHR_dynamic_rendering";
     Device V1_3 vkCmdSetCullMode(command_buffer: vk::CommandBuffer, cull_mode: vk::CullModeFlags) -> ()
         = command::accept(command_buffer),

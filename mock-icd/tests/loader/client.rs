@@ -138,8 +138,9 @@ impl Client {
             let queues = [vk::DeviceQueueCreateInfo::default()
                 .queue_family_index(0)
                 .queue_priorities(&[1.0])];
-            let mut features_13 =
-                vk::PhysicalDeviceVulkan13Features::default().synchronization2(true);
+            let mut features_13 = vk::PhysicalDeviceVulkan13Features::default()
+                .synchronization2(true)
+                .dynamic_rendering(true);
             let mut features_12 = vk::PhysicalDeviceVulkan12Features::default()
                 .timeline_semaphore(true)
                 .host_query_reset(true);

@@ -26,7 +26,7 @@ fn used() -> u64 {
 }
 
 /// The mock's libcuda, with a context.
-struct Cuda(*mut c_void);
+pub struct Cuda(*mut c_void);
 
 /// Calls an entry point by its C name and asserts its success.
 macro_rules! cuda {
@@ -42,7 +42,7 @@ macro_rules! cuda {
 }
 
 impl Cuda {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let path = beside("libmock_libcuda.so")
             .into_os_string()
             .into_encoded_bytes();
@@ -98,7 +98,7 @@ impl Cuda {
         bytes
     }
 
-    fn semaphore(&self, fd: c_int, kind: u64) -> CUexternalSemaphore {
+    pub fn semaphore(&self, fd: c_int, kind: u64) -> CUexternalSemaphore {
         let mut words = [0u64; size_of::<CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC>().div_ceil(8)];
         (words[0], words[1]) = (kind, fd as u64);
         let mut semaphore = CUexternalSemaphore(std::ptr::null_mut());
@@ -109,7 +109,7 @@ impl Cuda {
         semaphore
     }
 
-    fn signal(&self, semaphore: CUexternalSemaphore, value: u64, stream: CUstream) {
+    pub fn signal(&self, semaphore: CUexternalSemaphore, value: u64, stream: CUstream) {
         let mut words = [0u64; size_of::<CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS>().div_ceil(8)];
         words[0] = value;
         cuda!(
@@ -118,13 +118,24 @@ impl Cuda {
         );
     }
 
-    fn wait(&self, semaphore: CUexternalSemaphore, value: u64, stream: CUstream) {
+    pub fn wait(&self, semaphore: CUexternalSemaphore, value: u64, stream: CUstream) {
         let mut words = [0u64; size_of::<CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS>().div_ceil(8)];
         words[0] = value;
         cuda!(
             self,
             cuWaitExternalSemaphoresAsync(&semaphore, words.as_ptr().cast(), 1, stream)
         );
+    }
+
+    /// A stream that does not wait for the default one.
+    pub fn stream(&self) -> CUstream {
+        let mut stream = CUstream::NULL;
+        cuda!(self, cuStreamCreate(&mut stream, 1 as c_uint));
+        stream
+    }
+
+    pub fn synchronize(&self, stream: CUstream) {
+        cuda!(self, cuStreamSynchronize(stream));
     }
 }
 
@@ -338,7 +349,7 @@ fn cudas_memory_is_vulkans_by_its_descriptor() {
 }
 
 /// Two ends. Who hears nothing for so long has lost the other one: a datagram socket tells of no end.
-fn sockets() -> (UnixDatagram, UnixDatagram) {
+pub fn sockets() -> (UnixDatagram, UnixDatagram) {
     let (here, there) = UnixDatagram::pair().expect("sockets");
     for end in [&here, &there] {
         let patience = std::time::Duration::from_secs(120);
@@ -348,11 +359,11 @@ fn sockets() -> (UnixDatagram, UnixDatagram) {
 }
 
 /// Says that it has come so far.
-fn say(socket: &UnixDatagram) {
+pub fn say(socket: &UnixDatagram) {
     assert_eq!(socket.send(&[1]).expect("the other end"), 1);
 }
 
-fn hear(socket: &UnixDatagram) {
+pub fn hear(socket: &UnixDatagram) {
     assert_eq!(socket.recv(&mut [0]).expect("the other end"), 1);
 }
 
@@ -457,8 +468,7 @@ fn vulkans_side(client: &Client, other: &UnixDatagram) {
 /// CUDA's side. It keeps its context until the other one has looked.
 fn cudas_side(other: &UnixDatagram) {
     let cuda = Cuda::new();
-    let mut stream = CUstream::NULL;
-    cuda!(cuda, cuStreamCreate(&mut stream, 1 as c_uint));
+    let stream = cuda.stream();
     say(other);
     let [memory, filled] = receive(other);
     let [turned, steps] = receive(other);

@@ -2,6 +2,7 @@
 //! vulkaninfo. Every client is a process of its own, in an environment with nothing else of Vulkan in it.
 
 mod bits;
+mod clears;
 mod client;
 mod cuda;
 mod environment;
@@ -20,3 +21,4 @@ mod shared;
 mod transfer;
 mod validation;
 mod vulkaninfo;
+mod wakes;

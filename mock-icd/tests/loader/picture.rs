@@ -171,7 +171,7 @@ pub fn run(client: &Client, commands: impl FnOnce(vk::CommandBuffer)) {
     }
 }
 
-fn silence(client: Client) {
+pub fn silence(client: Client) {
     client.destroy();
     assert_eq!(*MESSAGES.lock().unwrap(), Vec::<String>::new());
 }
