@@ -308,7 +308,9 @@ pub enum ProfileError {
 }
 
 fn known_names() -> String {
-    EMBEDDED.map(|(name, _)| name).join(", ")
+    let cut = MIG.iter().map(|(name, _, _)| *name);
+    let names: Vec<&str> = names().into_iter().chain(cut).collect();
+    names.join(", ")
 }
 
 fn known_generations() -> String {

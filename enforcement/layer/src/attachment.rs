@@ -88,9 +88,7 @@ pub fn mine() -> Option<&'static Attachment> {
 fn attach() -> Option<Ledger> {
     let settings = settings();
     if let Some(refusal) = settings.refusal() {
-        trace::tell(format_args!(
-            "{refusal}: every device allocation is refused"
-        ));
+        trace::tell(format_args!("{refusal}; every allocation is refused"));
         return None;
     }
     match Ledger::attach(
@@ -111,7 +109,7 @@ fn attach() -> Option<Ledger> {
             Some(ledger)
         }
         Err(error) => {
-            trace::tell(format_args!("{error}: every device allocation is refused"));
+            trace::tell(format_args!("{error}; every allocation is refused"));
             None
         }
     }

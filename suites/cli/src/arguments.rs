@@ -64,7 +64,7 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct TestArguments {
-    /// Only entries whose name or area contains one of these
+    /// Only entries whose name or module contains one of these
     pub filters: Vec<String>,
     /// Leave out entries whose name contains this
     #[arg(long, value_name = "NAME")]
@@ -100,7 +100,7 @@ pub struct TestArguments {
 
 #[derive(Args)]
 pub struct NightlyArguments {
-    /// Only entries whose name or area contains one of these
+    /// Only entries whose name or module contains one of these
     pub filters: Vec<String>,
     /// Where nights are kept: each gets a directory named after its time, `last-good` names the last one without a regression
     #[arg(long, value_name = "DIR")]
@@ -137,7 +137,7 @@ pub struct MergeArguments {
 
 #[derive(Args)]
 pub struct ListArguments {
-    /// Only cases whose name or area contains one of these
+    /// Only cases whose name or module contains one of these
     pub filters: Vec<String>,
     /// Print the entry points that libvgpu.so hooks and no case exercises
     #[arg(long)]

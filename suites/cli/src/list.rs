@@ -17,7 +17,7 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
         return coverage();
     }
     let wanted = |case: &&Case| {
-        let named = |filter: &String| case.name.contains(filter) || case.area().contains(filter);
+        let named = |filter: &String| case.is_meant_by(filter);
         arguments.filters.is_empty() || arguments.filters.iter().any(named)
     };
     let listed: Vec<&Case> = cases::SUITE.cases().filter(wanted).collect();

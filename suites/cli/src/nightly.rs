@@ -243,7 +243,7 @@ fn traces_since(night: &mut Night, last: &Path, now: &Path) -> Result<(), Box<dy
     for difference in &comparison.differences {
         if difference.reason.is_none() && ordered(&difference.case) {
             let (case, entry, what) = (&difference.case, &difference.entry, &difference.what);
-            night.regression(format!("trace of {case}: {entry}: {what:?}"));
+            night.regression(format!("trace of {case}: {entry}: {what}"));
         }
     }
     for (alone, (left, right)) in &comparison.unpaired {

@@ -92,7 +92,7 @@ pub fn over(
 /// Entries that one of the filters names; every filter must name one.
 fn chosen(entries: Vec<Entry>, filters: &[String]) -> Result<Vec<Entry>, String> {
     let names = |entry: &Entry, filter: &String| {
-        entry.name().contains(filter) || entry.case.area().contains(filter)
+        entry.name().contains(filter) || entry.case.is_meant_by(filter)
     };
     if let Some(filter) = filters
         .iter()

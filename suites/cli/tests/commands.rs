@@ -101,6 +101,7 @@ fn the_program_sees_the_simulated_machine_and_the_budget() {
 #[test]
 fn a_wrong_word_is_named() {
     assert_names(&["exec", "--profile", "rtx9000", "--", "true"], "rtx9000");
+    assert_names(&["exec", "--profile", "rtx9000", "--", "true"], "h200-mig");
     assert_names(&["exec", "--memory", "0=4Gi", "--", "true"], "0=4Gi");
     assert_names(&["exec", "--memory", "7=4GiB", "--", "true"], "7=4GiB");
     assert_names(
@@ -122,8 +123,65 @@ fn a_wrong_word_is_named() {
     assert_names(&["test", "--shard", "9/8"], "9/8");
     assert_names(&["report", "merge", "/no/such/report"], "/no/such/report");
     assert_names(&["test", "no-such-case"], "no-such-case");
+    assert_names(
+        &["trace-diff", "/no/such/trace", "/"],
+        "/no/such/trace: No such file",
+    );
     assert_names(&["ledger", "show", "/no/such/ledger"], "/no/such/ledger");
     assert_names(&["frobnicate"], "frobnicate");
+}
+
+/// A filter is a part of a case's name or of where it stands.
+#[test]
+fn a_filter_names_cases_by_their_modules_too() {
+    let listed = |filter: &str| {
+        let output = ringfence(&["list", filter]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let all = listed("workloads");
+    let embedders = listed("embedder");
+    assert!(embedders.lines().count() > 20, "{embedders}");
+    assert!(
+        embedders.lines().count() < all.lines().count(),
+        "{embedders}"
+    );
+}
+
+/// A part that no case of the filter belongs to is no time, not less than none.
+#[test]
+fn an_empty_shard_took_no_time() {
+    let one = ["test", "a_refusal_looks_like_a_full_card", "--shard"];
+    let parts = ["1/2", "2/2"].map(|shard| ringfence(&[&one[..], &[shard]].concat()));
+    let said = parts.map(|part| String::from_utf8_lossy(&part.stdout).into_owned());
+    let empty = said.iter().find(|said| said.contains("0 of 0 as expected"));
+    let empty = empty.expect("one of the two has no case");
+    assert!(
+        empty.contains(" 0.0\n") && !empty.contains("-0.0"),
+        "{empty}"
+    );
+}
+
+/// A run goes on when its program's file is replaced, as `cargo test` does beside it.
+#[test]
+fn a_run_outlives_its_programs_file() {
+    let built = Path::new(env!("CARGO_BIN_EXE_ringfence"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("ringfence");
+    std::fs::copy(built, &program).expect("a copy");
+    let libraries = built.parent().expect("a folder").join("deps");
+    let run = Command::new(&program)
+        .args(["test", "a_refusal_looks_like_a_full_card", "two_processes"])
+        .env("RINGFENCE_LIB_DIR", libraries)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::fs::remove_file(&program).expect("it can be removed");
+    let output = run.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("Missing"), "{said}");
 }
 
 /// A thread may end when the driver that it called, and that wrote a trace of it, is no longer mapped: the loader unmaps an ICD with its last instance.

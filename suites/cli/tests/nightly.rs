@@ -73,7 +73,7 @@ fn a_night_is_compared_with_the_last_good_one() {
             "REGRESSION: ours on mock:rtx6000-ada+580: {}: not run, it was Pass",
             FEW[1]
         ),
-        format!("REGRESSION: trace of {}: cuInit: Answer", FEW[0]),
+        format!("REGRESSION: trace of {}: cuInit: answers 3 | 0", FEW[0]),
         "verdict: 3 regressions".to_owned(),
     ] {
         assert!(said(&worse).contains(&words), "{words}: {}", said(&worse));

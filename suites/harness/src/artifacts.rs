@@ -79,6 +79,17 @@ pub enum ArtifactError {
     },
 }
 
+/// How to start this program once more, as long as it runs: by its own path or, where that holds nothing any longer (cargo has built it again
+/// meanwhile), by what the kernel keeps of it.
+pub fn program() -> Result<PathBuf, ArtifactError> {
+    let path = std::env::current_exe().map_err(ArtifactError::NoExecutable)?;
+    let kept = || format!("/proc/{}/exe", std::process::id()).into();
+    Ok(match path.is_file() {
+        true => path,
+        false => kept(),
+    })
+}
+
 /// Absolute path of a built library.
 pub fn find(library: Library) -> Result<PathBuf, ArtifactError> {
     let executable = std::env::current_exe().map_err(ArtifactError::NoExecutable)?;

@@ -150,6 +150,18 @@ impl Case {
             .join(" ")
     }
 
+    /// Where it stands: `cuda::memory` of `cases::cuda::memory`.
+    pub fn place(&self) -> &'static str {
+        self.module
+            .split_once("::")
+            .map_or(self.module, |(_, place)| place)
+    }
+
+    /// Whether a filter of a command line means it: a part of its name or of where it stands.
+    pub fn is_meant_by(&self, filter: &str) -> bool {
+        self.name.contains(filter) || self.place().contains(filter)
+    }
+
     /// The area it belongs to: `cuda` of `cases::cuda::memory`.
     pub fn area(&self) -> &'static str {
         self.module.split("::").nth(1).unwrap_or(self.module)

@@ -186,7 +186,7 @@ impl Environment {
         };
         let plan = Plan {
             name: request.name.to_owned(),
-            executable: std::env::current_exe().map_err(ArtifactError::NoExecutable)?,
+            executable: artifacts::program()?,
             target,
             driver: request.driver.clone(),
             gpus: sizes.len() as u32,

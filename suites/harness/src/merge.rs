@@ -106,8 +106,19 @@ fn join(parts: &[Part], suite: &Suite, remarks: &mut Vec<String>) -> Result<Repo
     let first = &parts[0];
     let run = first.run.to_string();
     let mut told: BTreeMap<&str, (&Path, &EntryResult)> = BTreeMap::new();
+    let mut counted: Vec<&Part> = Vec::new();
     for part in parts {
         fit(first, part, &run)?;
+        let alike = |other: &&&Part| is_again(other, part);
+        if let Some(other) = counted.iter().find(alike) {
+            let (path, other) = (part.path.display(), other.path.display());
+            let shard = part.run.shard;
+            remarks.push(format!(
+                "{path}: tells of shard {shard} of {run} as {other} does: counted once"
+            ));
+            continue;
+        }
+        counted.push(part);
         for result in &part.results {
             let shard = part.run.shard;
             let listed = part.run.entries.contains(&result.name);
@@ -133,7 +144,7 @@ fn join(parts: &[Part], suite: &Suite, remarks: &mut Vec<String>) -> Result<Repo
         let count = cases.filter(|name| shard.holds(case_of(name))).count();
         remarks.push(format!("{run}: shard {shard} is missing, {count} cases"));
     }
-    for part in parts.iter().filter(|part| part.took.is_none()) {
+    for part in counted.iter().filter(|part| part.took.is_none()) {
         let untold = |name: &&String| {
             part.run.shard.holds(case_of(name)) && !told.contains_key(name.as_str())
         };
@@ -168,8 +179,20 @@ fn join(parts: &[Part], suite: &Suite, remarks: &mut Vec<String>) -> Result<Repo
             ..first.run.clone()
         },
         results,
-        took: parts.iter().map(took).sum(),
+        took: counted.iter().map(|part| took(part)).sum(),
     })
+}
+
+/// Whether a part says nothing that another does not: of the same shard, with a result that ended the same for each of its own.
+fn is_again(other: &Part, part: &Part) -> bool {
+    let told = |result: &EntryResult| {
+        let mut results = other.results.iter();
+        results.any(|known| {
+            (&known.name, known.status, known.verdict)
+                == (&result.name, result.status, result.verdict)
+        })
+    };
+    other.run.shard == part.run.shard && part.results.iter().all(told)
 }
 
 /// Whether a part is of the same division of the same cases as the first one.
@@ -382,9 +405,23 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // The same result twice is no contradiction.
-        let (_directory, paths) = files(&[one.clone(), one]);
-        assert!(merge(&paths, &SUITE).is_ok());
+    }
+
+    #[test]
+    fn a_shard_that_is_given_twice_counts_once_and_is_named() {
+        let mut shards = shards(2);
+        shards.push(shards[1].clone());
+        let (_directory, paths) = files(&shards);
+        let merged = merge(&paths, &SUITE).expect("they fit");
+        let [remark] = &merged.remarks[..] else {
+            panic!("{:?}", merged.remarks)
+        };
+        for words in ["shard 2/2", "1.json", "2.json", "counted once"] {
+            assert!(remark.contains(words), "{remark}");
+        }
+        let (run, whole) = (&merged.runs[0], report("ours", "1/1"));
+        assert_eq!(run.results, whole.results);
+        assert_eq!(run.took, whole.took * 2);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use libloading::{Library, Symbol};
 use mock_device::Bytes;
 
+use crate::artifacts;
 use crate::case::Libraries;
 use crate::plan::Plan;
 
@@ -61,7 +62,9 @@ pub fn figures_of(plan: &Plan) -> Result<Vec<DeviceFigures>, NvmlError> {
 
 /// Asks the system's own NVML.
 pub fn figures_of_this_machine() -> Result<Vec<DeviceFigures>, NvmlError> {
-    ask(&mut Command::new(std::env::current_exe()?))
+    ask(&mut Command::new(
+        artifacts::program().map_err(std::io::Error::other)?,
+    ))
 }
 
 fn ask(command: &mut Command) -> Result<Vec<DeviceFigures>, NvmlError> {

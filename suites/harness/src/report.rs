@@ -229,8 +229,8 @@ impl Report {
                     format_args!("  {count:>width$}", width = heading.len()),
                 );
             }
-            let seconds: f64 = results.iter().map(|result| result.took.as_secs_f64()).sum();
-            put(text, format_args!("  {seconds:>7.1}\n"));
+            let took: Duration = results.iter().map(|result| result.took).sum();
+            put(text, format_args!("  {:>7.1}\n", took.as_secs_f64()));
         }
     }
 

@@ -15,6 +15,7 @@ mod report;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -65,6 +66,15 @@ pub enum What {
         left: String,
         right: String,
     },
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Answer { left, right } => write!(out, "answers {left} | {right}"),
+            What::Argument { name, left, right } => write!(out, "{name} is {left} | {right}"),
+        }
+    }
 }
 
 /// A difference, where it was met.
@@ -158,6 +168,12 @@ impl Comparison {
 
 /// Compares two files, or two directories of files by their names.
 pub fn compare(left: &Path, right: &Path, rules: &Rules) -> Result<Comparison, DiffError> {
+    for path in [left, right] {
+        path.metadata().map_err(|source| DiffError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+    }
     let (left_files, right_files) = match (left.is_dir(), right.is_dir()) {
         (true, true) => (traces_in(left)?, traces_in(right)?),
         (false, false) => (one(left), one(right)),

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::artifacts;
 use crate::nvml::{DeviceFigures, NvmlError};
 
 /// From one answer to the next.
@@ -33,7 +34,9 @@ struct State {
 
 impl Watch {
     pub fn start() -> Result<Self, NvmlError> {
-        Self::by(&mut Command::new(std::env::current_exe()?))
+        Self::by(&mut Command::new(
+            artifacts::program().map_err(std::io::Error::other)?,
+        ))
     }
 
     /// Of the NVML that this program, one of ours, finds.

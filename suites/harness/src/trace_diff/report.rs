@@ -103,10 +103,6 @@ fn list(text: &mut String, title: &str, differences: &[&Difference], all: bool) 
     alike.sort_by_key(|(_, met)| std::cmp::Reverse(met.len()));
     let _ = writeln!(text, "\n{title}");
     for ((api, entry, what), met) in alike {
-        let what = match what {
-            What::Answer { left, right } => format!("answers {left} | {right}"),
-            What::Argument { name, left, right } => format!("{name} is {left} | {right}"),
-        };
         let _ = writeln!(text, "  {} × {api} {entry} {what}", met.len());
         if let Some(reason) = &met[0].reason {
             let _ = writeln!(text, "      # {reason}");
