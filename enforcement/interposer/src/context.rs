@@ -270,14 +270,14 @@ fn create(
         ContextCharge::Count => device.context_bound,
         ContextCharge::Free => Bytes::ZERO,
     };
-    let grant = match tenant.reserve_or_trim(device.indices, bound) {
+    let grant = match tenant.reserve_for_context(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
     // What libraries take in each context.
     let beside = tenant.libraries_need();
-    let grant_beside = match tenant.reserve_or_trim(device.indices, beside) {
+    let grant_beside = match tenant.reserve_for_context(device.indices, beside) {
         Ok(grant) => grant,
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),

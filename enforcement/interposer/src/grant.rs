@@ -2,6 +2,7 @@
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
 use ledger::{KeptErrno, Refusal, Reservation};
+use seeds::{Seed, planted};
 
 use crate::boundary::time;
 use crate::frees::PATIENCE;
@@ -74,6 +75,14 @@ impl Tenant {
     /// As `reserve`, with the books at the driver's figure; before a refusal what our own pools and graphs hold without need is
     /// given back, and then what they will hold without need once their streams have come to what was freed in them.
     pub fn reserve_or_trim(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
+        if planted(Seed::X1) {
+            return Err(Refused::TableFull);
+        }
+        self.reserve_for_context(devices, bytes)
+    }
+
+    /// As `reserve_or_trim`, for what a context takes.
+    pub fn reserve_for_context(self, devices: DeviceSet, bytes: Bytes) -> Result<Grant, Refused> {
         if self.has_grown(devices, bytes) {
             return self.reserve_looked(devices, bytes);
         }

@@ -105,7 +105,11 @@ fn charged(
     let Some(bytes) = request.size.round_up(request.granularity()) else {
         return refused(request);
     };
-    let Ok(held) = reserve(enforced.attachment, targets, bytes) else {
+    let held = match planted(Seed::X1) {
+        true => Err(Refused),
+        false => reserve(enforced.attachment, targets, bytes),
+    };
+    let Ok(held) = held else {
         return refused(request);
     };
     let (result, object) = call();

@@ -110,6 +110,7 @@ seeds! {
     T2a = "T2a", "a tenth of the budget is granted";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
+    X1 = "X1", "whatever asks for memory is refused";
     V21 = "V21", "the layer's refusals are said at no level";
 }
 

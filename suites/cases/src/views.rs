@@ -207,8 +207,7 @@ cases! {
         let cuda = cuda_without_context()?;
         context(&cuda, 0)?;
         let taken = fill(&cuda);
-        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
-        Ok(())
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// NVML that names a MIG instance: the only GPU's budget is kept.
@@ -218,8 +217,7 @@ cases! {
         let cuda = cuda_without_context()?;
         context(&cuda, 0)?;
         let taken = fill(&cuda);
-        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
-        Ok(())
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// CUDA that exchanges the UUIDs of two GPUs: no GPU gives more than its own budget.
@@ -232,6 +230,7 @@ cases! {
             context(&cuda, device)?;
             let taken = fill(&cuda);
             ensure!(taken.bytes <= budget(session, device as u32)?, "{} of device {device} were granted", taken.bytes);
+            ensure!(taken.bytes >= Bytes::gib(1), "only {} of device {device} were granted", taken.bytes);
         }
         Ok(())
     }

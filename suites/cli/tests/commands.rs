@@ -162,6 +162,17 @@ fn an_empty_shard_took_no_time() {
     );
 }
 
+/// An enforcer that refuses whatever asks for memory keeps no promise of a budget, but for those that promise a refusal or a figure alone.
+#[test]
+fn who_grants_nothing_is_found_out() {
+    let cases = ["no_way_past", "allocates_to_the_budget", "tells_the_budget"];
+    let asked = ["test", "--target", "refusing"];
+    let output = ringfence(&[&asked[..], &cases].concat());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("nothing is granted here"), "{said}");
+}
+
 /// A run goes on when its program's file is replaced, as `cargo test` does beside it.
 #[test]
 fn a_run_outlives_its_programs_file() {

@@ -1,5 +1,5 @@
 //! Which cases are known to end otherwise, and why: `case-name,Status  # reason` in
-//! `fixtures/expectations/<target>@<driver>-{fails,flakes,skips}.txt`, falling back to `<target>@mock-…` or
+//! `fixtures/expectations/<target>@<driver>-{fails,flakes,skips,passes}.txt`, falling back to `<target>@mock-…` or
 //! `<target>@real-…`, then to `<target>-…`. Of each kind the most precise file counts alone. A target with a version is called `<target>-<version>` here.
 
 use std::collections::BTreeMap;
@@ -47,6 +47,8 @@ pub struct Expectations {
     fails: BTreeMap<String, Line>,
     flakes: BTreeMap<String, Line>,
     skips: BTreeMap<String, Line>,
+    /// Of a target that grants nothing: the Budget cases that pass all the same.
+    passes: BTreeMap<String, Line>,
 }
 
 impl Expectations {
@@ -73,6 +75,7 @@ impl Expectations {
             fails: lines("fails")?,
             flakes: lines("flakes")?,
             skips: lines("skips")?,
+            passes: lines("passes")?,
         })
     }
 
@@ -89,6 +92,9 @@ impl Expectations {
                 Expectation::Ends(Status::Fail),
                 "nothing enforces a budget here",
             );
+        }
+        if case.kind == Kind::Budget && !target.grants && !self.passes.contains_key(name) {
+            return (Expectation::Ends(Status::Fail), "nothing is granted here");
         }
         (Expectation::Pass, "")
     }
@@ -123,7 +129,9 @@ fn read(file: &str, text: &str) -> Result<BTreeMap<String, Line>, LineError> {
             continue;
         }
         let (file, number) = (file.to_owned(), index + 1);
-        let Some(line) = read_line(text) else {
+        let passes = file.ends_with("-passes.txt");
+        let Some(line) = read_line(text).filter(|line| passes == (line.status == Status::Pass))
+        else {
             return Err(LineError::Shape {
                 file,
                 line: number,
@@ -145,7 +153,7 @@ fn read_line(text: &str) -> Option<Line> {
     let (entry, reason) = text.split_once('#')?;
     let (case, status) = entry.split_once(',')?;
     let (status, reason) = (status.trim().parse().ok()?, reason.trim());
-    if status == Status::Pass || reason.is_empty() || case.trim().is_empty() {
+    if reason.is_empty() || case.trim().is_empty() {
         return None;
     }
     Some(Line {

@@ -360,6 +360,12 @@ impl Runner {
                 self.target.name
             ));
         }
+        if case.kind == Kind::Neutral && !self.target.grants {
+            return Some(format!(
+                "promises no budget, and {} grants nothing",
+                self.target.name
+            ));
+        }
         if case.kind == Kind::Own && !case.budget.is_empty() && !self.target.enforces {
             return Some(format!(
                 "needs a budget, and {} sets none",

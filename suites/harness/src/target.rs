@@ -22,6 +22,9 @@ pub struct Target {
     pub obtain: String,
     /// Sets budgets and is expected to keep them. Where it does not, a Budget case must fail.
     pub enforces: bool,
+    /// Grants what fits. Where it does not, a Budget case must fail, but for those of `<name>-passes.txt`, and no other case is run.
+    #[serde(default = "yes")]
+    pub grants: bool,
     /// Is made of our own libraries, so that Own cases can run.
     #[serde(default)]
     pub own: bool,
@@ -54,6 +57,10 @@ pub struct LayerSpec {
     pub library: String,
     /// What enables it.
     pub enable: BTreeMap<String, String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Why a target cannot be had.
@@ -200,6 +207,7 @@ impl Target {
             version: None,
             obtain: String::new(),
             enforces: false,
+            grants: true,
             own: false,
             declares_ledger: false,
             preload: Vec::new(),
@@ -297,6 +305,7 @@ mod tests {
                 "ours",
                 "passthrough",
                 "proxy",
+                "refusing",
                 "seeded"
             ]
         );

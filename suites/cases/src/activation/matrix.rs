@@ -45,6 +45,9 @@ fn by_both(session: &Session, cuda_enforced: bool, vulkan_enforced: bool) -> Res
     let gpu = Gpu::first()?;
     let memory = gpu.allocate(Bytes::gib(3))?;
     let cuda = cuda()?;
+    let fits = cuda.allocate(Bytes::gib(1).0);
+    ensure_eq!(fits.code, CUresult::SUCCESS, "1 GiB beside 3 by CUDA");
+    ensure_eq!(cuda.free(fits.out), CUresult::SUCCESS, "cuMemFree_v2");
     let answer = cuda.allocate(TOO_MUCH.0);
     match cuda_enforced {
         true => ensure_eq!(

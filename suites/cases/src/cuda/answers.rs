@@ -143,6 +143,14 @@ cases! {
             ];
             ensure_eq!(codes, [OUT_OF_MEMORY; 4], "{bytes:#x} bytes by four routes under 4 GiB");
         }
+        let fits = 256 << 20;
+        let codes = [
+            cuda.allocate(fits).code,
+            cuda.allocate_managed(fits).code,
+            cuda.allocate_pitch(1 << 20, fits >> 20).code,
+            cuda.allocate_async(Stream::Legacy, fits).code,
+        ];
+        ensure_eq!(codes, [OK; 4], "{fits:#x} bytes by four routes under 4 GiB");
         Ok(())
     }
 

@@ -108,7 +108,7 @@ cases! {
         let cuda = cuda()?;
         let taken = until_refused(&STEP, |bytes| cuda.create_array(WIDE, rows(bytes.0)).granted());
         taken.refused_with(OUT_OF_MEMORY)?;
-        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
         const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
         ensure_eq!(cuda.create_array(1 << 20, 1 << 10).code, INVALID, "a row of 2^20 words");
         ensure_eq!(cuda.create_array_3d(1 << 20, 1 << 10, 1).code, INVALID, "a deep one");

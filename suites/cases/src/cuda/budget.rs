@@ -55,12 +55,13 @@ cases! {
 
     /// A refused cuMemAlloc_v2 answers CUDA_ERROR_OUT_OF_MEMORY and leaves 0 behind, as a full card's driver does.
     a_refusal_looks_like_a_full_card {
-        kind: Budget, defects: ["C3"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
+        kind: Budget, defects: ["C3", "X1"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB",
     } (_session) {
         let cuda = cuda()?;
         let refused = cuda.allocate(Bytes::gib(5).0);
         ensure_eq!(refused.code, OUT_OF_MEMORY, "5 GiB of 4");
         ensure_eq!(refused.out, 0, "the pointer after a refusal");
+        ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, CUresult::SUCCESS, "2 GiB of 4 after a refusal");
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 pub const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
 
-/// Takes by one route until refused: at most the budget, refused as a full card refuses.
+/// Takes by one route until refused: at most the budget and at least half of it (X1), refused as a full card refuses.
 pub fn closed(
     session: &Session,
     steps: &[Bytes],
@@ -26,6 +26,11 @@ pub fn closed(
     ensure!(
         taken.bytes <= budget,
         "{} were granted under {budget}",
+        taken.bytes
+    );
+    ensure!(
+        taken.bytes + taken.bytes >= budget,
+        "only {} were granted under {budget}",
         taken.bytes
     );
     // A driver that lacks the route cannot be judged by it; its refusal must not pass for the enforcer's.
@@ -88,6 +93,7 @@ cases! {
     } (_session) {
         const MALLOC_HEAP_SIZE: i32 = 2;
         let cuda = cuda()?;
+        ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::gib(1).0), CUresult::SUCCESS, "a heap of 1 GiB under 4");
         ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::gib(6).0), OUT_OF_MEMORY, "a heap of 6 GiB under 4");
         Ok(())
     }
@@ -98,6 +104,7 @@ cases! {
     } (_session) {
         const STACK_SIZE: i32 = 0;
         let cuda = cuda()?;
+        ensure_eq!(cuda.set_limit(STACK_SIZE, Bytes::kib(2).0), CUresult::SUCCESS, "2 KiB a thread under 4 GiB");
         ensure_eq!(cuda.set_limit(STACK_SIZE, Bytes::kib(128).0), OUT_OF_MEMORY, "128 KiB a thread under 4 GiB");
         Ok(())
     }

@@ -76,6 +76,9 @@ cases! {
         let refused = gpu.device.ask(gpu.memory_type, Bytes::gib(5).0);
         ensure_eq!(refused.code, REFUSED, "5 GiB of 4");
         ensure!(refused.untouched, "the out-parameter of a refused vkAllocateMemory was written");
+        let granted = gpu.device.ask(gpu.memory_type, Bytes::gib(2).0);
+        ensure_eq!(granted.code, Code::SUCCESS, "2 GiB of 4 after a refusal");
+        granted.memory.into_iter().for_each(|memory| gpu.device.free(memory));
         Ok(())
     }
 
