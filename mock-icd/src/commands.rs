@@ -5,6 +5,7 @@ mod device;
 mod instance;
 mod later;
 mod later_recorded;
+mod presentation;
 mod recorded;
 
 use std::collections::HashMap;
@@ -138,6 +139,7 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
         recorded::ROWS,
         later::ROWS,
         later_recorded::ROWS,
+        presentation::ROWS,
     ]
     .into_iter()
     .flatten()
@@ -207,6 +209,8 @@ pub fn for_physical_device(instance: vk::Instance, name: Text) -> Function {
         command.level == Level::PhysicalDevice
             && match command.origin {
                 Origin::Core(core) => core != Core::V1_0,
+                // Nor is it asked for where a group's pictures go.
+                Origin::Extension("VK_KHR_swapchain") => false,
                 Origin::Extension(name) => {
                     extension::is_of_device(name) && command.name.ends_with("KHR")
                 }

@@ -11,7 +11,7 @@ use crate::instance::{PhysicalDevice, enabled};
 use crate::queue::Queue;
 use crate::state::STATE;
 use crate::work::Work;
-use crate::{extension, memory, object};
+use crate::{extension, memory, object, presentation};
 
 pub struct Device {
     /// The first of `members`.
@@ -167,6 +167,7 @@ pub fn destroy(device: vk::Device) -> Outcome {
     STATE.descriptor_sets.remove_of(handle);
     STATE.descriptor_pools.remove_of(handle);
     object::forget_of(handle);
+    presentation::forget_of(handle);
     let left = STATE.memories.remove_of(handle).into_iter();
     memory::leave_behind(removed.made_by, left.map(|(_, memory)| memory));
     give_back_overhead(&removed.members, removed.overhead);

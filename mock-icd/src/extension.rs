@@ -16,6 +16,13 @@ const INSTANCE: &[Extension] = &[
     ("VK_KHR_external_memory_capabilities", 1),
     ("VK_KHR_external_semaphore_capabilities", 1),
     ("VK_KHR_external_fence_capabilities", 1),
+    ("VK_KHR_surface", 25),
+    ("VK_KHR_get_surface_capabilities2", 1),
+    ("VK_KHR_surface_protected_capabilities", 1),
+    ("VK_EXT_surface_maintenance1", 1),
+    ("VK_EXT_swapchain_colorspace", 5),
+    // Beyond what the H200's driver has: presenting without a window system is what a machine without a display can do.
+    ("VK_EXT_headless_surface", 1),
 ];
 
 const DEVICE: &[Extension] = &[
@@ -58,6 +65,7 @@ const DEVICE: &[Extension] = &[
     ("VK_KHR_maintenance2", 1),
     ("VK_KHR_maintenance3", 1),
     ("VK_KHR_maintenance4", 2),
+    ("VK_KHR_incremental_present", 2),
     ("VK_KHR_maintenance5", 1),
     ("VK_KHR_maintenance6", 1),
     ("VK_KHR_maintenance7", 1),
@@ -65,6 +73,8 @@ const DEVICE: &[Extension] = &[
     ("VK_KHR_map_memory2", 1),
     ("VK_KHR_multiview", 1),
     ("VK_KHR_pipeline_library", 1),
+    ("VK_KHR_present_id", 1),
+    ("VK_KHR_present_wait", 1),
     ("VK_KHR_push_descriptor", 2),
     ("VK_KHR_relaxed_block_layout", 1),
     ("VK_KHR_sampler_mirror_clamp_to_edge", 3),
@@ -89,6 +99,8 @@ const DEVICE: &[Extension] = &[
     ("VK_KHR_shader_terminate_invocation", 1),
     ("VK_KHR_spirv_1_4", 1),
     ("VK_KHR_storage_buffer_storage_class", 1),
+    ("VK_KHR_swapchain", 70),
+    ("VK_KHR_swapchain_mutable_format", 1),
     ("VK_KHR_synchronization2", 1),
     ("VK_KHR_timeline_semaphore", 2),
     ("VK_KHR_uniform_buffer_standard_layout", 1),
@@ -169,6 +181,7 @@ const DEVICE: &[Extension] = &[
     ("VK_EXT_shader_subgroup_vote", 1),
     ("VK_EXT_shader_viewport_index_layer", 1),
     ("VK_EXT_subgroup_size_control", 2),
+    ("VK_EXT_swapchain_maintenance1", 1),
     ("VK_EXT_texel_buffer_alignment", 1),
     ("VK_EXT_tooling_info", 1),
     ("VK_EXT_transform_feedback", 1),

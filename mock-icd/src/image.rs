@@ -1,5 +1,7 @@
 //! Images: how they were asked for, where their texels lie, and the memory behind them.
 
+use std::sync::Arc;
+
 use ash::vk::{self, Handle};
 
 use crate::binding::{Binding, Member, Piece};
@@ -7,6 +9,7 @@ use crate::boundary::{Chain, In, List, New, Out, OutList, Outcome};
 use crate::enumerate::{enumerate, enumerate_begun};
 use crate::format::{self, Format};
 use crate::layout::{Layout, Spot, TILE, Wanted};
+use crate::memory::{self, Memory};
 use crate::needs::{self, Needs};
 use crate::state::{Child, STATE};
 
@@ -198,6 +201,23 @@ pub fn create(
     let made = Image::new(device.as_raw(), info.demand()?)?;
     image.put(STATE.images.insert(made));
     Ok(())
+}
+
+/// An image of the driver's own, on memory that the driver takes for it.
+///
+/// # Errors
+/// As [`create`] and [`memory::of_driver`].
+pub fn create_bound(
+    device: vk::Device,
+    info: &vk::ImageCreateInfo<'_>,
+) -> Result<(u64, Arc<Memory>), vk::Result> {
+    let image = Image::new(device.as_raw(), info)?;
+    let size = needed(device, &image, None)?.requirements.size;
+    let memory = memory::of_driver(device, size)?;
+    if let Some(binding) = image.bindings.first() {
+        binding.bind(Piece::new(&memory, 0));
+    }
+    Ok((STATE.images.insert(image), memory))
 }
 
 pub fn destroy(image: vk::Image) -> Outcome {
@@ -512,7 +532,18 @@ pub fn bind2(count: u32, infos: List<vk::BindImageMemoryInfo<'_>>) -> Outcome {
     for info in infos.of(count as usize) {
         let chain = Chain::of(info.p_next);
         let image = STATE.images.find(info.image)?;
-        let mut piece = Piece::new(&STATE.memories.find(info.memory)?, info.memory_offset);
+        // An image that the application made like a swapchain's, and that is to be one of them.
+        let of_swapchain = chain
+            .find::<vk::BindImageMemorySwapchainInfoKHR<'_>>()
+            .filter(|swapchain| !swapchain.swapchain.is_null());
+        let mut piece = match of_swapchain {
+            Some(which) => {
+                let swapchain = STATE.swapchains.find(which.swapchain)?;
+                let image = swapchain.images.get(which.image_index as usize);
+                Piece::new(&image.ok_or(vk::Result::ERROR_UNKNOWN)?.memory, 0)
+            }
+            None => Piece::new(&STATE.memories.find(info.memory)?, info.memory_offset),
+        };
         if let Some(group) = chain.find::<vk::BindImageMemoryDeviceGroupInfo<'_>>() {
             let indices = List::field(group.p_device_indices);
             piece.instances = indices.of(group.device_index_count as usize).to_vec();

@@ -160,6 +160,10 @@ pub fn destroy(instance: vk::Instance) -> Outcome {
         STATE.physical_devices.remove(*physical_device)?;
         memory::forget_left_behind(*physical_device);
     }
+    let handle = instance.as_raw();
+    STATE
+        .surfaces
+        .remove_where(|surface| surface.instance == handle);
     if let Some(world) = world() {
         Standing::end(world);
     }

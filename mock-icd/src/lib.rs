@@ -28,6 +28,7 @@ mod needs;
 mod object;
 mod pass;
 mod physical_device;
+mod presentation;
 mod properties;
 mod query;
 mod queue;

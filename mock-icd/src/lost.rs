@@ -20,6 +20,10 @@ const TELLING: &[&str] = &[
     "vkGetQueryPoolResults",
     "vkGetSemaphoreCounterValue*",
     "vkWaitSemaphores*",
+    "vkCreateSwapchainKHR",
+    "vkAcquireNextImage*",
+    "vkQueuePresentKHR",
+    "vkWaitForPresentKHR",
 ];
 
 pub fn answer(world: &World, entry: &str, parameters: &Parameters) -> Option<vk::Result> {

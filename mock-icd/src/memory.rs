@@ -136,6 +136,43 @@ pub fn allocate(
     Ok(())
 }
 
+/// Device memory that the driver takes for an image of its own, as for one that has its memory to itself. [`release`] gives it
+/// back.
+///
+/// # Errors
+/// VK_ERROR_OUT_OF_DEVICE_MEMORY.
+pub fn of_driver(device: vk::Device, size: u64) -> Result<Arc<Memory>, vk::Result> {
+    let owner = STATE.devices.find(device)?;
+    let profile = owner.physical.profile();
+    let full = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+    let visible = vk::MemoryPropertyFlags::HOST_VISIBLE.as_raw();
+    let mut heaps = profile
+        .memory_types
+        .iter()
+        .map(|kind| (kind, profile.heaps[kind.heap as usize]));
+    let (kind, heap) = heaps
+        .find(|(kind, heap)| heap.device_local() && kind.flags & visible == 0)
+        .ok_or(full)?;
+    let granule = granule(profile, heap, false, true, size);
+    let taken = Bytes(size).round_up(granule).ok_or(full)?;
+    let holders = owner.members.clone();
+    take(&holders, kind.heap, heap, taken)?;
+    Ok(Arc::new(Memory {
+        device: device.as_raw(),
+        heap: kind.heap,
+        device_local: true,
+        host_visible: false,
+        address: NEXT_ADDRESS.fetch_add(taken.0.max(ADDRESSES), Ordering::Relaxed),
+        size,
+        taken,
+        contents: holders.iter().map(|_| OnceLock::new()).collect(),
+        shared: Mutex::new(Shared::Not),
+        touched: Touched::default(),
+        mapped: Mutex::new(false),
+        holders,
+    }))
+}
+
 /// Where it will lie: where a capture tool saw it before, if that is what is asked for and nothing lies there.
 fn address(device: u64, chain: Chain, taken: Bytes) -> Result<u64, vk::Result> {
     let wanted = chain

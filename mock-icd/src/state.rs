@@ -15,6 +15,7 @@ use crate::image::Image;
 use crate::instance::{Instance, PhysicalDevice};
 use crate::memory::Memory;
 use crate::object::Object;
+use crate::presentation::{Surface, Swapchain};
 use crate::query::QueryPool;
 use crate::queue::Queue;
 use crate::sync::{Event, Fence, Semaphore};
@@ -37,6 +38,8 @@ pub static STATE: State = State {
     descriptor_pools: Store::new(vk::DescriptorPool::WORD, 9),
     descriptor_sets: Store::new(vk::DescriptorSet::WORD, 10),
     objects: Store::new("object", 11),
+    surfaces: Store::new(vk::SurfaceKHR::WORD, 12),
+    swapchains: Store::new(vk::SwapchainKHR::WORD, 13),
 };
 
 pub struct State {
@@ -57,6 +60,8 @@ pub struct State {
     pub descriptor_sets: Store<DescriptorSet>,
     /// Everything that is only made, named and destroyed.
     pub objects: Store<Object>,
+    pub surfaces: Store<Surface>,
+    pub swapchains: Store<Swapchain>,
 }
 
 /// What a handle that is not ours is answered with: a real driver would crash, and hide who was wrong.

@@ -23,6 +23,8 @@ pub struct Batch {
     /// What sparse binding changes.
     pub binds: Vec<Box<dyn FnOnce() + Send>>,
     pub signals: Vec<Point>,
+    /// What else is to be told when all of it is done.
+    pub ended: Vec<Box<dyn FnOnce(Nanos) + Send>>,
     pub fence: Option<Arc<Fence>>,
 }
 
@@ -223,6 +225,9 @@ impl Batch {
         }
         for signal in &self.signals {
             signal.semaphore.signal(signal.value, end);
+        }
+        for ended in self.ended {
+            ended(end);
         }
         if let Some(fence) = &self.fence {
             fence.signal(end);

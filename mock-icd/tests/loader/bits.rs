@@ -77,6 +77,8 @@ fn commands_are_found_by_the_ways_by_which_the_card_finds_them() {
                     ash::khr::external_memory_capabilities::NAME,
                     ash::khr::external_semaphore_capabilities::NAME,
                     ash::khr::external_fence_capabilities::NAME,
+                    ash::khr::surface::NAME,
+                    ash::khr::get_surface_capabilities2::NAME,
                 ],
             );
             let devices = [

@@ -16,6 +16,7 @@ mod missing;
 mod newer;
 mod oracle;
 mod picture;
+mod presentation;
 mod record;
 mod shared;
 mod transfer;
