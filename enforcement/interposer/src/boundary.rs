@@ -15,3 +15,10 @@ pub mod manners;
 pub mod sign;
 pub mod thread;
 pub mod time;
+
+/// The states of `seeds::Mark` that this process has reached, a bit each. What is shipped has no such export, and no marks.
+#[cfg(seeded)]
+#[unsafe(no_mangle)]
+pub extern "C" fn ringfence_marks() -> u64 {
+    seeds::reached()
+}

@@ -18,7 +18,7 @@ use crate::nvml::{Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::truth::Change;
-use seeds::{Seed, planted};
+use seeds::{Mark, Seed, mark, planted};
 
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
@@ -455,6 +455,7 @@ impl Tenant {
         };
         let entered = contexts.insert(context);
         if entered {
+            mark(Mark::Adopted);
             self.begin_modules(context);
             self.look_at(device);
         }

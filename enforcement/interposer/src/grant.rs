@@ -2,7 +2,7 @@
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
 use ledger::{KeptErrno, Refusal, Reservation};
-use seeds::{Seed, planted};
+use seeds::{Mark, Seed, mark, planted};
 
 use crate::boundary::time;
 use crate::frees::PATIENCE;
@@ -123,16 +123,21 @@ impl Tenant {
         };
         if fits && given_back() {
             match self.reserve(devices, bytes) {
-                Ok(grant) => return Ok(grant),
+                Ok(grant) => {
+                    mark(Mark::LookedBeforeRefusal);
+                    return Ok(grant);
+                }
                 Err(again) => refused = again,
             }
         }
         drop(nvml);
         let end = time::now().plus(PATIENCE);
         if fits && (self.await_deferred(devices, end) | self.await_frees(devices, end)) {
+            mark(Mark::FreesAwaited);
             let _ = self.trim_pools();
             return self.reserve(devices, bytes);
         }
+        mark(Mark::Refused);
         Err(refused)
     }
 

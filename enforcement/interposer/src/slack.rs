@@ -133,6 +133,9 @@ impl Tenant {
             self.trim_pool(known);
             freed |= known.pool.charged() < charged;
         }
+        if freed {
+            seeds::mark(seeds::Mark::Trimmed);
+        }
         freed
     }
 

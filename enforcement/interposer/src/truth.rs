@@ -12,7 +12,7 @@ use ledger::KeptErrno;
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 
-use seeds::{Seed, planted};
+use seeds::{Mark, Seed, mark, planted};
 
 use crate::boundary::arena::Lock;
 use crate::devices::{Device, Devices};
@@ -275,6 +275,7 @@ impl Tenant {
                 charged.filter(|charged| !charged).count() == 0
             });
             if overdrawn {
+                mark(Mark::DriftCharged);
                 figures.set_drift(wanted);
             }
             self.tell_of_unasked(device, wanted);
@@ -292,6 +293,7 @@ impl Tenant {
         let wanted = look.drift_beside(Bytes::ZERO);
         let looked = if wanted > look.charged {
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
+                mark(Mark::DriftCharged);
                 figures.set_drift(wanted);
             }
             self.tell_of_unasked(device, wanted);
@@ -354,6 +356,7 @@ impl Tenant {
         for index in device.indices.iter() {
             if let Some(figures) = self.figures(index) {
                 figures.unseen.store(0, Ordering::Release);
+                mark(Mark::ContextBuried);
                 let drift = figures.drift.swap(0, Ordering::AcqRel);
                 self.release(DeviceSet::from_iter([index]), Bytes(drift));
             }
@@ -366,6 +369,7 @@ impl Tenant {
         if freed == Bytes::ZERO {
             return Looked::Known;
         }
+        mark(Mark::DriftReturned);
         self.release(device.indices, freed);
         Looked::Freed
     }
@@ -478,6 +482,7 @@ impl Tenant {
         });
         let ordinal = device.ordinal;
         if let Some((budget, by)) = over {
+            mark(Mark::OverBudget);
             report::once(
                 Once::Unasked,
                 format_args!(

@@ -448,7 +448,11 @@ impl Ledger {
         if !self.is_mine() {
             return None;
         }
-        self.seat.layout().objects.join(self.seat.slot, key)
+        let held = self.seat.layout().objects.join(self.seat.slot, key);
+        if held.is_some() {
+            seeds::mark(seeds::Mark::ImportHeld);
+        }
+        held
     }
 
     /// The end of what `hold_object` began.

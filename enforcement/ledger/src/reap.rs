@@ -127,6 +127,9 @@ impl Reaper<'_> {
             .accounts()
             .map(|account| account.word(slot).charged())
             .fold(0, u64::saturating_add);
+        if before > 0 {
+            seeds::mark(seeds::Mark::DeadReaped);
+        }
         for account in self.layout.accounts() {
             account.bury(slot);
         }

@@ -1,12 +1,15 @@
 //! Known defects that the enforcer can be built to have, so that the suite can be shown to notice each.
 //!
 //! In what is shipped [`planted`] and [`unhooked`] are constantly false, and the compiler leaves nothing of what stands behind them. `suites/seeded`
-//! compiles the enforcer's source once more with `cfg(seeded)`: there the variable [`VARIABLE`] names the one defect that the process has. A seed is a row
-//! here and, unless it is an entry point that is left unhooked, one condition at the place where a sound enforcer does the right thing.
+//! compiles the enforcer's source once more with `cfg(seeded)`: there the variable [`VARIABLE`] names the defects that the process has, with commas between them. A seed is a row
+//! here and, unless it is an entry point that is left unhooked, one condition at the place where a sound enforcer does the right thing. `unhook:NAME` is no
+//! row: it leaves out the hook of any one entry point, as if nobody had thought of it.
 #![forbid(unsafe_code)]
 
-/// Names the seed, in a build that can have one.
+/// Names the seeds, in a build that can have some.
 pub const VARIABLE: &str = "RINGFENCE_SEED";
+/// Before the name of an entry point whose hook is to do nothing, instead of a seed.
+pub const UNHOOK: &str = "unhook:";
 
 macro_rules! seeds {
     ($($name:ident = $id:literal, $what:literal $(, unhooks: [$($hook:literal),*])?;)*) => {
@@ -114,6 +117,42 @@ seeds! {
     V21 = "V21", "the layer's refusals are said at no level";
 }
 
+macro_rules! marks {
+    ($($name:ident = $what:literal;)*) => {
+        /// A state that a long test must have reached some time, or it has not tested what it says (*sometimes assertions*).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mark { $($name,)* }
+
+        impl Mark {
+            pub const ALL: &'static [Mark] = &[$(Mark::$name,)*];
+
+            /// What happened when it is reached.
+            pub const fn what(self) -> &'static str {
+                match self { $(Mark::$name => $what,)* }
+            }
+
+            /// Its bit of [`reached`].
+            pub const fn bit(self) -> u64 {
+                1 << self as u32
+            }
+        }
+    };
+}
+
+marks! {
+    Adopted = "a context that no hook saw made was adopted";
+    DriftCharged = "what the driver's row says beyond the books was charged";
+    DriftReturned = "drift that the row no longer shows was given back";
+    OverBudget = "a process was over its budget by what nobody asked for";
+    LookedBeforeRefusal = "a look came before a refusal, and the request was granted after all";
+    Refused = "a request was refused";
+    Trimmed = "a pool was trimmed before a refusal";
+    FreesAwaited = "frees in a stream's order were waited for before a refusal";
+    DeadReaped = "what a dead process held was given back";
+    ContextBuried = "a device's last context went, and its drift with it";
+    ImportHeld = "imported memory was charged by its object's row, once";
+}
+
 impl Seed {
     /// By name.
     pub fn named(name: &str) -> Option<Seed> {
@@ -145,22 +184,62 @@ pub const fn unhooked(_: &str) -> bool {
     false
 }
 
+/// The state was reached: nothing, in what is shipped.
+#[cfg(not(seeded))]
+#[inline(always)]
+pub const fn mark(_: Mark) {}
+
+#[cfg(seeded)]
+static REACHED: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+
+/// The state was reached.
+#[cfg(seeded)]
+pub fn mark(mark: Mark) {
+    REACHED.fetch_or(mark.bit(), core::sync::atomic::Ordering::Relaxed);
+}
+
+/// The states that this process has reached, a bit each.
+#[cfg(seeded)]
+pub fn reached() -> u64 {
+    REACHED.load(core::sync::atomic::Ordering::Relaxed)
+}
+
 /// Whether this process has the defect.
 #[cfg(seeded)]
 pub fn planted(seed: Seed) -> bool {
-    chosen() == Some(seed)
+    wanted().seeds.contains(&seed)
 }
 
 /// Whether this entry point's hook is to do nothing.
 #[cfg(seeded)]
 pub fn unhooked(entry: &str) -> bool {
-    chosen().is_some_and(|seed| seed.leaves_unhooked(entry))
+    let wanted = wanted();
+    let by_row = wanted.seeds.iter().any(|seed| seed.leaves_unhooked(entry));
+    by_row || wanted.unhooked.iter().any(|name| name == entry)
+}
+
+/// What the variable names.
+#[cfg(seeded)]
+#[derive(Default)]
+struct Wanted {
+    seeds: Vec<Seed>,
+    unhooked: Vec<String>,
 }
 
 #[cfg(seeded)]
-fn chosen() -> Option<Seed> {
-    static CHOSEN: std::sync::OnceLock<Option<Seed>> = std::sync::OnceLock::new();
-    *CHOSEN.get_or_init(|| Seed::named(std::env::var_os(VARIABLE)?.to_str()?))
+fn wanted() -> &'static Wanted {
+    static WANTED: std::sync::OnceLock<Wanted> = std::sync::OnceLock::new();
+    WANTED.get_or_init(|| {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let mut wanted = Wanted::default();
+        for word in text.split(',') {
+            match word.strip_prefix(UNHOOK) {
+                Some(entry) => wanted.unhooked.push(entry.to_owned()),
+                None => wanted.seeds.extend(Seed::named(word)),
+            }
+        }
+        wanted
+    })
 }
 
 #[cfg(test)]
