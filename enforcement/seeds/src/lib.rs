@@ -230,9 +230,9 @@ struct Wanted {
 fn wanted() -> &'static Wanted {
     static WANTED: std::sync::OnceLock<Wanted> = std::sync::OnceLock::new();
     WANTED.get_or_init(|| {
-        let text = std::env::var(VARIABLE).unwrap_or_default();
+        let text = std::env::var_os(VARIABLE).unwrap_or_default();
         let mut wanted = Wanted::default();
-        for word in text.split(',') {
+        for word in text.to_string_lossy().split(',') {
             match word.strip_prefix(UNHOOK) {
                 Some(entry) => wanted.unhooked.push(entry.to_owned()),
                 None => wanted.seeds.extend(Seed::named(word)),
