@@ -65,9 +65,9 @@ cases! {
     } (session) {
         let cuda = cuda()?;
         let most = Bytes::gib(3).0;
-        let waits: [Option<fn(&Cuda, OwnStream) -> CUresult>; 3] =
-            [Some(Cuda::synchronize_stream), Some(Cuda::synchronize_event_in), None];
-        for wait in waits {
+        type Wait = fn(&Cuda, OwnStream) -> CUresult;
+        let waits: [Wait; 2] = [Cuda::synchronize_stream, Cuda::synchronize_event_in];
+        for wait in waits.into_iter().map(Some).chain([None]) {
             let own = cuda.create_stream();
             ensure_eq!(own.code, OK, "cuStreamCreate");
             let before = cuda.memory_info().out.0;
