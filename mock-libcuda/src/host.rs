@@ -1,5 +1,6 @@
-//! Page-locked host memory: allocated, or the client's own and registered. It takes nothing of the device.
+//! Page-locked host memory: allocated, or the client's own and registered. Of the device it takes the page tables that map it, in no row of NVML's.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use abi::cuda::*;
@@ -19,8 +20,10 @@ pub struct HostAllocation {
     pub flags: u32,
     pub context: ContextId,
     pub id: u64,
-    /// What its page tables take of the device.
-    tables: (Ordinal, u64),
+    /// On which the page tables lie.
+    device: Ordinal,
+    /// Until its context ends.
+    mapped: bool,
 }
 
 impl HostAllocation {
@@ -37,9 +40,39 @@ const PORTABLE: u32 = 1;
 /// With unified addressing every page-locked range is mapped.
 const DEVICE_MAP: u32 = 2;
 const PAGE: u64 = 4096;
-/// Page tables come in blocks, one for so much (H200: 1 GiB of host memory took 2 MiB).
-const TABLE: u64 = 2 << 20;
-const MAPPED_BY_ONE_TABLE: u64 = 1 << 30;
+/// A page table of 4 KiB maps so much.
+const MAPPED_BY_TABLE: u64 = 2 << 20;
+
+/// The page tables of one device, by the addresses that each maps, with how many ranges lie there.
+#[derive(Default)]
+pub struct HostTables(BTreeMap<u64, u32>);
+
+impl HostTables {
+    fn enter(&mut self, base: u64, size: u64) {
+        for table in base / MAPPED_BY_TABLE..=(base + size - 1) / MAPPED_BY_TABLE {
+            *self.0.entry(table).or_default() += 1;
+        }
+    }
+
+    fn end(&mut self, base: u64, size: u64) {
+        for table in base / MAPPED_BY_TABLE..=(base + size - 1) / MAPPED_BY_TABLE {
+            if let Some(ranges) = self.0.get_mut(&table) {
+                *ranges -= 1;
+                if *ranges == 0 {
+                    self.0.remove(&table);
+                }
+            }
+        }
+    }
+
+    /// Device memory that they take, in blocks, the first of which the context has already (H200, 580.159.04: nothing for 512 MiB, 2 MiB for
+    /// 1 and 1.5 GiB, 16 for 8, be they allocated or registered, at once or MiB by MiB).
+    fn bytes(&self) -> u64 {
+        const EACH: u64 = 4 << 10;
+        const BLOCK: u64 = 2 << 20;
+        self.0.len() as u64 * EACH / BLOCK * BLOCK
+    }
+}
 
 impl Process {
     /// Whether one page-locked allocation holds all of a range.
@@ -67,25 +100,52 @@ impl Process {
         let context = self.current()?;
         let id = self.next_buffer();
         let device = self.context(context).device;
-        let tables = size / MAPPED_BY_ONE_TABLE * TABLE;
-        self.charge(driver, device, Kind::Other, tables)?;
+        let before = self.host_tables[device.0].bytes();
+        self.host_tables[device.0].enter(base, size);
+        let more = self.host_tables[device.0].bytes() - before;
+        if let Err(full) = self.charge(driver, device, Kind::Unlisted, more) {
+            self.host_tables[device.0].end(base, size);
+            return Err(full);
+        }
         let allocation = HostAllocation {
             pages,
             size,
             flags,
             context,
             id,
-            tables: (device, tables),
+            device,
+            mapped: true,
         };
         self.host.insert(base, allocation);
         Ok(())
     }
 
+    /// A context is gone, and what maps its page-locked memory.
+    pub fn unmap_host_of(&mut self, driver: &Driver, context: ContextId) {
+        let own = |(base, allocation): (&u64, &HostAllocation)| {
+            (allocation.context == context && allocation.mapped).then_some(*base)
+        };
+        let bases: Vec<u64> = self.host.iter().filter_map(own).collect();
+        for base in bases {
+            self.unmap_host(driver, base);
+        }
+    }
+
     fn end_host(&mut self, driver: &Driver, base: u64) {
-        if let Some(allocation) = self.host.remove(&base) {
-            let (device, tables) = allocation.tables;
-            let index = driver.index(device);
-            driver.world.give_back(index, Kind::Other, Bytes(tables));
+        self.unmap_host(driver, base);
+        self.host.remove(&base);
+    }
+
+    fn unmap_host(&mut self, driver: &Driver, base: u64) {
+        if let Some(allocation) = self.host.get_mut(&base)
+            && std::mem::take(&mut allocation.mapped)
+        {
+            let tables = &mut self.host_tables[allocation.device.0];
+            let before = tables.bytes();
+            tables.end(base, allocation.size);
+            let less = before - tables.bytes();
+            let index = driver.index(allocation.device);
+            driver.world.give_back(index, Kind::Unlisted, Bytes(less));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::external::Imports;
 use crate::external_semaphore::Semaphores;
 use crate::graph::Graphs;
 use crate::green::{Green, Sms};
-use crate::host::HostAllocation;
+use crate::host::{HostAllocation, HostTables};
 use crate::ipc::Opened;
 use crate::managed::Managed;
 use crate::module::Modules;
@@ -143,6 +143,8 @@ pub struct Process {
     pub physical: PhysicalMemory,
     pub reservations: Reservations,
     pub host: BTreeMap<u64, HostAllocation>,
+    /// By device.
+    pub host_tables: Vec<HostTables>,
     pub managed: Managed,
     pub sharing: Sharing,
     pub opened: Opened,
@@ -202,6 +204,7 @@ impl Process {
             physical: PhysicalMemory::default(),
             reservations: Reservations::default(),
             host: BTreeMap::new(),
+            host_tables: (0..devices).map(|_| HostTables::default()).collect(),
             managed: Managed::default(),
             sharing: Sharing::default(),
             opened: Opened::default(),
@@ -385,6 +388,7 @@ impl Process {
         self.unload_context(driver, id);
         self.end_allocations(driver, id);
         self.drop_streams(driver, id);
+        self.unmap_host_of(driver, id);
         self.end_arrays(driver, id);
     }
 }

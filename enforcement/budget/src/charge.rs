@@ -75,6 +75,16 @@ pub const fn streams(count: u64) -> Bytes {
     Bytes((large / BLOCK.0 + small / BLOCK.0).saturating_mul(BLOCK.0))
 }
 
+/// Addresses of page-locked host memory that one page table maps: 512 pages of 4 KiB.
+pub const MAPPED_BY_TABLE: Bytes = Bytes::mib(2);
+
+/// What so many page tables of 4 KiB take beside a context's own, in blocks, the first of which the context has already (H200, 580.159.04: nothing for
+/// 512 MiB, 2 MiB for 1 and 1.5 GiB, 16 for 8).
+#[must_use]
+pub const fn page_tables(count: u64) -> Bytes {
+    Bytes(count.saturating_mul(4 << 10) / BLOCK.0 * BLOCK.0)
+}
+
 /// More than any context takes when it is created: a base for the driver's own code and queues, and one
 /// KiB of stack for every thread that can be resident.
 ///
@@ -141,6 +151,15 @@ mod tests {
     #[case(128, 70)]
     fn streams_are_taken_in_blocks(#[case] count: u64, #[case] mib: u64) {
         assert_eq!(streams(count), Bytes::mib(mib));
+    }
+
+    #[rstest]
+    #[case(256, 0)]
+    #[case(512, 2)]
+    #[case(768, 2)]
+    #[case(4096, 16)]
+    fn page_tables_are_taken_in_blocks(#[case] count: u64, #[case] mib: u64) {
+        assert_eq!(page_tables(count), Bytes::mib(mib));
     }
 
     #[rstest]

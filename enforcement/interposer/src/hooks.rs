@@ -22,6 +22,13 @@ macro_rules! table {
                 cuMemAllocManaged => tenant crate::memory::alloc_managed;
                 cuMemFree_v2 => tenant crate::memory::free;
                 cuMemFree => tenant crate::memory::free_v1;
+                cuMemAllocHost_v2 => tenant crate::pinned::alloc;
+                cuMemAllocHost => tenant crate::pinned::alloc_v1;
+                cuMemHostAlloc => tenant crate::pinned::alloc_with_flags;
+                cuMemFreeHost => tenant crate::pinned::free;
+                cuMemHostRegister_v2 => tenant crate::pinned::register;
+                cuMemHostRegister => tenant crate::pinned::register_v1;
+                cuMemHostUnregister => tenant crate::pinned::unregister;
 
                 cuArrayCreate_v2 => tenant crate::array::create;
                 cuArrayCreate => tenant crate::array::create_v1;

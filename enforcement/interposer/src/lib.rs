@@ -41,6 +41,7 @@ mod nvml;
 mod ordered;
 mod outcome;
 mod physical;
+mod pinned;
 mod poll;
 mod pool;
 mod pools;

@@ -320,7 +320,7 @@ fn free_recorded(
 }
 
 #[cold]
-fn put_back(tenant: Tenant, record: Record) {
+pub fn put_back(tenant: Tenant, record: Record) {
     if !tenant.memory.records.insert(record) {
         // Others filled its place: it stays charged until the process ends.
     }
@@ -333,6 +333,7 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
     }
     match record.kind {
         Kind::Pool => tenant.leave_pool(record.ordinal, record.size, when),
+        Kind::PageLocked => tenant.end_page_locked(record),
         Kind::Blocks | Kind::Managed => {
             tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
             if let Some(span) = Span::of(record.address, record.size) {

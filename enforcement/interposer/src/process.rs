@@ -20,6 +20,7 @@ use crate::lent::Lent;
 use crate::modules::Modules;
 use crate::nvml::Scopes;
 use crate::physical::Physical;
+use crate::pinned::PageTables;
 use crate::poll::Poll;
 use crate::pools::Pools;
 use crate::records::Records;
@@ -58,6 +59,7 @@ pub struct Memory {
     pub slack: AtomicU64,
     /// Held while what a limit costs is charged.
     pub limiting: Lock,
+    pub page_tables: PageTables,
     pub truth: Truth,
     pub poll: Poll,
     pub nvml: Scopes,

@@ -28,6 +28,8 @@ pub enum Kind {
     Managed,
     /// By its device's pool.
     Pool,
+    /// Host memory, by the page tables that map it.
+    PageLocked,
 }
 
 /// One allocation.
@@ -271,7 +273,8 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             kind: match meta & 3 {
                 0 => Kind::Blocks,
                 1 => Kind::Managed,
-                _ => Kind::Pool,
+                2 => Kind::Pool,
+                _ => Kind::PageLocked,
             },
             ordinal: (meta >> 2) as u32,
             owner: value.owner.load(Ordering::Relaxed),

@@ -18,6 +18,7 @@ pub mod memsets;
 pub mod modules;
 pub mod newer;
 pub mod physical;
+pub mod pinned;
 pub mod pools;
 pub mod routes;
 pub mod share;

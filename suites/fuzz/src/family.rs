@@ -56,6 +56,10 @@ families! {
         cuMemAlloc_v2 cuMemAlloc cuMemAllocPitch_v2 cuMemAllocPitch cuMemAllocManaged cuMemFree_v2 cuMemFree
         cuDeviceTotalMem_v2 cuDeviceTotalMem cuMemGetInfo_v2 cuMemGetInfo
     }
+    pinned {
+        cuMemAllocHost_v2 cuMemAllocHost cuMemHostAlloc cuMemFreeHost cuMemHostRegister_v2 cuMemHostRegister cuMemHostUnregister
+        cuMemAlloc_v2 cuMemFree_v2
+    }
     arrays {
         cuArrayCreate_v2 cuArrayCreate cuArray3DCreate_v2 cuArray3DCreate cuMipmappedArrayCreate cuArrayDestroy cuMipmappedArrayDestroy
     }

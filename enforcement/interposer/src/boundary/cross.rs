@@ -87,6 +87,11 @@ impl<'a> Out<'a, core::ffi::c_void> {
         self.0 as u64
     }
 
+    /// The place of a number that was such an address.
+    pub fn at(address: u64) -> Out<'a, core::ffi::c_void> {
+        Out(address as *mut core::ffi::c_void, PhantomData)
+    }
+
     /// The descriptor that the driver has written there.
     pub fn descriptor(self) -> Option<i32> {
         // SAFETY: the driver has written a descriptor; alignment is not relied on.

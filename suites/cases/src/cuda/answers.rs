@@ -192,7 +192,7 @@ cases! {
         Ok(())
     }
 
-    /// Host memory is not the device's: with the budget used up page-locked memory can still be had.
+    /// Host memory is not the device's: with the budget used up page-locked memory can still be had, as long as its page tables fit into what is left.
     page_locked_host_memory_is_not_charged {
         defects: ["V10"], entry_points: ["cuMemAllocHost_v2"], budget: "0=1GiB",
     } (_session) {

@@ -28,7 +28,8 @@ table! {
     cuCtxCreate cuCtxCreate_v2 cuCtxDestroy_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSetLimit
     cuMemGetInfo_v2 cuMemAlloc cuMemAlloc_v2 cuMemFree_v2
     cuMemAllocAsync cuMemAllocAsync_ptsz cuMemFreeAsync cuMemFreeAsync_ptsz
-    cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost_v2 cuMemFreeHost
+    cuMemAllocPitch_v2 cuMemAllocManaged cuMemAllocHost cuMemAllocHost_v2 cuMemHostAlloc cuMemFreeHost
+    cuMemHostRegister cuMemHostRegister_v2 cuMemHostUnregister
     cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz cuMemPoolCreate cuMemPoolDestroy cuMemPoolExportToShareableHandle
     cuMemPoolImportFromShareableHandle cuMemPoolExportPointer cuMemPoolImportPointer cuDeviceSetMemPool cuMemSetMemPool
     cuGraphCreate cuGraphAddMemAllocNode cuGraphAddNode cuGraphAddNode_v2 cuGraphAddNode_v3 cuGraphNodeSetParams cuGraphNodeSetParams_v2 cuStreamBeginRecaptureToGraph cuStreamBeginRecaptureToGraph_ptsz cuGraphAddMemFreeNode cuGraphAddChildGraphNode cuGraphClone
@@ -97,6 +98,7 @@ pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use green::Green;
 pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use lookup::Way;
+pub use memory::HostWay;
 pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};
 pub use physical::Purpose;
 pub use stream::OwnStream;

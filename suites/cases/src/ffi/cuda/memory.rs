@@ -6,6 +6,14 @@ use abi::cuda::{CUdeviceptr, CUresult, fns};
 
 use super::{Address, Answer, Cuda, MISSING, UNTOUCHED};
 
+/// A call that gives page-locked host memory.
+#[derive(Clone, Copy, Debug)]
+pub enum HostWay {
+    Plain,
+    Unsuffixed,
+    WithFlags,
+}
+
 impl Cuda {
     /// (free, total).
     pub fn memory_info(&self) -> Answer<(u64, u64)> {
@@ -75,6 +83,34 @@ impl Cuda {
             code,
             out: out.expose_provenance() as u64,
         }
+    }
+
+    /// The same by any of the calls that there are.
+    pub fn allocate_host_by(&self, way: HostWay, bytes: u64) -> Answer<u64> {
+        let mut out = null_mut();
+        let code = match way {
+            HostWay::Plain => call!(self.cuMemAllocHost_v2(&mut out, bytes as usize)),
+            HostWay::Unsuffixed => call!(self.cuMemAllocHost(&mut out, bytes as u32)),
+            HostWay::WithFlags => call!(self.cuMemHostAlloc(&mut out, bytes as usize, 0)),
+        };
+        Answer {
+            code,
+            out: out.expose_provenance() as u64,
+        }
+    }
+
+    /// Has the pages of a range of the program's own page-locked, by the unsuffixed call or the newer one.
+    pub fn register_host(&self, unsuffixed: bool, address: u64, bytes: u64) -> CUresult {
+        let place = with_exposed_provenance_mut(address as usize);
+        if unsuffixed {
+            call!(self.cuMemHostRegister(place, bytes as usize, 0))
+        } else {
+            call!(self.cuMemHostRegister_v2(place, bytes as usize, 0))
+        }
+    }
+
+    pub fn unregister_host(&self, address: u64) -> CUresult {
+        call!(self.cuMemHostUnregister(with_exposed_provenance_mut(address as usize)))
     }
 
     pub fn free_host(&self, pointer: u64) -> CUresult {

@@ -1,0 +1,328 @@
+//! Page-locked host memory: a device maps it by pages of 4 KiB, and the page tables lie in the device's own memory, in no row of NVML's (R19 of
+//! `fixtures/defects.txt`). So no look finds them, and they are charged by model: a table of 4 KiB for each 2 MiB of addresses in which anything is
+//! page-locked, in blocks of 2 MiB (H200, 580.159.04: 2 MiB for each GiB, whether it is allocated or registered, at once or MiB by MiB).
+
+use core::ffi::{c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::cuda::CUresult;
+use budget::charge::{self, Blocks, Span};
+use budget::settings::ContextCharge;
+use budget::{Bytes, DeviceSet};
+
+use crate::boundary::arena::Lock;
+use crate::boundary::cross::Out;
+use crate::boundary::entries::next;
+use crate::devices::{Device, NoDevice};
+use crate::memory::{IMPOSSIBLE, devices_of, put_back};
+use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::process::{ORDINALS, Tenant};
+use crate::records::{Kind, Record};
+
+/// What page tables are charged. All zeros is nothing.
+#[repr(C)]
+pub struct PageTables {
+    lock: Lock,
+    devices: [Tables; ORDINALS],
+}
+
+/// A device's. Changed by who holds the lock.
+#[repr(C)]
+struct Tables {
+    /// One for each 2 MiB of addresses, those that a call under way may need among them.
+    count: AtomicU64,
+    /// Bytes that they are charged, or that calls under way have asked for.
+    charged: AtomicU64,
+    /// Bytes of that which calls under way have asked for.
+    asked: AtomicU64,
+}
+
+fn add(word: &AtomicU64, more: u64) {
+    word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+fn subtract(word: &AtomicU64, less: u64) {
+    let left = word.load(Ordering::Relaxed).saturating_sub(less);
+    word.store(left, Ordering::Relaxed);
+}
+
+pub fn alloc(tenant: Tenant, place: Out<'_, *mut c_void>, size: usize) -> Outcome<CUresult> {
+    allocate(tenant, place, size, &|size| {
+        next::cuMemAllocHost_v2(place, size)
+    })
+}
+
+pub fn alloc_v1(tenant: Tenant, place: Out<'_, *mut c_void>, size: c_uint) -> Outcome<CUresult> {
+    allocate(tenant, place, size as usize, &|size| {
+        let size = c_uint::try_from(size).unwrap_or(c_uint::MAX);
+        next::cuMemAllocHost(place, size)
+    })
+}
+
+pub fn alloc_with_flags(
+    tenant: Tenant,
+    place: Out<'_, *mut c_void>,
+    size: usize,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    allocate(tenant, place, size, &|size| {
+        next::cuMemHostAlloc(place, size, flags)
+    })
+}
+
+fn allocate(
+    tenant: Tenant,
+    place: Out<'_, *mut c_void>,
+    size: usize,
+    call: &dyn Fn(usize) -> CUresult,
+) -> Outcome<CUresult> {
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let undo = |address| {
+        let _ = next::cuMemFreeHost(Out::at(address));
+    };
+    let request = Request {
+        size: Bytes(size as u64),
+        call: &|| call(size),
+        address: &|| place.read().map(|address| address as u64),
+        refuse: &|refused| verdict(call(IMPOSSIBLE), refused),
+        undo: &undo,
+    };
+    request.decide(tenant)
+}
+
+pub fn register(
+    tenant: Tenant,
+    place: Out<'_, c_void>,
+    size: usize,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    enter(tenant, place, size, &|size| {
+        next::cuMemHostRegister_v2(place, size, flags)
+    })
+}
+
+pub fn register_v1(
+    tenant: Tenant,
+    place: Out<'_, c_void>,
+    size: usize,
+    flags: c_uint,
+) -> Outcome<CUresult> {
+    enter(tenant, place, size, &|size| {
+        next::cuMemHostRegister(place, size, flags)
+    })
+}
+
+fn enter(
+    tenant: Tenant,
+    place: Out<'_, c_void>,
+    size: usize,
+    call: &dyn Fn(usize) -> CUresult,
+) -> Outcome<CUresult> {
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let undo = |address| {
+        let _ = next::cuMemHostUnregister(Out::at(address));
+    };
+    let request = Request {
+        size: Bytes(size as u64),
+        call: &|| call(size),
+        address: &|| Some(place.address()),
+        // What the driver has against the range itself only it can say: of its first byte, where that takes nothing.
+        refuse: &|refused| {
+            if !tenant.has_spare_tables() {
+                return Outcome::Refused(refused);
+            }
+            let code = call(1);
+            if code == CUresult::SUCCESS {
+                undo(place.address());
+            }
+            verdict(code, refused)
+        },
+        undo: &undo,
+    };
+    request.decide(tenant)
+}
+
+pub fn free(tenant: Tenant, place: Out<'_, c_void>) -> Outcome<CUresult> {
+    leave(tenant, place.address(), &|| next::cuMemFreeHost(place))
+}
+
+pub fn unregister(tenant: Tenant, place: Out<'_, c_void>) -> Outcome<CUresult> {
+    leave(tenant, place.address(), &|| {
+        next::cuMemHostUnregister(place)
+    })
+}
+
+/// The record leaves before the driver's call, because the address may come back to another thread at once.
+fn leave(tenant: Tenant, address: u64, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
+    let record = tenant.memory.records.take(address);
+    let code = call();
+    match record {
+        Some(record) if code == CUresult::SUCCESS && record.kind == Kind::PageLocked => {
+            tenant.end_page_locked(record);
+        }
+        Some(record) => put_back(tenant, record),
+        None => {}
+    }
+    Outcome::Done(code)
+}
+
+/// One request for memory that is page-locked.
+struct Request<'a> {
+    size: Bytes,
+    call: &'a dyn Fn() -> CUresult,
+    /// Where the memory lies, once it is page-locked.
+    address: &'a dyn Fn() -> Option<u64>,
+    refuse: &'a dyn Fn(Refused) -> Outcome<CUresult>,
+    undo: &'a dyn Fn(u64),
+}
+
+impl Request<'_> {
+    fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
+        if tenant.settings().context_charge == ContextCharge::Free {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        let device = match tenant.current_device() {
+            Ok(device) => device,
+            Err(NoDevice::NoContext) => return Outcome::PassThrough(Reason::TakesNothing),
+            Err(NoDevice::Unknown) => return (self.refuse)(Refused::UnknownDevice),
+        };
+        // Neither end need lie at the begin of a table's part.
+        let most = self.size.0 / charge::MAPPED_BY_TABLE.0 + 2;
+        let _change = tenant.change();
+        let asked = tenant.ask_for_tables(device, most);
+        let grant = match tenant.reserve_or_trim(device.indices, asked) {
+            Ok(grant) => grant,
+            Err(refused) => {
+                tenant.settle_tables(device, most, Asked::Refused(asked));
+                return (self.refuse)(refused);
+            }
+        };
+        let code = (self.call)();
+        let succeeded = code == CUresult::SUCCESS;
+        let address = succeeded.then(|| (self.address)()).flatten();
+        let fresh =
+            address.and_then(|address| tenant.enter_page_locked(device, address, self.size));
+        if let (Some(address), None) = (address, fresh) {
+            (self.undo)(address);
+        }
+        tenant.unlist(device.indices, asked);
+        grant.commit_as(asked);
+        let surplus = most.saturating_sub(fresh.unwrap_or(0));
+        tenant.settle_tables(device, surplus, Asked::Granted(asked));
+        if address.is_some() && fresh.is_none() {
+            return Outcome::Refused(Refused::TableFull);
+        }
+        Outcome::Done(code)
+    }
+}
+
+/// What became of the bytes that a call asked for.
+#[derive(Clone, Copy)]
+enum Asked {
+    Granted(Bytes),
+    Refused(Bytes),
+}
+
+impl Tenant {
+    /// A call may need so many page tables more: bytes that it has to ask for.
+    fn ask_for_tables(self, device: &Device, count: u64) -> Bytes {
+        let Some(tables) = self.tables(device.ordinal) else {
+            return Bytes::ZERO;
+        };
+        let _held = self.memory.page_tables.lock.hold();
+        add(&tables.count, count);
+        let wanted = charge::page_tables(tables.count.load(Ordering::Relaxed));
+        let more = wanted.saturating_sub(Bytes(tables.charged.load(Ordering::Relaxed)));
+        add(&tables.charged, more.0);
+        add(&tables.asked, more.0);
+        more
+    }
+
+    /// Whether two page tables more, of the current device, would take no block.
+    fn has_spare_tables(self) -> bool {
+        let device = self.current_device().ok();
+        let tables = device.and_then(|device| self.tables(device.ordinal));
+        tables.is_some_and(|tables| {
+            let count = tables.count.load(Ordering::Relaxed);
+            charge::page_tables(count) == charge::page_tables(count + 2)
+        })
+    }
+
+    /// It is over, and so many of them are needed no longer.
+    fn settle_tables(self, device: &Device, surplus: u64, asked: Asked) {
+        let Some(tables) = self.tables(device.ordinal) else {
+            return;
+        };
+        let _held = self.memory.page_tables.lock.hold();
+        match asked {
+            Asked::Granted(bytes) => subtract(&tables.asked, bytes.0),
+            Asked::Refused(bytes) => {
+                subtract(&tables.asked, bytes.0);
+                subtract(&tables.charged, bytes.0);
+            }
+        }
+        subtract(&tables.count, surplus);
+        self.bring_tables(device.indices, tables);
+    }
+
+    /// Charges what there is; what calls under way have asked for is theirs to settle.
+    fn bring_tables(self, devices: DeviceSet, tables: &Tables) {
+        let wanted = charge::page_tables(tables.count.load(Ordering::Relaxed));
+        let charged = Bytes(tables.charged.load(Ordering::Relaxed));
+        let asked = Bytes(tables.asked.load(Ordering::Relaxed));
+        let less = charged
+            .saturating_sub(wanted)
+            .min(charged.saturating_sub(asked));
+        let more = wanted.saturating_sub(charged);
+        if less != Bytes::ZERO {
+            subtract(&tables.charged, less.0);
+            self.list(devices, less);
+            self.release(devices, less);
+        }
+        // Another call was refused what this one counted on.
+        if more != Bytes::ZERO && self.charge_anyway(devices, more) {
+            add(&tables.charged, more.0);
+            self.unlist(devices, more);
+        }
+    }
+
+    /// Puts a range on record. How many page tables it is the first to need; `None` if our tables are full.
+    fn enter_page_locked(self, device: &Device, address: u64, size: Bytes) -> Option<u64> {
+        let blocks = Blocks::new(&self.memory.pages);
+        let span = Span::of(address, size)?;
+        let fresh = blocks.take(span).ok()?;
+        let entered = self.memory.records.insert(Record {
+            address,
+            size,
+            kind: Kind::PageLocked,
+            ordinal: device.ordinal,
+            owner: self.owning_context(),
+        });
+        if !entered {
+            blocks.give(span);
+            return None;
+        }
+        Some(fresh.0 / charge::MAPPED_BY_TABLE.0)
+    }
+
+    /// A range is page-locked no longer.
+    pub fn end_page_locked(self, record: Record) {
+        let span = Span::of(record.address, record.size);
+        let (Some(span), Some(tables)) = (span, self.tables(record.ordinal)) else {
+            return;
+        };
+        let _change = self.change();
+        let freed = Blocks::new(&self.memory.pages).give(span);
+        let _held = self.memory.page_tables.lock.hold();
+        subtract(&tables.count, freed.0 / charge::MAPPED_BY_TABLE.0);
+        self.bring_tables(devices_of(self, record.ordinal), tables);
+    }
+
+    fn tables(self, ordinal: u32) -> Option<&'static Tables> {
+        self.memory.page_tables.devices.get(ordinal as usize)
+    }
+}

@@ -1,0 +1,127 @@
+//! Page-locked host memory: what maps it lies on the device, in no row of NVML's, and is charged (R19 of `fixtures/defects.txt`).
+
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+
+use super::routes::OUT_OF_MEMORY;
+use crate::clients::{cuda, cuda_without_context, fill};
+use crate::ffi::cuda::{Cuda, HostWay};
+use crate::greed::{CONTEXT_ROOM, budget, fills};
+
+const OK: CUresult = CUresult::SUCCESS;
+const GIB: u64 = 1 << 30;
+/// What maps a GiB.
+const TABLES: u64 = 2 << 20;
+
+/// What is told free of the budget.
+fn free(cuda: &Cuda) -> Result<u64, Failure> {
+    let info = cuda.memory_info();
+    ensure_eq!(info.code, OK, "cuMemGetInfo_v2");
+    Ok(info.out.0)
+}
+
+/// So many GiB are charged their page tables, within a block.
+fn is_charged(cuda: &Cuda, before: u64, gib: u64, what: &str) -> Result<(), Failure> {
+    let charged = before.saturating_sub(free(cuda)?);
+    ensure!(
+        charged >= gib * TABLES && charged <= (gib + 1) * TABLES,
+        "{} are charged for {gib} GiB by {what}",
+        Bytes(charged)
+    );
+    Ok(())
+}
+
+/// The rest of the budget can be had, and no more: beside the page tables of so many GiB.
+fn gives_the_rest(session: &Session, cuda: &Cuda, gib: u64) -> Result<(), Failure> {
+    let taken = fill(cuda);
+    taken.refused_with(OUT_OF_MEMORY)?;
+    fills(
+        taken.bytes + Bytes(gib * TABLES),
+        budget(session, 0)?,
+        CONTEXT_ROOM,
+    )
+}
+
+cases! {
+    /// Each GiB of page-locked host memory takes 2 MiB of the device, by whichever call: they are charged while it lives.
+    page_tables_of_page_locked_memory_are_charged {
+        kind: Budget, defects: ["R19"], budget: "0=1GiB",
+        entry_points: ["cuMemAllocHost_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister", "cuMemHostRegister_v2", "cuMemHostUnregister"],
+    } (session) {
+        let cuda = cuda()?;
+        let before = free(&cuda)?;
+        for way in [HostWay::Plain, HostWay::WithFlags] {
+            let host = cuda.allocate_host_by(way, 4 * GIB);
+            ensure_eq!(host.code, OK, "4 GiB by {way:?}");
+            is_charged(&cuda, before, 4, &format!("{way:?}"))?;
+            ensure_eq!(cuda.free_host(host.out), OK, "cuMemFreeHost");
+            ensure_eq!(free(&cuda)?, before, "told free after {way:?}");
+        }
+        let own = vec![0_u8; 4 * GIB as usize];
+        for unsuffixed in [false, true] {
+            let address = own.as_ptr() as u64;
+            ensure_eq!(cuda.register_host(unsuffixed, address, 4 * GIB), OK, "4 GiB registered");
+            is_charged(&cuda, before, 4, "registration")?;
+            ensure_eq!(cuda.unregister_host(address), OK, "cuMemHostUnregister");
+            ensure_eq!(free(&cuda)?, before, "told free after cuMemHostUnregister");
+        }
+        let host = cuda.allocate_host_by(HostWay::Plain, 16 * GIB);
+        ensure_eq!(host.code, OK, "16 GiB");
+        gives_the_rest(session, &cuda, 16)
+    }
+
+    /// MiB by MiB it is charged as at once; and with the budget used up what needs another block is refused, what needs none is granted.
+    small_pieces_of_page_locked_memory_add_up {
+        kind: Budget, defects: ["R19", "C3"], budget: "0=1GiB",
+        entry_points: ["cuMemAllocHost_v2", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let before = free(&cuda)?;
+        let mut held = Vec::new();
+        for at in 0..2048 {
+            let host = cuda.allocate_host(1 << 20);
+            ensure_eq!(host.code, OK, "MiB {at}");
+            held.push(host.out);
+        }
+        // Pieces that lie apart need a page table each.
+        let charged = before.saturating_sub(free(&cuda)?);
+        ensure!(charged >= 2 * TABLES && charged <= 5 * TABLES, "{} are charged for 2 GiB in pieces of a MiB", Bytes(charged));
+        gives_the_rest(session, &cuda, 2)?;
+        for way in [HostWay::Plain, HostWay::WithFlags] {
+            let code = cuda.allocate_host_by(way, 2 * GIB).code;
+            ensure_eq!(code, OUT_OF_MEMORY, "2 GiB by {way:?} with the budget used up");
+        }
+        let own = vec![0_u8; 2 * GIB as usize];
+        ensure_eq!(cuda.register_host(false, own.as_ptr() as u64, 2 * GIB), OUT_OF_MEMORY, "2 GiB registered with the budget used up");
+        for host in held {
+            ensure_eq!(cuda.free_host(host), OK, "cuMemFreeHost");
+        }
+        let host = cuda.allocate_host(1 << 20);
+        ensure_eq!(host.code, OK, "a MiB after all was given back");
+        Ok(())
+    }
+
+    /// The call of 32-bit days gives host memory too.
+    the_unsuffixed_call_is_charged {
+        kind: Budget, defects: ["R19", "R7"], budget: "0=2GiB", needs: ["cuCtxCreate", "cuMemAllocHost"],
+        entry_points: ["cuMemAllocHost", "cuMemFreeHost"],
+        on_real: No("no driver since 470 makes contexts of 32-bit addresses"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let primary = crate::clients::context(&cuda, 0)?;
+        let narrow = cuda.create_context_v1(0);
+        ensure_eq!(narrow.code, OK, "cuCtxCreate");
+        ensure_eq!(cuda.set_current(primary), OK, "cuCtxSetCurrent of the primary context");
+        let before = free(&cuda)?;
+        ensure_eq!(cuda.set_current(narrow.out), OK, "cuCtxSetCurrent of the narrow context");
+        let host = cuda.allocate_host_by(HostWay::Unsuffixed, 3 * GIB);
+        ensure_eq!(host.code, OK, "3 GiB by cuMemAllocHost");
+        ensure_eq!(cuda.set_current(primary), OK, "cuCtxSetCurrent of the primary context");
+        is_charged(&cuda, before, 3, "cuMemAllocHost")?;
+        ensure_eq!(cuda.free_host(host.out), OK, "cuMemFreeHost");
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemFreeHost");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
+    }
+}
