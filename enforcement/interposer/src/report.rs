@@ -29,6 +29,7 @@ pub enum Once {
     UnknownVariant,
     UnknownLimit,
     UnknownLocation,
+    Overdrawn,
 }
 
 impl Once {
@@ -37,7 +38,11 @@ impl Once {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
             Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
-            Once::OtherBudget | Once::OtherShare | Once::Remarks | Once::Unasked => false,
+            Once::OtherBudget
+            | Once::OtherShare
+            | Once::Remarks
+            | Once::Unasked
+            | Once::Overdrawn => false,
         }
     }
 }

@@ -53,6 +53,8 @@ seeds! {
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V15 = "V15", "what the driver says of us is never looked at";
     Floor = "F1", "the driver's figures of processes are never read";
+    F1a = "F1a", "a look counts for nothing while other threads change the books";
+    F1b = "F1b", "who was told of memory that nobody asked for is not told of an overdrawn budget";
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R22 = "R22", "a location of a newer type is taken for the host's";

@@ -9,6 +9,7 @@ use harness::{Bytes, Failure, Library, Session, cases, ensure, ensure_eq};
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{Gpu, cuda, fill, first_gpu};
 use crate::ffi::cuda::{Cuda, Image};
+use crate::ffi::process::overhear;
 use crate::ffi::vulkan::{Client, Instance, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 use crate::tenant::Tenant;
@@ -89,6 +90,78 @@ cases! {
         ensure_eq!(cuda.export_ipc(shared.out).code, OK, "cuIpcGetMemHandle");
         let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
         gets_the_rest(session, &cuda, CONTEXT_ROOM + VULKAN_ROOM + Bytes::mib(64))
+    }
+
+    /// Threads that allocate and free without end change the books all the time, and what was taken past the hooks is charged all the same.
+    what_is_taken_unseen_is_charged_while_others_allocate {
+        kind: Budget, defects: ["F1", "F1a"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuMemGetInfo_v2"], budget: "0=6GiB",
+        unordered: "threads race, until it is looked at",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        const CHURNED: Bytes = Bytes::mib(16);
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let budget = budget(session, 0)?;
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    cuda.set_current(current);
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        let block = cuda.allocate(CHURNED.0);
+                        if block.code == OK {
+                            cuda.free(block.out);
+                        }
+                    }
+                });
+            }
+            let patience = Instant::now() + Duration::from_secs(20);
+            let charged = loop {
+                // A wait, on whose way the driver is looked at now and then.
+                let waited = cuda.synchronize();
+                let info = cuda.memory_info();
+                if waited != OK || info.code != OK {
+                    break Err(Failure::Broken(format!("{waited:?}, {:?}", info.code)));
+                }
+                if Bytes(info.out.0) + UNSEEN <= budget {
+                    break Ok(());
+                }
+                if Instant::now() >= patience {
+                    break Err(Failure::Broken(format!("{} bytes of {budget} are told free after 20 s, beside {UNSEEN} that the device holds", info.out.0)));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            charged
+        })
+    }
+
+    /// Who was told that more is held than was asked for is told all the same when that puts it over its budget, once each.
+    an_overdrawn_budget_is_said_after_what_nobody_asked_for {
+        kind: Budget, defects: ["F1", "F1b"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "what is taken past the hooks exceeds the budget",
+    } (session) {
+        let cuda = cuda()?;
+        let driver = driver(session)?;
+        let (looked, [_, stderr]) = overhear(|| -> Result<Vec<Unseen>, Failure> {
+            let mut held = Vec::new();
+            for _ in 0..3 {
+                held.push(Unseen::take(&driver, UNSEEN)?);
+                // Far more than is left, so that the driver is looked at.
+                for _ in 0..2 {
+                    cuda.allocate(Bytes::gib(4).0);
+                }
+            }
+            Ok(held)
+        })?;
+        looked?;
+        let lines = |text: &str| stderr.lines().filter(|line| line.contains(text)).count();
+        ensure_eq!(lines("that no library of ours was asked for"), 1, "lines of what nobody asked for: {stderr}");
+        ensure_eq!(lines("is exceeded by"), 1, "lines of the overdrawn budget: {stderr}");
+        Ok(())
     }
 
     /// A process that took memory past the hooks and only launches kernels is charged for it while it launches.
