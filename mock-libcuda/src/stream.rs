@@ -5,8 +5,8 @@ mod property;
 pub use self::property::*;
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
@@ -47,7 +47,7 @@ fn stream_memory(count: u64) -> u64 {
 
 thread_local! {
     static NULL_IS_PER_THREAD: Cell<bool> = const { Cell::new(false) };
-    static THREAD: Cell<u64> = const { Cell::new(0) };
+    static THREAD: Numbered = const { Numbered(Cell::new(0)) };
 }
 
 /// Runs an entry point's handler. In those that end in `_ptsz` and `_ptds` the NULL stream is the thread's own.
@@ -65,15 +65,34 @@ fn null_is_per_thread() -> bool {
     NULL_IS_PER_THREAD.try_with(Cell::get).unwrap_or(false)
 }
 
+/// A thread's number, and its end.
+struct Numbered(Cell<u64>);
+
+/// Threads that are gone, whose default streams serve the next (H200, 580.159.04: 200 threads after 200 took nothing more).
+static GONE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        let mut gone = GONE.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.insert(self.0.get());
+    }
+}
+
+/// Whether a thread of that number is gone.
+pub fn is_gone(thread: u64) -> bool {
+    let gone = GONE.lock().unwrap_or_else(PoisonError::into_inner);
+    gone.contains(&thread)
+}
+
 /// A number for the calling thread that no other thread of the process has had.
 pub fn this_thread() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let numbered = THREAD.try_with(|thread| {
-        if thread.get() == 0 {
-            thread.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        if thread.0.get() == 0 {
+            thread.0.set(NEXT.fetch_add(1, Ordering::Relaxed));
         }
-        thread.get()
+        thread.0.get()
     });
     numbered.unwrap_or(0)
 }
@@ -175,7 +194,10 @@ impl Process {
             Named::PerThread => match self.timeline.per_thread(context, this_thread()) {
                 Some(line) => line,
                 None => {
-                    let line = self.open_stream_line(driver::get()?, context, true)?;
+                    let line = match self.timeline.take_per_thread(context, is_gone) {
+                        Some(line) => line,
+                        None => self.open_stream_line(driver::get()?, context, true)?,
+                    };
                     self.timeline.set_per_thread(context, this_thread(), line);
                     line
                 }

@@ -226,6 +226,18 @@ impl Timeline {
         self.per_thread.insert((context, thread), line);
     }
 
+    /// The default stream of a thread that is gone; it stands in its order for the next thread.
+    pub fn take_per_thread(
+        &mut self,
+        context: ContextId,
+        is_gone: impl Fn(u64) -> bool,
+    ) -> Option<LineId> {
+        let own = (context, 0)..=(context, u64::MAX);
+        let mut threads = self.per_thread.range(own).map(|(key, _)| *key);
+        let left = threads.find(|(_, thread)| is_gone(*thread))?;
+        self.per_thread.remove(&left)
+    }
+
     /// How many threads have a default stream of their own in a context.
     pub fn threads_of(&self, context: ContextId) -> u64 {
         self.per_thread

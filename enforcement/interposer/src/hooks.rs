@@ -1,6 +1,7 @@
 //! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
 //!
-//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `always` bodies always do. The rows under `called` are what we ask the drivers ourselves.
+//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `always` bodies always do. The rows under `per_thread`
+//! have none: whatever takes a stream makes the thread's own, if that is the one it names. The rows under `called` are what we ask the drivers ourselves.
 
 macro_rules! table {
     ($callback:ident) => {
@@ -22,6 +23,7 @@ macro_rules! table {
                 cuMemAllocManaged => tenant crate::memory::alloc_managed;
                 cuMemFree_v2 => tenant crate::memory::free;
                 cuMemFree => tenant crate::memory::free_v1;
+
                 cuMemAllocHost_v2 => tenant crate::pinned::alloc;
                 cuMemAllocHost => tenant crate::pinned::alloc_v1;
                 cuMemHostAlloc => tenant crate::pinned::alloc_with_flags;
@@ -195,16 +197,55 @@ macro_rules! table {
                 nvmlDeviceGetMemoryInfo => tenant crate::info::nvml_memory;
                 nvmlDeviceGetMemoryInfo_v2 => tenant crate::info::nvml_memory_v2;
             }
+            // What has no body: a thread's first call on its own default stream, which makes that stream, is followed by a look.
+            per_thread {
+                cuMemcpyAsync; cuMemcpyHtoDAsync_v2; cuMemcpyDtoHAsync_v2; cuMemcpyDtoDAsync_v2; cuStreamQuery_ptsz; cuStreamWaitEvent;
+                cuStreamWaitEvent_ptsz; cuStreamGetPriority; cuMemcpy_ptds; cuMemcpyAsync_ptsz; cuMemcpyHtoD_v2_ptds; cuMemcpyDtoH_v2_ptds;
+                cuMemcpyDtoD_v2_ptds; cuMemcpyHtoDAsync_v2_ptsz; cuMemcpyDtoHAsync_v2_ptsz; cuMemcpyDtoDAsync_v2_ptsz; cuMemcpyPeer_ptds;
+                cuMemcpyPeerAsync; cuMemcpyPeerAsync_ptsz; cuMemcpyAtoA_v2_ptds; cuMemcpyAtoD_v2_ptds; cuMemcpyDtoA_v2_ptds; cuMemcpyAtoH_v2_ptds;
+                cuMemcpyAtoHAsync_v2; cuMemcpyAtoHAsync_v2_ptsz; cuMemcpyHtoA_v2_ptds; cuMemcpyHtoAAsync_v2; cuMemcpyHtoAAsync_v2_ptsz;
+                cuStreamGetCtx_ptsz; cuStreamGetPriority_ptsz; cuStreamGetFlags; cuStreamGetFlags_ptsz; cuStreamBatchMemOp_v2;
+                cuStreamBatchMemOp_v2_ptsz; cuStreamCopyAttributes; cuStreamCopyAttributes_ptsz; cuEventRecordWithFlags; cuEventRecordWithFlags_ptsz;
+                cuMemcpy2DAsync_v2; cuMemcpy3DAsync_v2; cuMemcpy3DPeerAsync; cuMemcpyBatchAsync_v2; cuMemcpy3DBatchAsync_v2;
+                cuMemBatchDecompressAsync; cuMemPrefetchAsync_v2; cuMemPrefetchBatchAsync; cuMemDiscardBatchAsync; cuMemDiscardAndPrefetchBatchAsync;
+                cuStreamGetDevice; cuStreamGetId; cuStreamGetCtx_v2; cuStreamAddCallback; cuStreamEndCapture; cuStreamGetCaptureInfo_v3;
+                cuStreamUpdateCaptureDependencies_v2; cuStreamAttachMemAsync; cuStreamGetAttribute; cuStreamSetAttribute;
+                cuSignalExternalSemaphoresAsync; cuWaitExternalSemaphoresAsync; cuStreamWaitValue32_v2; cuStreamWaitValue64_v2;
+                cuStreamWriteValue32_v2; cuStreamWriteValue64_v2; cuLaunchHostFunc; cuMemcpy2D_v2_ptds; cuMemcpy2DUnaligned_v2_ptds;
+                cuMemcpy3D_v2_ptds; cuMemcpy3DPeer_ptds; cuMemcpyHtoAAsync; cuMemcpyAtoHAsync; cuMemcpyHtoDAsync; cuMemcpyDtoHAsync;
+                cuMemcpyDtoDAsync; cuMemcpy2DAsync; cuMemcpy3DAsync; cuMemcpyBatchAsync; cuMemcpy3DBatchAsync; cuStreamWriteValue32;
+                cuStreamWaitValue32; cuStreamWriteValue64; cuStreamWaitValue64; cuStreamBatchMemOp; cuMemPrefetchAsync; cuStreamGetCaptureInfo_v2;
+                cuStreamUpdateCaptureDependencies; cuMemcpy2DAsync_v2_ptsz; cuMemcpy3DAsync_v2_ptsz; cuMemcpy3DPeerAsync_ptsz;
+                cuMemcpyBatchAsync_v2_ptsz; cuMemcpy3DBatchAsync_v2_ptsz; cuMemBatchDecompressAsync_ptsz; cuMemPrefetchAsync_v2_ptsz;
+                cuMemPrefetchBatchAsync_ptsz; cuMemDiscardBatchAsync_ptsz; cuMemDiscardAndPrefetchBatchAsync_ptsz; cuStreamGetDevice_ptsz;
+                cuStreamGetId_ptsz; cuStreamGetCtx_v2_ptsz; cuStreamAddCallback_ptsz; cuStreamEndCapture_ptsz; cuStreamGetCaptureInfo_v3_ptsz;
+                cuStreamUpdateCaptureDependencies_v2_ptsz; cuStreamAttachMemAsync_ptsz; cuStreamGetAttribute_ptsz; cuStreamSetAttribute_ptsz;
+                cuSignalExternalSemaphoresAsync_ptsz; cuWaitExternalSemaphoresAsync_ptsz; cuStreamWaitValue32_v2_ptsz; cuStreamWaitValue64_v2_ptsz;
+                cuStreamWriteValue32_v2_ptsz; cuStreamWriteValue64_v2_ptsz; cuLaunchHostFunc_ptsz; cuMemcpyBatchAsync_ptsz;
+                cuMemcpy3DBatchAsync_ptsz; cuStreamWriteValue32_ptsz; cuStreamWaitValue32_ptsz; cuStreamWriteValue64_ptsz; cuStreamWaitValue64_ptsz;
+                cuStreamBatchMemOp_ptsz; cuMemPrefetchAsync_ptsz; cuStreamGetCaptureInfo_ptsz; cuStreamGetCaptureInfo_v2_ptsz;
+                cuStreamUpdateCaptureDependencies_ptsz; cuGraphicsMapResources; cuGraphicsMapResources_ptsz; cuGraphicsUnmapResources;
+                cuGraphicsUnmapResources_ptsz; cuGLMapBufferObject_v2_ptds; cuGLMapBufferObjectAsync; cuGLMapBufferObjectAsync_v2;
+                cuGLMapBufferObjectAsync_v2_ptsz; cuGLUnmapBufferObjectAsync; cuFabricCpyBatchAsync; cuFabricCpyBatchAsync_ptsz;
+                cuLaunchHostFunc_v2; cuLaunchHostFunc_v2_ptsz; cuMemcpyWithAttributesAsync; cuMemcpyWithAttributesAsync_ptsz;
+                cuMemcpy3DWithAttributesAsync; cuMemcpy3DWithAttributesAsync_ptsz; cuStreamBeginCaptureToCig; cuStreamBeginCaptureToCig_ptsz;
+                cuStreamEndCaptureToCig; cuStreamEndCaptureToCig_ptsz; cuStreamGetDevResource; cuStreamGetDevResource_ptsz;
+            }
+            // And of these, what we ask the driver ourselves.
+            per_thread called {
+                cuStreamQuery; cuStreamGetCtx; cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuEventRecord; cuEventRecord_ptsz;
+                cuStreamGetCaptureInfo;
+            }
             called cuda {
                 cuDeviceGetCount; cuDeviceGetUuid; cuDeviceGetUuid_v2; cuDeviceGetPCIBusId;
                 cuDeviceGetAttribute; cuDeviceGetDefaultMemPool;
-                cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent; cuStreamGetCtx;
+                cuDevicePrimaryCtxGetState; cuCtxGetDevice; cuCtxGetLimit; cuCtxGetCurrent;
                 cuMemPoolGetAttribute; cuDeviceGetGraphMemAttribute; cuGraphGetNodes; cuGraphNodeGetType;
-                cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph; cuStreamGetCaptureInfo; cuStreamQuery;
+                cuGraphMemAllocNodeGetParams; cuGraphChildGraphNodeGetGraph;
                 cuMemGetAddressRange_v2; cuPointerGetAttribute; cuMemGetAllocationPropertiesFromHandle;
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2; cuCtxFromGreenCtx; cuGraphGetRootNodes; cuGraphGetEdges;
-                cuEventCreate; cuEventDestroy_v2; cuEventRecord; cuEventRecord_ptsz; cuEventQuery; cuEventElapsedTime;
-                cuStreamIsCapturing; cuStreamIsCapturing_ptsz; cuThreadExchangeStreamCaptureMode;
+                cuEventCreate; cuEventDestroy_v2; cuEventQuery; cuEventElapsedTime;
+                cuThreadExchangeStreamCaptureMode;
                 cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount;
             }
             called nvml {

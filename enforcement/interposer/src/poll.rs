@@ -38,9 +38,11 @@ pub fn poll() {
 }
 
 /// After a call that may have used the thread's own default stream: the driver makes one for each thread, of 560 KiB on an H200 (R18 of
-/// `fixtures/defects.txt`), so the first such call of a thread is followed by a look.
+/// `fixtures/defects.txt`), so the first such call of a thread is followed by a look. A thread in the place of one that is gone is taken for it, and
+/// its stream may be taken over by a third: what it then makes is found when the time for a look has come, as on the way of a launch.
 #[inline(always)]
 pub fn meet_thread() {
+    poll();
     if let Some(memory) = arena::enforcing() {
         let own = thread::pointer();
         let place = (own.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % THREADS;

@@ -14,9 +14,11 @@ macro_rules! names {
     (
         cuda { $($cuda:ident => $cuda_when:ident $cuda_body:path;)* }
         nvml { $($nvml:ident => $nvml_when:ident $nvml_body:path;)* }
+        per_thread { $($thread:ident;)* }
+        per_thread called { $($called_thread:ident;)* }
         $(called $library:ident { $($called:ident;)* })*
     ) => {
-        (&[$(stringify!($cuda),)*], &[$(stringify!($nvml),)*])
+        (&[$(stringify!($cuda),)* $(stringify!($thread),)* $(stringify!($called_thread),)*], &[$(stringify!($nvml),)*])
     };
 }
 

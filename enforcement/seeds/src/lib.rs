@@ -59,6 +59,7 @@ seeds! {
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R22 = "R22", "a location of a newer type is taken for the host's";
     R23 = "R23", "versions and limits that nobody here knows are the driver's business";
+    R18 = "R18", "a thread's own stream is no reason for a look", unhooks: ["cuMemcpy*_ptds", "cuMemcpy*Async*", "cuEventRecord*", "cuStreamQuery*", "cuStreamWaitEvent*"];
     R19 = "R19", "page tables of page-locked host memory are charged nothing", unhooks: ["cuMemAllocHost*", "cuMemHostAlloc", "cuMemHostRegister*"];
     R27 = "R27", "cuCtxDetach ends nothing that is charged";
     R17b = "R17b", "a process that shares memory by handles is never looked at";

@@ -17,6 +17,7 @@ pub mod launches;
 pub mod memsets;
 pub mod modules;
 pub mod newer;
+pub mod own_streams;
 pub mod physical;
 pub mod pinned;
 pub mod pools;

@@ -33,6 +33,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cuda::free::CASES,
         cuda::faults::CASES,
         cuda::floor::CASES,
+        cuda::own_streams::CASES,
         cuda::pinned::CASES,
         cuda::green::CASES,
         cuda::contexts::CASES,

@@ -22,8 +22,7 @@ use std::process::ExitCode;
 use crate::arguments::DiffArguments;
 use allowed::Allowed;
 use compare::{Verdict, compare};
-pub use enforcer::COMMANDS;
-use enforcer::Enforcer;
+pub use enforcer::{COMMANDS, Enforcer};
 use file::Record;
 
 pub fn run(arguments: &DiffArguments) -> Result<ExitCode, Box<dyn Error>> {

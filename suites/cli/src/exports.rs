@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
-use crate::probe::nulls::base;
-
 /// The classes: export, word, reason.
 const CLASSES: &str = include_str!("../../../fixtures/exports-cuda.txt");
 /// The drivers' exports, each at the start of its line.
@@ -31,9 +29,12 @@ pub struct Exports {
     pub untrue: Vec<String>,
 }
 
-/// The table against the drivers, the record and these hooks.
-pub fn exports(hooks: &BTreeSet<&str>) -> Result<Exports, Box<dyn Error>> {
-    judge(CLASSES, EXPORTS, TAKES, hooks)
+/// The table against the drivers, the record and these hooks; `is_version` says whether a function is a version of one of them.
+pub fn exports(
+    hooks: &BTreeSet<&str>,
+    is_version: &dyn Fn(&str) -> bool,
+) -> Result<Exports, Box<dyn Error>> {
+    judge(CLASSES, EXPORTS, TAKES, hooks, is_version)
 }
 
 fn rows(text: &str) -> impl Iterator<Item = &str> {
@@ -46,6 +47,7 @@ fn judge(
     exports: &str,
     takes: &str,
     hooks: &BTreeSet<&str>,
+    is_version: &dyn Fn(&str) -> bool,
 ) -> Result<Exports, Box<dyn Error>> {
     let mut classes: BTreeMap<&str, (&str, &str)> = rows(classes)
         .map(|row| {
@@ -68,7 +70,7 @@ fn judge(
         let (class, reason) = classes.remove(name).unwrap_or_default();
         let known = if hooks.contains(name) {
             &HOOKED[..]
-        } else if hooks.iter().any(|hook| base(hook) == base(name)) {
+        } else if is_version(name) {
             &UNKNOWN[..]
         } else {
             &UNHOOKED[..]
@@ -123,6 +125,7 @@ mod tests {
             "# them\ncuA 470\ncuB 470\ncuH 470\n",
             TAKES,
             &hooks,
+            &|_| false,
         )
         .unwrap()
     }
@@ -143,7 +146,11 @@ mod tests {
         );
         let versions = "cuH_v2 470\n";
         let hooks = BTreeSet::from(["cuH"]);
-        let withheld = |classes| judge(classes, versions, TAKES, &hooks).unwrap().untrue;
+        let withheld = |classes| {
+            judge(classes, versions, TAKES, &hooks, &|name| name == "cuH_v2")
+                .unwrap()
+                .untrue
+        };
         assert!(withheld("cuH_v2 withheld\n").is_empty());
         assert_eq!(withheld("cuH_v2 open it is new\n"), ["cuH_v2 open"]);
         let unproven = judged("cuA nothing\ncuB nothing\ncuH charged\n");

@@ -9,7 +9,7 @@ use harness::{Case, Library, artifacts, symbols};
 
 use crate::UNEXPECTED;
 use crate::arguments::ListArguments;
-use crate::diff::COMMANDS;
+use crate::diff::{COMMANDS, Enforcer};
 use crate::exports::exports;
 
 pub fn run(arguments: &ListArguments) -> Result<ExitCode, Box<dyn Error>> {
@@ -103,7 +103,8 @@ fn coverage() -> Result<ExitCode, Box<dyn Error>> {
     for (id, promise) in &uncaught {
         println!("{id} {promise}");
     }
-    let found = exports(&hooks)?;
+    let enforcer = Enforcer::ours();
+    let found = exports(&hooks, &|name| !enforcer.siblings(name).is_empty())?;
     for name in &found.unclassified {
         println!("{name} is in no class of fixtures/exports-cuda.txt");
     }

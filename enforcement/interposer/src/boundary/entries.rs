@@ -1,11 +1,12 @@
 //! What a row of the table yields: the name, the export, the typed call of the driver's function.
 
+use core::any::Any;
 use core::ffi::CStr;
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use abi::cuda::CUresult;
+use abi::cuda::{CUresult, CUstream};
 use ledger::Uncancelled;
 use seeds::{Seed, planted};
 
@@ -37,40 +38,71 @@ macro_rules! export {
             }
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
+            let own = const { is_per_thread(stringify!($name)) } $(|| names_own_stream(&$arg))*;
             // SAFETY: the caller's own arguments.
             let forward = move || unsafe { next($($arg),*) };
             if seeds::unhooked(stringify!($name)) {
                 return forward();
             }
             // SAFETY: the caller keeps the function's contract.
-            export!(@$when $name $body, forward, $(unsafe { <$ty as Cross>::cross($arg) }),*)
+            export!(@$when $name $body, own, forward, $(unsafe { <$ty as Cross>::cross($arg) }),*)
         }
     };
-    (@always $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
-        contain(Entry::$name, || ended($body($($arg),*), $forward))
+    (@always $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
+        met($own, contain(Entry::$name, || ended($body($($arg),*), $forward)))
     };
-    (@paced $name:ident $body:path, $forward:ident, $($arg:expr),*) => {{
+    (@paced $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {{
         poll::poll();
         if process::is_paced() || function::is_short() {
-            export!(@tenant $name $body, $forward, $($arg),*)
+            export!(@tenant $name $body, $own, $forward, $($arg),*)
         } else {
-            met(const { is_per_thread(stringify!($name)) }, $forward())
+            met($own, $forward())
         }
     }};
-    (@set $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
-        set(Entry::$name, &$body($($arg),*), &$forward)
+    (@set $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
+        set(Entry::$name, $own, &$body($($arg),*), &$forward)
     };
-    (@tenant $name:ident $body:path, $forward:ident, $($arg:expr),*) => {
+    (@tenant $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
         match process::standing() {
             Standing::Enforce(tenant) => contain(Entry::$name, || {
                 let outcome = $body(tenant, $($arg),*);
                 report::outcome(Entry::$name, &outcome);
-                met(const { is_per_thread(stringify!($name)) }, ended(outcome, $forward))
+                met($own, ended(outcome, $forward))
             }),
             Standing::Forward => $forward(),
             Standing::Impossible => Answer::refused(Refused::NoMemory),
         }
     };
+}
+
+/// As [`export`], of what has no body.
+macro_rules! export_per_thread {
+    { ($inner:meta) $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty } => {
+        /// # Safety
+        /// As the driver's function of this name.
+        #[cfg_attr(not($inner), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            let next = enter(Entry::$name);
+            if next == 0 {
+                return missing(Entry::$name);
+            }
+            // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
+            let next = unsafe { transmute::<usize, fns::$name>(next) };
+            let own = const { is_per_thread(stringify!($name)) } $(|| names_own_stream(&$arg))*;
+            // SAFETY: the caller's own arguments.
+            let answer = unsafe { next($($arg),*) };
+            met(own && !seeds::unhooked(stringify!($name)), answer)
+        }
+    };
+}
+
+/// Whether an argument is the handle that stands for the calling thread's own default stream: CU_STREAM_PER_THREAD.
+#[inline(always)]
+fn names_own_stream<T: Any>(argument: &T) -> bool {
+    const PER_THREAD: usize = 2;
+    (argument as &dyn Any)
+        .downcast_ref::<CUstream>()
+        .is_some_and(|stream| stream.0 as usize == PER_THREAD)
 }
 
 /// Whether a function of this name takes a thread's own default stream for the stream 0.
@@ -117,6 +149,8 @@ macro_rules! entries {
     (
         cuda { $($cuda:ident => $cuda_when:ident $cuda_body:path;)* }
         nvml { $($nvml:ident => $nvml_when:ident $nvml_body:path;)* }
+        per_thread { $($thread:ident;)* }
+        per_thread called { $($called_thread:ident;)* }
         called cuda { $($called_cuda:ident;)* }
         called nvml { $($called_nvml:ident;)* }
     ) => {
@@ -124,23 +158,27 @@ macro_rules! entries {
         #[allow(non_camel_case_types, reason = "C names stay exact")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
-        pub enum Entry { $($cuda,)* $($nvml,)* $($called_cuda,)* $($called_nvml,)* }
+        pub enum Entry { $($cuda,)* $($thread,)* $($called_thread,)* $($nvml,)* $($called_cuda,)* $($called_nvml,)* }
 
         /// The hooks are the first entries.
-        pub const HOOKS: usize = [$(stringify!($cuda),)* $(stringify!($nvml),)*].len();
+        pub const HOOKS: usize = CUDA_HOOKS + [$(stringify!($nvml),)*].len();
         pub const ENTRIES: usize = HOOKS + [$(stringify!($called_cuda),)* $(stringify!($called_nvml),)*].len();
 
-        const CUDA_HOOKS: usize = [$(stringify!($cuda),)*].len();
+        const CUDA_HOOKS: usize = [$(stringify!($cuda),)* $(stringify!($thread),)* $(stringify!($called_thread),)*].len();
         const CUDA_CALLED: usize = [$(stringify!($called_cuda),)*].len();
 
         /// All names, each with its NUL: a table of pointers would be thrice as large, and most of it relocations.
         static TEXT: &str = concat!(
-            $(stringify!($cuda), "\0",)* $(stringify!($nvml), "\0",)* $(stringify!($called_cuda), "\0",)* $(stringify!($called_nvml), "\0",)*
+            $(stringify!($cuda), "\0",)* $(stringify!($thread), "\0",)* $(stringify!($called_thread), "\0",)* $(stringify!($nvml), "\0",)* $(stringify!($called_cuda), "\0",)* $(stringify!($called_nvml), "\0",)*
         );
-        static HOOK_ENTRIES: [Entry; HOOKS] = [$(Entry::$cuda,)* $(Entry::$nvml,)*];
-        static NEEDED: [Needed; HOOKS] = [$(Needed::$cuda_when,)* $(Needed::$nvml_when,)*];
+        static HOOK_ENTRIES: [Entry; HOOKS] = [$(Entry::$cuda,)* $(Entry::$thread,)* $(Entry::$called_thread,)* $(Entry::$nvml,)*];
+        static NEEDED: [Needed; HOOKS] = [
+            $(Needed::$cuda_when,)* $(Needed::of(stringify!($thread)),)* $(Needed::of(stringify!($called_thread)),)* $(Needed::$nvml_when,)*
+        ];
         static EXPORTS: [Address; HOOKS] = [
             $(Address(cuda::$cuda as *const ()),)*
+            $(Address(cuda::$thread as *const ()),)*
+            $(Address(cuda::$called_thread as *const ()),)*
             $(Address(nvml::$nvml as *const ()),)*
         ];
 
@@ -150,6 +188,8 @@ macro_rules! entries {
             use abi::cuda::enumerations::*;
             use abi::cuda::*;
             $( abi::cuda_signature!($cuda => export!((any(test, stands_for = "libnvml")) $cuda_when $cuda_body)); )*
+            $( abi::cuda_signature!($thread => export_per_thread!(any(test, stands_for = "libnvml"))); )*
+            $( abi::cuda_signature!($called_thread => export_per_thread!(any(test, stands_for = "libnvml"))); )*
         }
         #[allow(non_snake_case, reason = "C names stay exact")]
         mod nvml {
@@ -164,6 +204,7 @@ macro_rules! entries {
             use abi::cuda::enumerations::*;
             use abi::cuda::*;
             $( next!($cuda_when $cuda); )*
+            $( abi::cuda_signature!($called_thread => call!()); )*
             $( abi::cuda_signature!($called_cuda => call!()); )*
         }
         /// NVML's own functions.
@@ -206,16 +247,16 @@ fn missing<R: Answer>(entry: Entry) -> R {
 
 /// A memset, which `forward` makes.
 #[inline(never)]
-fn set(entry: Entry, memset: &Memset, forward: &dyn Fn() -> CUresult) -> CUresult {
+fn set(entry: Entry, own: bool, memset: &Memset, forward: &dyn Fn() -> CUresult) -> CUresult {
     poll::poll();
     if !process::is_paced() {
-        return met(is_per_thread_at(entry as usize), forward());
+        return met(own, forward());
     }
     match process::standing() {
         Standing::Enforce(tenant) => contain(entry, || {
             let outcome = memset::pace(tenant, memset, forward);
             report::outcome(entry, &outcome);
-            ended(outcome, forward)
+            met(own, ended(outcome, forward))
         }),
         Standing::Forward => forward(),
         Standing::Impossible => Answer::refused(Refused::NoMemory),
@@ -286,11 +327,6 @@ pub fn name_at(entry: usize) -> &'static CStr {
     CStr::from_bytes_with_nul(text(entry)).unwrap_or_default()
 }
 
-/// The same of the entry of that number.
-fn is_per_thread_at(entry: usize) -> bool {
-    name_at(entry).to_str().is_ok_and(is_per_thread)
-}
-
 /// The address of our export of a hooked entry point, 0 of one that is only called.
 pub fn export_address(entry: Entry) -> usize {
     EXPORTS
@@ -306,20 +342,30 @@ enum Needed {
     tenant,
     paced,
     set,
+    per_thread,
+}
+
+impl Needed {
+    /// Of a row without a body.
+    const fn of(_: &str) -> Needed {
+        Needed::per_thread
+    }
 }
 
 /// What a look-up answers that means the driver's function at `address`: our export, but that itself where the hook would do
 /// nothing and its cost be all that there is of it.
 pub fn answer(entry: Entry, address: usize) -> usize {
     match NEEDED.get(entry as usize) {
-        Some(Needed::paced | Needed::set) if !process::may_be_paced() => address,
+        Some(Needed::paced | Needed::set | Needed::per_thread) if !process::may_be_paced() => {
+            address
+        }
         _ => export_address(entry),
     }
 }
 
 /// One bit per class of names that a hook's name falls into: most names are none of ours, and one load says so.
-static CLASSES: [u64; 4] = {
-    let mut classes = [0; 4];
+static CLASSES: [u64; CLASS_WORDS] = {
+    let mut classes = [0; CLASS_WORDS];
     let mut hook = 0;
     while hook < HOOKS {
         let name = text(hook);
@@ -330,17 +376,19 @@ static CLASSES: [u64; 4] = {
     classes
 };
 
+const CLASS_WORDS: usize = 16;
+
 /// Word and bit of a name: by its length and two letters that tell entry points apart.
 const fn class(name: &[u8]) -> (usize, u64) {
     let length = name.len();
     if length < 6 {
         return (0, 1);
     }
-    let class = length * 7
+    let class = length * 37
         + name[length - 1] as usize * 3
         + name[length / 2] as usize * 5
         + name[5] as usize;
-    ((class >> 6) & 3, 1 << (class & 63))
+    ((class >> 6) % CLASS_WORDS, 1 << (class & 63))
 }
 
 /// The hook of exactly this name.
@@ -359,12 +407,15 @@ pub fn exported(name: &CStr) -> Option<Entry> {
     Some(HOOK_ENTRIES[hook])
 }
 
-/// Whether some version of this function is hooked: of `cuMemAlloc` that of `cuMemAlloc_v2`.
+/// Whether some version of this function has a hook that keeps books, paces or tells the share: of `cuMemAlloc` that of `cuMemAlloc_v2`. A function that
+/// is only followed by a look may have any versions: what they take is the next look's.
 pub fn has_hook(stem: &[u8]) -> bool {
     // Most names are none of a hook's: the first of its own is looked for, not its length.
     (0..HOOKS).any(|hook| {
         let name = text(hook);
-        name.starts_with(stem) && variants::stem(&name[..name.len() - 1]) == stem
+        name.starts_with(stem)
+            && NEEDED[hook] != Needed::per_thread
+            && variants::stem(&name[..name.len() - 1]) == stem
     })
 }
 

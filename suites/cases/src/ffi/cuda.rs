@@ -88,6 +88,7 @@ mod memory;
 pub mod memset;
 mod module;
 pub mod odd;
+mod own_stream;
 mod physical;
 mod pool;
 mod routes;
@@ -100,6 +101,7 @@ pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use lookup::Way;
 pub use memory::HostWay;
 pub use module::{Function, Image, Kernel, Library as LoadedLibrary, Module};
+pub use own_stream::{OWN_STREAM, Places};
 pub use physical::Purpose;
 pub use stream::OwnStream;
 

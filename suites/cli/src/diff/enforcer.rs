@@ -16,11 +16,16 @@ macro_rules! names {
     (
         cuda { $($cuda:ident => $cuda_when:ident $cuda_body:path;)* }
         nvml { $($nvml:ident => $nvml_when:ident $nvml_body:path;)* }
+        per_thread { $($thread:ident;)* }
+        per_thread called { $($called_thread:ident;)* }
         called cuda { $($called_cuda:ident;)* }
         called nvml { $($called_nvml:ident;)* }
     ) => {
-        const HOOKS: &[&str] = &[$(stringify!($cuda),)* $(stringify!($nvml),)*];
-        const CALLED: &[&str] = &[$(stringify!($called_cuda),)* $(stringify!($called_nvml),)*];
+        const HOOKS: &[&str] =
+            &[$(stringify!($cuda),)* $(stringify!($nvml),)* $(stringify!($thread),)* $(stringify!($called_thread),)*];
+        /// Those that only are followed by a look.
+        const FOLLOWED: &[&str] = &[$(stringify!($thread),)* $(stringify!($called_thread),)*];
+        const CALLED: &[&str] = &[$(stringify!($called_thread),)* $(stringify!($called_cuda),)* $(stringify!($called_nvml),)*];
     };
 }
 hooks::table!(names);
@@ -122,11 +127,11 @@ impl Enforcer {
         one.is_some() && one == self.abi.get(other)
     }
 
-    /// Hooks of the same function: other versions, other streams.
+    /// Hooks of the same function: other versions, other streams. Not those that only are followed by a look, beside which any version may stand.
     pub fn siblings(&self, name: &str) -> Vec<&'static str> {
         let of = base(name);
         let mut siblings: Vec<&str> = self.hooks.iter().copied().collect();
-        siblings.retain(|hook| base(hook) == of);
+        siblings.retain(|hook| base(hook) == of && !FOLLOWED.contains(hook));
         siblings
     }
 
