@@ -12,6 +12,8 @@ pub mod loader;
 #[cfg(not(proxy))]
 mod lookup;
 pub mod manners;
+#[cfg(not(proxy))]
+mod rebind;
 pub mod sign;
 pub mod thread;
 pub mod time;

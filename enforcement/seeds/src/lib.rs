@@ -77,6 +77,7 @@ seeds! {
     C9 = "C9", "cuMemCreate is charged to the current device";
     C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
     C12 = "C12", "a thread may be cancelled inside a hook";
+    C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";
     D3 = "D3", "the driver is asked for a device that is not there";
     R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];
     R2 = "R2", "arrays are not hooked", unhooks: ["cuArray*", "cuMipmappedArray*"];

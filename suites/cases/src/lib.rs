@@ -92,6 +92,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::lookup::CASES,
         symbols::proc_address::CASES,
         symbols::missing::CASES,
+        symbols::own_data::CASES,
         symbols::runtimes::CASES,
         symbols::ways::CASES,
         workloads::embedder::contexts::CASES,

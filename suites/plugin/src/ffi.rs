@@ -69,6 +69,76 @@ pub unsafe extern "C" fn core_take(step: u64, most: u64, taken: *mut u64) -> u32
     code.0
 }
 
+/// Pointers that are named like the driver's functions, as libraries have them that look the driver up by themselves (C13 of DEFECTS).
+#[allow(non_upper_case_globals, reason = "C names stay exact")]
+mod pointers {
+    use core::sync::atomic::AtomicUsize;
+
+    #[unsafe(no_mangle)]
+    pub static cuInit: AtomicUsize = AtomicUsize::new(0);
+    #[unsafe(no_mangle)]
+    pub static cuMemAllocManaged: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// Where a reference by name leads, as the loader has bound it: a compiler of C that makes a library takes no other way.
+macro_rules! bound {
+    ($name:ident) => {{
+        let place: *mut usize;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: reads a word that the loader has filled.
+        unsafe {
+            core::arch::asm!("mov {}, qword ptr [rip + {}@GOTPCREL]", out(reg) place, sym pointers::$name);
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("adrp {0}, :got:{1}", "ldr {0}, [{0}, #:got_lo12:{1}]", out(reg) place, sym pointers::$name);
+        }
+        place
+    }};
+}
+
+/// Fills the pointers by the loader's look-up and calls through them; what cuMemAllocManaged answers to `bytes`.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_fill(bytes: u64) -> u32 {
+    fill(bytes).err().unwrap_or(CUresult::SUCCESS).0
+}
+
+fn fill(bytes: u64) -> Result<(), CUresult> {
+    // SAFETY: as in `take`.
+    let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    if library.is_null() {
+        return Err(NOT_FOUND);
+    }
+    let init: usize = function(library, c"cuInit")?;
+    let pointer_to_init = bound!(cuInit);
+    // SAFETY: a pointer of this library's own, if it is bound to that.
+    unsafe { pointer_to_init.write(init) };
+    let allocate: usize = function(library, c"cuMemAllocManaged")?;
+    let pointer_to_allocate = bound!(cuMemAllocManaged);
+    // SAFETY: as above.
+    unsafe { pointer_to_allocate.write(allocate) };
+    let set_current: fns::cuCtxSetCurrent = function(library, c"cuCtxSetCurrent")?;
+    let retain: fns::cuDevicePrimaryCtxRetain = function(library, c"cuDevicePrimaryCtxRetain")?;
+    // SAFETY: what was written there just now: the driver's functions of these names.
+    let (init, allocate) = unsafe {
+        (
+            core::mem::transmute::<usize, fns::cuInit>(pointer_to_init.read()),
+            core::mem::transmute::<usize, fns::cuMemAllocManaged>(pointer_to_allocate.read()),
+        )
+    };
+    let (mut context, mut pointer): (CUcontext, CUdeviceptr) = (CUcontext::NULL, 0);
+    /// CU_MEM_ATTACH_GLOBAL.
+    const GLOBAL: u32 = 1;
+    // SAFETY: the driver's functions, with places of our own.
+    unsafe {
+        told(init(0))?;
+        told(retain(&raw mut context, 0))?;
+        told(set_current(context))?;
+        told(allocate(&raw mut pointer, bytes as usize, GLOBAL))
+    }
+}
+
 /// What RTLD_NEXT finds from this library's place in the order of objects.
 ///
 /// # Safety

@@ -9,9 +9,15 @@ const DT_NULL: i64 = 0;
 const DT_NEEDED: i64 = 1;
 const DT_HASH: i64 = 4;
 const DT_STRTAB: i64 = 5;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_PLTRELSZ: i64 = 2;
+const DT_JMPREL: i64 = 23;
 const DT_SYMTAB: i64 = 6;
 const DT_SONAME: i64 = 14;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
+const STT_NOTYPE: u8 = 0;
+const STT_OBJECT: u8 = 1;
 const STT_TLS: u8 = 6;
 const STT_GNU_IFUNC: u8 = 10;
 
@@ -19,6 +25,58 @@ const STT_GNU_IFUNC: u8 = 10;
 struct Dyn {
     tag: i64,
     value: u64,
+}
+
+/// As in a table of relocations.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Rela {
+    offset: u64,
+    info: u64,
+    addend: u64,
+}
+
+/// A place that the loader has filled with the address of a named symbol, or with what lies there.
+pub struct Relocation<'a> {
+    pub place: usize,
+    pub name: &'a CStr,
+    pub addend: usize,
+    /// It has a copy of the symbol's bytes, not its address.
+    pub copies: bool,
+    /// The symbol is no function, as far as its object knows.
+    pub may_be_data: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod kind {
+    pub const ABSOLUTE: u32 = 1;
+    pub const COPY: u32 = 5;
+    pub const GLOBAL: u32 = 6;
+}
+#[cfg(target_arch = "aarch64")]
+mod kind {
+    pub const ABSOLUTE: u32 = 257;
+    pub const COPY: u32 = 1024;
+    pub const GLOBAL: u32 = 1025;
+}
+
+/// How often the loader has loaded an object: another figure is another set of objects.
+pub fn generation() -> u64 {
+    unsafe extern "C" fn one(info: *mut dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a valid record, which has had this member since glibc 2.4; `data` is the place below.
+        unsafe { *data.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut loaded = 0_u64;
+    // SAFETY: `one` has the expected signature and only uses `data` as the place it is.
+    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut loaded).cast()) };
+    loaded
+}
+
+/// The word at an address that the loader has filled, or of a mapped function's text.
+pub fn word(address: usize) -> usize {
+    // SAFETY: callers name places of relocations, symbols and exports of mapped objects, each a word long at least.
+    unsafe { (address as *const usize).read_unaligned() }
 }
 
 /// A loaded object. Valid as long as the loader's lock is held or the object cannot be unloaded.
@@ -169,16 +227,88 @@ impl<'a> Object<'a> {
         start..end
     }
 
+    /// The address of a datum, a pointer at least, that it defines and exports.
+    pub fn data(&self, name: &CStr) -> Option<usize> {
+        let found = self.definition(name)?;
+        let is_data =
+            found.st_info & 0xf == STT_OBJECT && found.st_size >= size_of::<usize>() as u64;
+        is_data.then_some(self.base + found.st_value as usize)
+    }
+
+    /// Visits its relocations that name a symbol and are words of data.
+    pub fn relocations(&self, visit: &mut dyn FnMut(&Relocation<'_>)) {
+        let mut tables = [(0, 0); 2];
+        for (tag, value) in self.dynamic() {
+            let address = if (value as usize) < self.base {
+                value as usize + self.base
+            } else {
+                value as usize
+            };
+            match tag {
+                DT_RELA => tables[0].0 = address,
+                DT_RELASZ => tables[0].1 = value as usize,
+                DT_JMPREL => tables[1].0 = address,
+                DT_PLTRELSZ => tables[1].1 = value as usize,
+                _ => {}
+            }
+        }
+        for (table, bytes) in tables.into_iter().filter(|(table, _)| *table != 0) {
+            // SAFETY: the dynamic section says where the table is and how long.
+            let rows = unsafe {
+                core::slice::from_raw_parts(table as *const Rela, bytes / size_of::<Rela>())
+            };
+            for row in rows {
+                let (symbol, kind) = ((row.info >> 32) as u32, row.info as u32);
+                if symbol == 0 || !matches!(kind, kind::ABSOLUTE | kind::COPY | kind::GLOBAL) {
+                    continue;
+                }
+                let symbol = self.at(symbol);
+                visit(&Relocation {
+                    place: self.base + row.offset as usize,
+                    name: self.string(u64::from(symbol.st_name)),
+                    addend: if kind == kind::ABSOLUTE {
+                        row.addend as usize
+                    } else {
+                        0
+                    },
+                    copies: kind == kind::COPY,
+                    may_be_data: matches!(symbol.st_info & 0xf, STT_NOTYPE | STT_OBJECT),
+                });
+            }
+        }
+    }
+
+    /// Writes a word into its data, where the loader has made that read-only too.
+    pub fn store(&self, place: usize, value: usize) {
+        const PAGE: usize = 4096;
+        let relro = self
+            .headers
+            .iter()
+            .find(|header| header.p_type == libc::PT_GNU_RELRO)
+            .map(|header| {
+                let start = self.base + header.p_vaddr as usize;
+                start / PAGE * PAGE..start + header.p_memsz as usize
+            });
+        let page = (place / PAGE * PAGE) as *mut c_void;
+        let length = place + size_of::<usize>() - page as usize;
+        let protected = relro.is_some_and(|range| range.contains(&place));
+        // SAFETY: pages of the object's own, which stays mapped while the loader's lock is held.
+        let writable = !protected
+            || unsafe { libc::mprotect(page, length, libc::PROT_READ | libc::PROT_WRITE) } == 0;
+        if writable {
+            // SAFETY: a place that the loader has filled itself, writable now; whoever reads it has the old word or the new one.
+            unsafe { (place as *mut usize).write_unaligned(value) };
+        }
+        if protected && writable {
+            // SAFETY: as above; it becomes what it was.
+            unsafe { libc::mprotect(page, length, libc::PROT_READ) };
+        }
+    }
+
     /// The address of a function or object that it defines and exports. Versions are not looked at: the drivers have none, and of libc's
     /// versions of one name any will do here.
     pub fn symbol(&self, name: &CStr) -> Option<usize> {
-        let found = if !self.gnu_hash.is_null() {
-            self.by_gnu_hash(name)
-        } else if !self.hash.is_null() {
-            self.by_hash(name)
-        } else {
-            None
-        }?;
+        let found = self.definition(name)?;
         let address = self.base + found.st_value as usize;
         if found.st_info & 0xf == STT_GNU_IFUNC {
             // SAFETY: an indirect function's symbol is its resolver, which takes nothing we must pass on the architectures built for.
@@ -187,6 +317,16 @@ impl<'a> Object<'a> {
             return Some(unsafe { resolve() });
         }
         Some(address)
+    }
+
+    fn definition(&self, name: &CStr) -> Option<Elf64_Sym> {
+        if !self.gnu_hash.is_null() {
+            self.by_gnu_hash(name)
+        } else if !self.hash.is_null() {
+            self.by_hash(name)
+        } else {
+            None
+        }
     }
 
     /// Whether one of its notes is of this owner: the name of an ELF note, its NUL included.

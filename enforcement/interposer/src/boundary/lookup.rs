@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 
 use super::drivers::Library;
 use super::entries::{self, Entry};
-use super::{elf, loader};
+use super::{elf, loader, rebind};
 use crate::nvml;
 use crate::scope::{Object, Scope};
 use crate::variants;
@@ -36,6 +36,7 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn note_start() {
     STARTED.store(count_objects(), Ordering::Relaxed);
+    rebind::rebind();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(127) };
@@ -76,7 +77,7 @@ unsafe extern "C" fn decide_dlsym(
     }
     // SAFETY: a non-null name is a C string by dlsym's contract.
     let name = unsafe { CStr::from_ptr(name) };
-    note_use_of_nvml(name);
+    note_use(name);
     let Some(entry) = entries::exported(name) else {
         if planted(Seed::S3) && name.to_bytes().starts_with(b"cu") {
             return Decision::answer(0);
@@ -140,7 +141,7 @@ unsafe extern "C" fn decide_dlvsym(
     }
     // SAFETY: as in `decide_dlsym`.
     let name = unsafe { CStr::from_ptr(name) };
-    note_use_of_nvml(name);
+    note_use(name);
     let special = matches!(handle as usize, RTLD_NEXT | RTLD_DEFAULT);
     let entry = entries::exported(name);
     let own = name == c"dlsym" || name == c"dlvsym";
@@ -192,14 +193,23 @@ fn is_withheld(found: usize, name: &CStr) -> bool {
     withheld
 }
 
-/// Whoever looks up a name of NVML's is going to call it, and counts on its own inits.
-fn note_use_of_nvml(name: &CStr) {
-    // Byte by byte: most names end the comparison at the first, and the length of none has to be known.
-    // SAFETY: each byte is read only where those before it were not the string's end.
-    let is_nvml = (0..4).all(|at| unsafe { name.as_ptr().add(at).read() } as u8 == b"nvml"[at]);
+/// Whoever looks up a name of NVML's is going to call it, and counts on its own inits; and whoever looks up one of a driver's may be about to write
+/// it to data of that name.
+fn note_use(name: &CStr) {
+    let is_nvml = begins(name, b"nvml");
     if is_nvml {
         nvml::is_asked_for();
     }
+    if is_nvml || begins(name, b"cu") {
+        rebind::rebind();
+    }
+}
+
+/// Byte by byte: most names end the comparison at the first, and the length of none has to be known.
+fn begins(name: &CStr, with: &[u8]) -> bool {
+    let mut each = with.iter().enumerate();
+    // SAFETY: each byte is read only where those before it were not the string's end.
+    each.all(|(at, byte)| unsafe { name.as_ptr().add(at).read() } as u8 == *byte)
 }
 
 /// An explicit look-up of dlsym itself answers ours, which behaves the same.

@@ -135,6 +135,14 @@ impl Library {
         Some((taken, CUresult(code)))
     }
 
+    /// Has a plugin's core call through pointers of its own that are named like the driver's functions: what cuMemAllocManaged answers.
+    pub fn fill(self, bytes: u64) -> Option<CUresult> {
+        // SAFETY: the type of that export of the plugin's.
+        let fill: unsafe extern "C" fn(u64) -> u32 = unsafe { self.function("core_fill") }?;
+        // SAFETY: takes a number.
+        Some(CUresult(unsafe { fill(bytes) }))
+    }
+
     /// What a plugin's core finds by RTLD_NEXT from its own place.
     pub fn next(self, name: &str) -> Option<Address> {
         // SAFETY: the type of that export of the plugin's.
