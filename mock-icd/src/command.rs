@@ -10,6 +10,7 @@ use mock_device::{Bytes, Direction, Engine, Grid, Nanos, Task};
 use crate::binding::Member;
 use crate::boundary::{Chain, In, List, New, OutList, Outcome};
 use crate::instance::PhysicalDevice;
+use crate::own;
 use crate::pass::{Current, Targets};
 use crate::shader::{Shader, WARP};
 use crate::state::{Child, STATE};
@@ -33,6 +34,25 @@ pub struct CommandBuffer {
     /// Inside a render pass: its attachments.
     pass: Mutex<Option<Current>>,
     steps: Mutex<Vec<Step>>,
+    memory: Mutex<Recorded>,
+}
+
+/// What was recorded, as the driver keeps it on the device.
+#[derive(Default)]
+struct Recorded {
+    bytes: u64,
+    taken: u64,
+    /// There was no room for some of it.
+    full: bool,
+}
+
+/// Command buffers are given the device's memory in pieces of this.
+const PIECE: u64 = 64 << 10;
+
+impl Drop for CommandBuffer {
+    fn drop(&mut self) {
+        self.forget();
+    }
 }
 
 /// The pipelines that what is recorded next uses.
@@ -232,9 +252,35 @@ impl CommandBuffer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+        self.forget();
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Recorded> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for one command more.
+    fn grow(&self) {
+        let mut memory = self.memory();
+        memory.bytes += own::COMMAND;
+        if memory.bytes > memory.taken && !memory.full {
+            let device = STATE.devices.find(vk::Device::from_raw(self.device));
+            match device.and_then(|device| own::take(&device, PIECE)) {
+                Ok(()) => memory.taken += PIECE,
+                Err(_) => memory.full = true,
+            }
+        }
+    }
+
+    fn forget(&self) {
+        let recorded = std::mem::take(&mut *self.memory());
+        if recorded.taken > 0 {
+            own::forget(self.device, recorded.taken);
+        }
     }
 
     fn push(&self, takes: Takes, act: What) {
+        self.grow();
         let mask = self.mask.load(Ordering::Relaxed);
         self.steps
             .lock()
@@ -292,6 +338,7 @@ pub fn allocate(
             bound: Mutex::default(),
             pass: Mutex::default(),
             steps: Mutex::default(),
+            memory: Mutex::default(),
         };
         vk::CommandBuffer::from_raw(STATE.command_buffers.insert(buffer))
     }));
@@ -336,7 +383,17 @@ pub fn set_mask(buffer: vk::CommandBuffer, mask: u32) -> Outcome {
     Ok(())
 }
 
-/// Ending, and every command without an effect that the mock models.
+/// # Errors
+/// VK_ERROR_OUT_OF_DEVICE_MEMORY where what was recorded found no room on the device.
+pub fn end(buffer: vk::CommandBuffer) -> Outcome {
+    let buffer = STATE.command_buffers.find(buffer)?;
+    if buffer.memory().full {
+        return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+    Ok(())
+}
+
+/// Every command without an effect that the mock models.
 pub fn accept(buffer: vk::CommandBuffer) -> Outcome {
     STATE.command_buffers.find(buffer).map(drop)
 }

@@ -8,6 +8,7 @@ use mock_device::Overhead;
 use crate::boundary::{Chain, In, List, New, Out, Outcome};
 use crate::command::Lane;
 use crate::instance::{PhysicalDevice, enabled};
+use crate::own::Own;
 use crate::queue::Queue;
 use crate::state::STATE;
 use crate::work::Work;
@@ -24,6 +25,8 @@ pub struct Device {
     queues: Vec<(QueuePlace, u64)>,
     /// What it took of the device by being created.
     overhead: Overhead,
+    /// For its objects.
+    pub own: Own,
     pub work: Arc<Work>,
 }
 
@@ -86,6 +89,7 @@ pub fn create(
         extensions,
         queues,
         overhead,
+        own: Own::default(),
         work,
     }));
     Ok(())
@@ -170,6 +174,7 @@ pub fn destroy(device: vk::Device) -> Outcome {
     presentation::forget_of(handle);
     let left = STATE.memories.remove_of(handle).into_iter();
     memory::leave_behind(removed.made_by, left.map(|(_, memory)| memory));
+    removed.own.end(&removed.members);
     give_back_overhead(&removed.members, removed.overhead);
     Ok(())
 }

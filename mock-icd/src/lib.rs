@@ -26,6 +26,7 @@ mod lost;
 mod memory;
 mod needs;
 mod object;
+mod own;
 mod pass;
 mod physical_device;
 mod presentation;

@@ -418,7 +418,8 @@ impl Tenant {
             let charged = Bytes(figures.drift.load(Ordering::Acquire));
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
-            let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire));
+            let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire))
+                .saturating_add(ledger.process_unlisted(index));
             let managed = Bytes(figures.managed.load(Ordering::Acquire));
             // In our row or in its maker's, which changes when that one lets go of it.
             let imported = ledger.shared_usage(index);

@@ -13,6 +13,7 @@ use throttle::{Budget, Share, Shared};
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
 use crate::exports::{Descriptor, Freed, Row};
+use crate::floor::Floor;
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held, Targets};
@@ -26,6 +27,9 @@ pub struct Attachment {
     /// By device.
     turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
     holds: Mutex<Holds>,
+    floor: Floor,
+    /// Charged, and in no row of the driver's: by device.
+    unlisted: Mutex<[Bytes; MAX_DEVICES]>,
 }
 
 /// Nothing more is granted.
@@ -69,6 +73,8 @@ fn make() -> Option<&'static Attachment> {
         ledger: attach(),
         turns: [const { OnceLock::new() }; MAX_DEVICES],
         holds: Mutex::new(Holds::new()),
+        floor: Floor::new(),
+        unlisted: Mutex::new([Bytes::ZERO; MAX_DEVICES]),
     })?;
     CURRENT.store(id.0, Ordering::Release);
     ATTACHMENTS.get(id)
@@ -170,11 +176,67 @@ impl Attachment {
     /// Reserves on every target, or says why not: without a ledger nothing can be said but that.
     #[inline]
     pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
+        if let Some(ledger) = &self.ledger {
+            self.floor.before(ledger, targets, bytes);
+        }
+        self.reserve_taken(targets, bytes)
+    }
+
+    /// The same of what the driver has taken already: its figure has it, the books do not.
+    pub fn reserve_taken(
+        &self,
+        targets: Targets,
+        bytes: Bytes,
+    ) -> Result<Held<'_>, Option<Refusal>> {
         let ledger = self.ledger.as_ref().ok_or(None)?;
         targets::reserve(ledger, targets, bytes, &Rows).map_err(|refusal| {
             trace::line(format_args!("refused {bytes}: {refusal}"));
             Some(refusal)
         })
+    }
+
+    /// When this process looks at the driver's figures again; `None` where nothing is granted anyway.
+    pub fn floor(&self) -> Option<&Floor> {
+        self.ledger.as_ref().map(|_| &self.floor)
+    }
+
+    /// Brings what this process is charged to the driver's figure, after `call` where a command was the reason. Answers whether the tenant has more left
+    /// than before.
+    pub fn look(&self, targets: Targets, call: Option<&str>) -> bool {
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
+        ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
+    }
+
+    /// What was noted beyond what this process is charged is about to be charged, as far as it is known what took it. A look follows.
+    pub fn forget_beyond(&self, targets: Targets) {
+        if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
+            targets
+                .iter()
+                .for_each(|device| ledger.forget_beyond(device));
+        }
+    }
+
+    /// So much of what is charged to the targets is in no row of the driver's.
+    pub fn unlist(&self, targets: Targets, bytes: Bytes) {
+        self.listing(targets, |held| held.saturating_add(bytes));
+    }
+
+    /// What [`Attachment::unlist`] said is charged no longer.
+    pub fn list(&self, targets: Targets, bytes: Bytes) {
+        self.listing(targets, |held| held.saturating_sub(bytes));
+    }
+
+    fn listing(&self, targets: Targets, change: impl Fn(Bytes) -> Bytes) {
+        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) else {
+            return;
+        };
+        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        for device in targets.iter() {
+            if let Some(held) = device.slot().and_then(|slot| unlisted.get_mut(slot)) {
+                *held = change(*held);
+                ledger.set_unlisted(device, *held);
+            }
+        }
     }
 
     pub fn release(&self, targets: Targets, bytes: Bytes) {

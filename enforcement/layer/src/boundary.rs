@@ -6,6 +6,7 @@ floor::provide!(never_unmapped);
 pub mod chain;
 pub mod commands;
 pub mod hooks;
+mod makers;
 pub mod marks;
 pub mod negotiate;
 pub mod next;

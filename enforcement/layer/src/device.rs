@@ -39,6 +39,8 @@ pub struct Enforced {
     pub group: Vec<Targets>,
     pub all: Targets,
     overhead: AtomicU64,
+    /// Of the overhead, what no row of the driver's shows.
+    unlisted: AtomicU64,
 }
 
 /// A device and whether it is really the one asked for.
@@ -169,7 +171,8 @@ fn charged(
         Ok(made) => made,
         Err(code) => return code,
     };
-    let measured = measure(instance, group, &enforced).since(&before, bound);
+    let after = measure(instance, group, &enforced);
+    let measured = after.since(&before, bound);
     let took = measured
         .unwrap_or(bound)
         .round_up(memory::GRANULARITY)
@@ -178,7 +181,7 @@ fn charged(
         .0
         .checked_sub(bound.0)
         .filter(|rest| *rest > 0)
-        .map(|rest| memory::reserve(attachment, all, Bytes(rest)))
+        .map(|rest| memory::reserve_taken(attachment, all, Bytes(rest)))
         .transpose()
     else {
         return refuse(&made);
@@ -193,6 +196,12 @@ fn charged(
         took.0
     ));
     enforced.overhead.store(took.0, Ordering::Relaxed);
+    let unlisted = after.listed(&before).map_or(Bytes::ZERO, |listed| {
+        took.saturating_sub(listed).min(UNSAID.most)
+    });
+    enforced.unlisted.store(unlisted.0, Ordering::Relaxed);
+    attachment.unlist(all, unlisted);
+    attachment.look(all, None);
     register(made, Some(enforced))
 }
 
@@ -231,6 +240,7 @@ impl Enforced {
             group: group.iter().map(|physical| physical.targets).collect(),
             all,
             overhead: AtomicU64::new(0),
+            unlisted: AtomicU64::new(0),
         }
     }
 
@@ -287,6 +297,10 @@ impl Device {
         let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) else {
             return;
         };
+        enforced.attachment.list(
+            enforced.all,
+            Bytes(enforced.unlisted.swap(0, Ordering::Relaxed)),
+        );
         enforced.attachment.release(
             enforced.all,
             Bytes(enforced.overhead.swap(0, Ordering::Relaxed)),
@@ -327,17 +341,29 @@ fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) ->
 }
 
 impl Measure {
+    /// What this library charged for other things since `before`.
+    fn charged(&self, before: &Measure) -> Bytes {
+        let rows = self.rows.iter().zip(&before.rows);
+        let charged = rows.map(|((_, now), (_, then))| now.saturating_sub(*then));
+        charged.max().unwrap_or_default()
+    }
+
+    /// By how much the process's rows grew since `before`, less that. `None` where it has none.
+    fn listed(&self, before: &Measure) -> Option<Bytes> {
+        let charged = self.charged(before);
+        let rows = self.rows.iter().zip(&before.rows);
+        let grown = rows.filter_map(|((now, _), (then, _))| {
+            let grown = (*now)?.saturating_sub(then.unwrap_or_default());
+            Some(grown.saturating_sub(charged))
+        });
+        grown.max()
+    }
+
     /// What was taken since `before`, less what this library charged for other things meanwhile. `None` where nothing can tell.
     fn since(&self, before: &Measure, bound: Bytes) -> Option<Bytes> {
-        let rows = || self.rows.iter().zip(&before.rows);
-        let charged = rows()
-            .map(|((_, now), (_, then))| now.saturating_sub(*then))
-            .max()
-            .unwrap_or_default();
+        let charged = self.charged(before);
         let grown = |now: Bytes, then: Bytes| now.saturating_sub(then).saturating_sub(charged);
-        let by_row = rows()
-            .filter_map(|((now, _), (then, _))| Some(grown((*now)?, then.unwrap_or_default())))
-            .max();
+        let by_row = self.listed(before);
         // What is free is everybody's: a neighbour's allocation in this very moment is counted too, but never above the bound.
         let lost = |now: HeapUse, then: HeapUse| grown(then.free(), now.free());
         let heaps = self.heaps.zip(before.heaps);

@@ -9,6 +9,7 @@
 //! | everything unsafe | `boundary` |
 //! | instances, devices, memory objects | `instance`, `device`, `memory` |
 //! | what instances take by themselves | `standing` |
+//! | what the driver takes unasked | `floor` |
 //! | which GPU is whose | `physical`, `candidates` |
 //! | what a tenant is told | `heaps` |
 //! | submissions under a compute budget | `pace`, `boundary::marks` |
@@ -26,6 +27,7 @@ mod boundary;
 mod candidates;
 mod device;
 mod exports;
+mod floor;
 mod heaps;
 mod instance;
 mod memory;

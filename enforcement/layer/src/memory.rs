@@ -2,6 +2,7 @@
 
 use ash::vk;
 use budget::Bytes;
+use ledger::Refusal;
 use seeds::{Seed, planted};
 
 use crate::arena::Id;
@@ -102,9 +103,12 @@ fn charged(
     call: impl FnOnce() -> (vk::Result, Option<Object>),
     free: impl FnOnce(Object),
 ) -> vk::Result {
-    let Some(bytes) = request.size.round_up(request.granularity()) else {
+    let Some(mut bytes) = request.size.round_up(request.granularity()) else {
         return refused(request);
     };
+    if planted(Seed::V17f) {
+        bytes = Bytes(request.size.0 / GRANULARITY.0 * GRANULARITY.0);
+    }
     let held = match planted(Seed::X1) {
         true => Err(Refused),
         false => reserve(enforced.attachment, targets, bytes),
@@ -311,7 +315,7 @@ fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
     }
 }
 
-/// Reserves, looking for descriptors that were closed meanwhile before it refuses.
+/// Reserves. Before it refuses it looks for descriptors that were closed meanwhile, and at the driver's figures.
 #[inline]
 pub fn reserve(
     attachment: &Attachment,
@@ -320,16 +324,35 @@ pub fn reserve(
 ) -> Result<Held<'_>, Refused> {
     let held = match attachment.reserve(targets, bytes) {
         Ok(held) => return Ok(held),
-        Err(refusal) if !forget_closed(attachment) => Err(refusal),
+        Err(refusal) if !(forget_closed(attachment) | attachment.look(targets, None)) => {
+            Err(refusal)
+        }
         Err(_) => attachment.reserve(targets, bytes),
     };
-    held.map_err(|refusal| {
-        match refusal {
-            Some(refusal) => trace::refusal(format_args!("{refusal}")),
-            None => trace::refusal(format_args!("{bytes} are refused: nothing can be enforced")),
-        }
-        Refused
-    })
+    held.map_err(|refusal| told(refusal, bytes))
+}
+
+/// Reserves what the driver has taken already for an instance or a device: no look before it is on the books, where it would be counted twice.
+pub fn reserve_taken(
+    attachment: &Attachment,
+    targets: Targets,
+    bytes: Bytes,
+) -> Result<Held<'_>, Refused> {
+    attachment.forget_beyond(targets);
+    let held = match attachment.reserve_taken(targets, bytes) {
+        Err(_) if forget_closed(attachment) => attachment.reserve_taken(targets, bytes),
+        held => held,
+    };
+    held.map_err(|refusal| told(refusal, bytes))
+}
+
+#[cold]
+fn told(refusal: Option<Refusal>, bytes: Bytes) -> Refused {
+    match refusal {
+        Some(refusal) => trace::refusal(format_args!("{refusal}")),
+        None => trace::refusal(format_args!("{bytes} are refused: nothing can be enforced")),
+    }
+    Refused
 }
 
 #[cold]

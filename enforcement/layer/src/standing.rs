@@ -38,7 +38,15 @@ pub struct Unsaid {
 struct Standing {
     of: Option<Id>,
     instances: usize,
-    charged: Vec<(Targets, Bytes)>,
+    charged: Vec<Charged>,
+}
+
+/// What the instances are charged on a GPU.
+struct Charged {
+    targets: Targets,
+    bytes: Bytes,
+    /// Of that, what no row of the driver's shows.
+    unlisted: Bytes,
 }
 
 static STANDING: Mutex<Standing> = Mutex::new(Standing {
@@ -160,11 +168,13 @@ impl Making {
                 .into_iter()
                 .filter_map(|(share, now)| share.charge(attachment, now).transpose())
                 .collect();
-            for (targets, took, held) in charged? {
-                trace::line(format_args!("create instance charged={}", took.0));
+            for (charged, held) in charged? {
+                trace::line(format_args!("create instance charged={}", charged.bytes.0));
                 held.into_iter()
                     .for_each(|(part, bytes)| part.commit_as(bytes));
-                self.standing.charged.push((targets, took));
+                attachment.unlist(charged.targets, charged.unlisted);
+                attachment.look(charged.targets, None);
+                self.standing.charged.push(charged);
             }
         }
         self.standing.instances += 1;
@@ -173,7 +183,7 @@ impl Making {
 }
 
 /// What is charged to whom, and the reservations that are to be committed for it, each as so much.
-type Charge = (Targets, Bytes, Vec<(Held<'static>, Bytes)>);
+type Charge = (Charged, Vec<(Held<'static>, Bytes)>);
 
 impl Share {
     fn measured(self) -> (Self, Figures) {
@@ -216,9 +226,18 @@ impl Share {
         });
         let beyond = took.saturating_sub(reserved);
         if beyond != Bytes::ZERO {
-            parts.push((memory::reserve(attachment, targets, beyond)?, beyond));
+            parts.push((memory::reserve_taken(attachment, targets, beyond)?, beyond));
         }
-        Ok(Some((targets, took, parts)))
+        let before = self.before.own.row.unwrap_or_default();
+        let listed = now.own.row.map(|row| row.saturating_sub(before));
+        let charged = Charged {
+            targets,
+            bytes: took,
+            unlisted: listed.map_or(Bytes::ZERO, |listed| {
+                took.saturating_sub(listed).min(UNSAID.most)
+            }),
+        };
+        Ok(Some((charged, parts)))
     }
 }
 
@@ -229,10 +248,14 @@ pub fn late(attachment: &'static Attachment, targets: Targets) -> Result<(), Ref
     standing.belong_to(attachment);
     for device in targets.iter() {
         let targets = target(device);
-        let known = standing.charged.iter().any(|(of, _)| *of == targets);
+        let known = standing.charged.iter().any(|one| one.targets == targets);
         if let Some(bound) = bound(attachment, targets).filter(|_| !known) {
             memory::reserve(attachment, targets, bound)?.commit();
-            standing.charged.push((targets, bound));
+            standing.charged.push(Charged {
+                targets,
+                bytes: bound,
+                unlisted: Bytes::ZERO,
+            });
             standing.instances = standing.instances.max(1);
         }
     }
@@ -271,9 +294,10 @@ pub fn ended() {
     }
     standing.instances = standing.instances.saturating_sub(1);
     if standing.instances == 0 {
-        for (targets, bytes) in standing.charged.drain(..) {
+        for charged in standing.charged.drain(..) {
             if let Some(attachment) = mine {
-                attachment.release(targets, bytes);
+                attachment.list(charged.targets, charged.unlisted);
+                attachment.release(charged.targets, charged.bytes);
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Line {
     /// Bytes by which the driver's figure for the slot's process was seen beyond all that the process is charged. Written by whichever
     /// process of the tenant looked last: the process itself may never ask for anything again.
     pub beyond: AtomicU64,
+    /// Bytes of what the slot is charged that no row of the driver's ever shows: a part of each VkInstance and VkDevice.
+    pub unlisted: AtomicU64,
 }
 
 /// The order of the steps. Only models change it, to show that they would notice.
@@ -347,6 +349,20 @@ impl<'a, P: Protocol> Account<'a, P> {
         }
     }
 
+    /// Bytes of what the slot is charged that the driver shows in no row.
+    pub fn unlisted(&self, slot: usize) -> u64 {
+        self.lines
+            .get(slot)
+            .map_or(0, |line| line.unlisted.load(Ordering::Acquire))
+    }
+
+    /// By the slot's owner alone.
+    pub fn set_unlisted(&self, slot: usize, bytes: u64) {
+        if let Some(line) = self.lines.get(slot) {
+            line.unlisted.store(bytes, Ordering::Release);
+        }
+    }
+
     /// All that the slot's owner holds: what it is charged, its lease not included, and what was seen beyond that.
     pub fn held(&self, slot: usize) -> u64 {
         self.word(slot).used().saturating_add(self.beyond(slot))
@@ -387,6 +403,7 @@ impl<'a, P: Protocol> Account<'a, P> {
         if let Some(line) = self.lines.get(slot) {
             line.pending.store(0, Ordering::Release);
             line.beyond.store(0, Ordering::Release);
+            line.unlisted.store(0, Ordering::Release);
             line.word.store(0, Ordering::Release);
         }
     }

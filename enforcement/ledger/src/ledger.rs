@@ -10,6 +10,7 @@ use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
+use seeds::{Seed, planted};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
@@ -99,6 +100,8 @@ pub struct Charged {
     slots: Vec<usize>,
     /// What it imported, which another is charged for, and which may be in its row.
     explained: u64,
+    /// What it is charged that no row shows.
+    unlisted: u64,
 }
 
 /// Bytes that are charged but not in use yet. Dropping it cancels.
@@ -243,10 +246,12 @@ impl Ledger {
                 continue;
             }
             let (bytes, releases) = (account.word(at).used(), account.releases(at));
+            let unlisted = account.unlisted(at);
             match others.iter_mut().find(|other| other.owner == owner) {
                 Some(other) => {
                     other.bytes = other.bytes.saturating_add(bytes);
                     other.releases = other.releases.wrapping_add(releases);
+                    other.unlisted = other.unlisted.saturating_add(unlisted);
                     other.slots.push(at);
                 }
                 None => others.push(Charged {
@@ -255,6 +260,7 @@ impl Ledger {
                     releases,
                     slots: vec![at],
                     explained: 0,
+                    unlisted,
                 }),
             }
         }
@@ -281,13 +287,51 @@ impl Ledger {
             let Some(held) = row((other.owner >> 32) as u32) else {
                 continue;
             };
-            let known = other.bytes.saturating_add(other.explained);
+            let listed = other.bytes.saturating_sub(other.unlisted);
+            let known = listed.saturating_add(other.explained);
             let mut beyond = held.0.saturating_sub(known);
             for slot in &other.slots {
                 account.set_beyond(*slot, beyond);
                 beyond = 0;
             }
         }
+    }
+
+    /// So much of what this slot is charged is in no row of the driver's: set by who knows it, its owner.
+    pub fn set_unlisted(&self, device: DeviceIndex, bytes: Bytes) {
+        if let Some(account) = self.account(device) {
+            account.set_unlisted(self.seat.slot, bytes.0);
+        }
+    }
+
+    /// What this process is charged by all of its slots and no row of the driver's shows, as far as they said so.
+    pub fn process_unlisted(&self, device: DeviceIndex) -> Bytes {
+        self.account(device).map_or(Bytes::ZERO, |account| {
+            self.own_slots().fold(Bytes::ZERO, |sum, slot| {
+                sum.saturating_add(Bytes(account.unlisted(slot)))
+            })
+        })
+    }
+
+    /// Notes by how much the driver's figure for this process is beyond all that it is charged, in the line of this slot and for no other reason: a
+    /// look of the process's other library, which charges it in its own word, ends it.
+    pub fn note_own_beyond(&self, device: DeviceIndex, bytes: Bytes) {
+        let Some(account) = self.account(device) else {
+            return;
+        };
+        for slot in self.own_slots() {
+            let mine = slot == self.seat.slot;
+            account.set_beyond(slot, if mine { bytes.0 } else { 0 });
+        }
+    }
+
+    /// What was noted beyond what this process is charged, by whoever looked last.
+    pub fn own_beyond(&self, device: DeviceIndex) -> Bytes {
+        self.account(device).map_or(Bytes::ZERO, |account| {
+            self.own_slots().fold(Bytes::ZERO, |sum, slot| {
+                sum.saturating_add(Bytes(account.beyond(slot)))
+            })
+        })
     }
 
     /// This process has brought what it is charged to the driver's figure: what others saw beyond it is in its own word now.
@@ -371,6 +415,9 @@ impl Ledger {
             let held = self.join_share(device, wanted, authority);
             if held != wanted && disagreement.is_none() {
                 disagreement = Some((device, held, wanted));
+                if planted(Seed::V18) {
+                    break;
+                }
             }
         }
         disagreement

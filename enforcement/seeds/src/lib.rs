@@ -55,6 +55,8 @@ seeds! {
     Floor = "F1", "the driver's figures of processes are never read";
     F1a = "F1a", "a look counts for nothing while other threads change the books";
     F1b = "F1b", "who was told of memory that nobody asked for is not told of an overdrawn budget";
+    F1c = "F1c", "the layer never reads the driver's figure of its process";
+    F1d = "F1d", "of Vulkan's commands only vkAllocateMemory is followed by a look", unhooks: ["vkCreate*Pipelines", "vkQueueSubmit*", "vkBeginCommandBuffer", "vkEndCommandBuffer"];
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R22 = "R22", "a location of a newer type is taken for the host's";
@@ -117,6 +119,16 @@ seeds! {
     T2 = "T2", "work is paid for with half of its time";
     T2a = "T2a", "a tenth of the budget is granted";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
+    V17 = "V17", "memory that an image has to itself is taken for any other";
+    V17a = "V17a", "an import of handle type 0 is taken for an import";
+    V17b = "V17b", "of a chain the first three structures are read";
+    V17c = "V17c", "a structure that nobody knows ends a chain";
+    V17d = "V17d", "the last structure of a chain is not read";
+    V17e = "V17e", "a device mask counts whatever its flag says";
+    V17f = "V17f", "sizes are rounded down to whole blocks";
+    V17g = "V17g", "imports are known by the opaque handle type alone";
+    V17h = "V17h", "memory that is to be exported is no one resource's";
+    V18 = "V18", "the first device whose share is another's keeps those behind it from theirs";
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
     X1 = "X1", "whatever asks for memory is refused";
     V21 = "V21", "the layer's refusals are said at no level";

@@ -214,7 +214,7 @@ commands! {
         In<vk::CommandBufferBeginInfo<'_>>) -> vk::Result
         = command::begin(command_buffer, begin_info);
     Device V1_0 vkEndCommandBuffer(command_buffer: vk::CommandBuffer) -> vk::Result
-        = command::accept(command_buffer);
+        = command::end(command_buffer);
     Device V1_0 vkResetCommandBuffer(command_buffer: vk::CommandBuffer, flags: vk::CommandBufferResetFlags) ->
         vk::Result
         = command::restart(command_buffer);

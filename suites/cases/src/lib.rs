@@ -68,6 +68,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         cross::lent::CASES,
         vulkan::submits::CASES,
         vulkan::asked::CASES,
+        vulkan::chains::CASES,
+        vulkan::floor::CASES,
         vulkan::wrapped::SIDES,
         vulkan::wrapped::CASES,
         cross::share::CASES,

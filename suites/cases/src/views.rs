@@ -57,6 +57,22 @@ fn vulkan_keeps(session: &Session, shown: &[u32]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The same where the loader leaves the driver's order as it is (VK_LOADER_DISABLE_SELECT): the n-th of the list is the device that `order` names.
+fn vulkan_lists(session: &Session, order: &[u32]) -> Result<(), Failure> {
+    let instance = instance(Client::V1_1)?;
+    let mut addresses = Vec::new();
+    for physical in gpus(&instance)? {
+        addresses.push(instance.pci(physical)?);
+    }
+    let mut sorted = addresses.clone();
+    sorted.sort();
+    let place = |address| sorted.iter().position(|known| known == address);
+    let listed: Vec<u32> = addresses.iter().filter_map(place).map(|at| at as u32).collect();
+    ensure_eq!(listed, order, "the devices in Vulkan's order");
+    let ascending: Vec<u32> = (0..order.len() as u32).collect();
+    vulkan_keeps(session, &ascending)
+}
+
 /// NVML's n-th device tells the budget of the device that `order` names.
 fn nvml_tells(session: &Session, order: &[u32]) -> Result<(), Failure> {
     let nvml = nvml()?;
@@ -89,9 +105,9 @@ cases! {
     /// Vulkan that lists from the last to the first.
     vulkan_in_reverse_keeps_each_budget {
         kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
-        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-order-reversed"),
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("vulkan-order-reversed"), env: [("VK_LOADER_DISABLE_SELECT", "1")],
     } (session) {
-        vulkan_keeps(session, &[0, 1, 2])
+        vulkan_lists(session, &[2, 1, 0])
     }
 
     /// NVML that numbers from the last to the first: budgets are numbered as NVML numbers, whatever CUDA's order is.
@@ -116,9 +132,9 @@ cases! {
     /// The same orders for a Vulkan program.
     three_orders_keep_each_budget_in_vulkan {
         kind: Budget, defects: ["V2"], entry_points: ["vkAllocateMemory"], machine: "h200*3", needs_gpus: 3,
-        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("orders-differ"),
+        budget: "0=2GiB,1=3GiB,2=4GiB", faults: plan!("orders-differ"), env: [("VK_LOADER_DISABLE_SELECT", "1")],
     } (session) {
-        vulkan_keeps(session, &[0, 1, 2])
+        vulkan_lists(session, &[1, 2, 0])
     }
 
     /// CUDA that shows only the second GPU keeps that one's budget.

@@ -2,7 +2,9 @@
 
 pub mod asked;
 pub mod budget;
+pub mod chains;
 pub mod devices;
+pub mod floor;
 pub mod heaps;
 pub mod identity;
 pub mod lifetime;

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use super::{commands, negotiate, rows, submissions};
+use super::{commands, makers, negotiate, rows, submissions};
 
 /// What a command is called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Purpose {
     Budget,
     /// To keep a compute budget. Only where there is one.
     Pace,
+    /// To keep either of them. Only where there is one.
+    Work,
 }
 
 /// A row.

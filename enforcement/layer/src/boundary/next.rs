@@ -81,6 +81,19 @@ next! {
         submit2: vk::PFN_vkQueueSubmit2 = c"vkQueueSubmit2",
         submit2_khr: vk::PFN_vkQueueSubmit2 = c"vkQueueSubmit2KHR",
         bind_sparse: vk::PFN_vkQueueBindSparse = c"vkQueueBindSparse",
+        graphics_pipelines: vk::PFN_vkCreateGraphicsPipelines = c"vkCreateGraphicsPipelines",
+        compute_pipelines: vk::PFN_vkCreateComputePipelines = c"vkCreateComputePipelines",
+        ray_tracing_pipelines: vk::PFN_vkCreateRayTracingPipelinesKHR = c"vkCreateRayTracingPipelinesKHR",
+        ray_tracing_pipelines_nv: vk::PFN_vkCreateRayTracingPipelinesNV = c"vkCreateRayTracingPipelinesNV",
+        shaders: vk::PFN_vkCreateShadersEXT = c"vkCreateShadersEXT",
+        swapchain: vk::PFN_vkCreateSwapchainKHR = c"vkCreateSwapchainKHR",
+        shared_swapchains: vk::PFN_vkCreateSharedSwapchainsKHR = c"vkCreateSharedSwapchainsKHR",
+        video_session: vk::PFN_vkCreateVideoSessionKHR = c"vkCreateVideoSessionKHR",
+        optical_flow_session: vk::PFN_vkCreateOpticalFlowSessionNV = c"vkCreateOpticalFlowSessionNV",
+        cu_module: vk::PFN_vkCreateCuModuleNVX = c"vkCreateCuModuleNVX",
+        cuda_module: vk::PFN_vkCreateCudaModuleNV = c"vkCreateCudaModuleNV",
+        begin_commands: vk::PFN_vkBeginCommandBuffer = c"vkBeginCommandBuffer",
+        end_commands: vk::PFN_vkEndCommandBuffer = c"vkEndCommandBuffer",
     }
 }
 

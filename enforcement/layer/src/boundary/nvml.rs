@@ -136,6 +136,23 @@ pub fn own(device: DeviceIndex) -> Own {
     }
 }
 
+/// NVML's rows of a device at one moment.
+pub struct Listed(Vec<ProcessInfo>);
+
+pub fn listed(device: DeviceIndex) -> Option<Listed> {
+    nvml()?.rows(device).map(Listed)
+}
+
+impl Listed {
+    /// What a process holds, by its largest row. `None` where it has none, or NVML does not say how much.
+    pub fn of(&self, pid: u32) -> Option<Bytes> {
+        let rows = self.0.iter().filter(|row| row.pid == pid);
+        rows.filter(|row| row.used != NOT_AVAILABLE)
+            .map(|row| Bytes(row.used))
+            .max()
+    }
+}
+
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who
 /// answers, with the tenant's figures.
 pub fn device_usage(device: DeviceIndex) -> Option<Bytes> {

@@ -68,9 +68,10 @@ fn is_wanted(hook: &Hook, enforced: bool, timed: bool) -> bool {
         return false;
     }
     match hook.purpose {
-        Purpose::Budget | Purpose::Pace if planted(Seed::V6) => false,
+        Purpose::Budget | Purpose::Pace | Purpose::Work if planted(Seed::V6) => false,
         Purpose::Chain => true,
         Purpose::Budget => enforced,
         Purpose::Pace => timed,
+        Purpose::Work => enforced || timed,
     }
 }

@@ -20,12 +20,25 @@ macro_rules! table {
             vkAllocateMemory: vk::PFN_vkAllocateMemory => commands::allocate_memory, Device, Budget;
             vkFreeMemory: vk::PFN_vkFreeMemory => commands::free_memory, Device, Budget;
             vkGetMemoryFdKHR: vk::PFN_vkGetMemoryFdKHR => commands::memory_fd, Device, Budget;
+            vkCreateGraphicsPipelines: vk::PFN_vkCreateGraphicsPipelines => makers::graphics_pipelines, Device, Budget;
+            vkCreateComputePipelines: vk::PFN_vkCreateComputePipelines => makers::compute_pipelines, Device, Budget;
+            vkCreateRayTracingPipelinesKHR: vk::PFN_vkCreateRayTracingPipelinesKHR => makers::ray_tracing_pipelines, Device, Budget;
+            vkCreateRayTracingPipelinesNV: vk::PFN_vkCreateRayTracingPipelinesNV => makers::ray_tracing_pipelines_nv, Device, Budget;
+            vkCreateShadersEXT: vk::PFN_vkCreateShadersEXT => makers::shaders, Device, Budget;
+            vkCreateSwapchainKHR: vk::PFN_vkCreateSwapchainKHR => makers::swapchain, Device, Budget;
+            vkCreateSharedSwapchainsKHR: vk::PFN_vkCreateSharedSwapchainsKHR => makers::shared_swapchains, Device, Budget;
+            vkCreateVideoSessionKHR: vk::PFN_vkCreateVideoSessionKHR => makers::video_session, Device, Budget;
+            vkCreateOpticalFlowSessionNV: vk::PFN_vkCreateOpticalFlowSessionNV => makers::optical_flow_session, Device, Budget;
+            vkCreateCuModuleNVX: vk::PFN_vkCreateCuModuleNVX => makers::cu_module, Device, Budget;
+            vkCreateCudaModuleNV: vk::PFN_vkCreateCudaModuleNV => makers::cuda_module, Device, Budget;
+            vkBeginCommandBuffer: vk::PFN_vkBeginCommandBuffer => makers::begin_commands, Device, Budget;
+            vkEndCommandBuffer: vk::PFN_vkEndCommandBuffer => makers::end_commands, Device, Budget;
             vkGetDeviceQueue: vk::PFN_vkGetDeviceQueue => submissions::queue, Device, Pace;
             vkGetDeviceQueue2: vk::PFN_vkGetDeviceQueue2 => submissions::queue2, Device, Pace;
-            vkQueueSubmit: vk::PFN_vkQueueSubmit => submissions::submit, Device, Pace;
-            vkQueueSubmit2: vk::PFN_vkQueueSubmit2 => submissions::submit2, Device, Pace;
-            vkQueueSubmit2KHR: vk::PFN_vkQueueSubmit2 => submissions::submit2_khr, Device, Pace;
-            vkQueueBindSparse: vk::PFN_vkQueueBindSparse => submissions::bind_sparse, Device, Pace;
+            vkQueueSubmit: vk::PFN_vkQueueSubmit => submissions::submit, Device, Work;
+            vkQueueSubmit2: vk::PFN_vkQueueSubmit2 => submissions::submit2, Device, Work;
+            vkQueueSubmit2KHR: vk::PFN_vkQueueSubmit2 => submissions::submit2_khr, Device, Work;
+            vkQueueBindSparse: vk::PFN_vkQueueBindSparse => submissions::bind_sparse, Device, Work;
         }
     };
 }

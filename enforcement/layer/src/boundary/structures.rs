@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use ash::vk;
 use budget::Bytes;
+use seeds::{Seed, planted};
 
 use super::next::Promoted;
 use super::os;
@@ -15,9 +16,18 @@ use crate::memory::{Import, Request};
 /// `chain` is a valid pNext chain, and `T` is the structure that `s_type` names.
 pub unsafe fn find<'a, T>(chain: *const c_void, s_type: vk::StructureType) -> Option<&'a T> {
     let mut at = chain.cast::<vk::BaseInStructure<'_>>();
+    let mut read = 0;
     // SAFETY: every structure of a pNext chain begins as VkBaseInStructure does.
     unsafe {
         while let Some(structure) = at.as_ref() {
+            read += 1;
+            let unknown = structure.s_type.as_raw() >= 2_000_000_000;
+            if planted(Seed::V17b) && read > 3
+                || planted(Seed::V17c) && unknown
+                || planted(Seed::V17d) && read > 1 && structure.p_next.is_null()
+            {
+                break;
+            }
             if structure.s_type == s_type {
                 return at.cast::<T>().as_ref();
             }
@@ -64,16 +74,25 @@ pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Req
             vk::StructureType::MEMORY_ALLOCATE_FLAGS_INFO,
         );
         let masked =
-            flags.filter(|flags| flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK));
+            flags.filter(|flags| {
+                flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK) || planted(Seed::V17e)
+            });
         let dedicated = find::<vk::MemoryDedicatedAllocateInfo<'_>>(
             info.p_next,
             vk::StructureType::MEMORY_DEDICATED_ALLOCATE_INFO,
         );
         let alone = |info: &vk::MemoryDedicatedAllocateInfo<'_>| {
-            info.buffer != vk::Buffer::null() || info.image != vk::Image::null()
+            info.buffer != vk::Buffer::null()
+                || info.image != vk::Image::null() && !planted(Seed::V17)
         };
+        let exported = planted(Seed::V17h)
+            && find::<vk::ExportMemoryAllocateInfo<'_>>(
+                info.p_next,
+                vk::StructureType::EXPORT_MEMORY_ALLOCATE_INFO,
+            )
+            .is_some();
         Request {
-            dedicated: dedicated.is_some_and(alone),
+            dedicated: dedicated.is_some_and(alone) && !exported,
             device_mask: masked.map(|flags| flags.device_mask),
             import: import(info.p_next),
             ..plain
@@ -91,7 +110,12 @@ unsafe fn import(chain: *const c_void) -> Option<Import> {
             vk::StructureType::IMPORT_MEMORY_FD_INFO_KHR,
         );
         // A handle type of 0 says that there is no import.
-        if let Some(by_fd) = by_fd.filter(|info| !info.handle_type.is_empty()) {
+        let imports = |info: &&vk::ImportMemoryFdInfoKHR<'_>| {
+            let opaque = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
+            !info.handle_type.is_empty() && (info.handle_type == opaque || !planted(Seed::V17g))
+                || planted(Seed::V17a)
+        };
+        if let Some(by_fd) = by_fd.filter(imports) {
             return Some(Import::Descriptor(os::descriptor(by_fd.fd)));
         }
         find::<vk::ImportMemoryHostPointerInfoEXT<'_>>(

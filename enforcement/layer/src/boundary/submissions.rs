@@ -1,4 +1,4 @@
-//! The hooks of a compute budget: queues as they are given out, and what is submitted to them.
+//! The hooks of a compute budget: queues as they are given out, and what is submitted to them, which is also followed by a look now and then.
 
 use std::slice;
 
@@ -7,7 +7,7 @@ use ash::vk;
 use super::next::DeviceNext;
 use super::{guard, key};
 use crate::device::{self, Found};
-use crate::pace;
+use crate::{floor, pace};
 
 // As in `commands`: the obligations of a Vulkan command towards its caller are the specification's, and they are what the SAFETY notes lean on.
 
@@ -144,7 +144,9 @@ unsafe fn by<F: Copy>(
         let Some((found, next)) = found else {
             return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
         };
-        pace::submit(found, queue, work(), &mut || call(next))
+        let answer = pace::submit(found, queue, work(), &mut || call(next));
+        floor::poll(found);
+        answer
     })
 }
 

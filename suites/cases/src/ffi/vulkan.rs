@@ -11,6 +11,7 @@ use ash::vk;
 
 use super::library::{Absent, Library, Visibility};
 
+pub mod chains;
 mod device;
 pub mod embedding;
 mod memory;
@@ -83,7 +84,8 @@ pub enum Client {
 }
 
 impl Client {
-    fn version(self) -> u32 {
+    /// As Vulkan writes it in a word.
+    pub fn version(self) -> u32 {
         match self {
             Self::V1_0 | Self::V1_0WithProperties2 | Self::V1_0WithGroups => vk::API_VERSION_1_0,
             Self::V1_1 => vk::API_VERSION_1_1,
@@ -265,6 +267,14 @@ impl Vulkan {
         // SAFETY: no precondition.
         let layers = unsafe { self.entry.enumerate_instance_layer_properties() }?;
         Ok(layers.iter().map(|layer| text(&layer.layer_name)).collect())
+    }
+
+    /// The same with the version of Vulkan that each was written for.
+    pub fn layer_versions(&self) -> Result<Vec<(String, u32)>, Code> {
+        // SAFETY: no precondition.
+        let layers = unsafe { self.entry.enumerate_instance_layer_properties() }?;
+        let told = |layer: &vk::LayerProperties| (text(&layer.layer_name), layer.spec_version);
+        Ok(layers.iter().map(told).collect())
     }
 
     /// Instance extensions that a layer names as its own.

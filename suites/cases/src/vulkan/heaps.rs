@@ -5,7 +5,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, skip};
 
 use crate::clients::{Gpu, cuda, device_heap, first_gpu, instance, memory_type};
 use crate::ffi::vulkan::{Client, Instance, PhysicalDevice, Place, Query, Vulkan};
-use crate::greed::{VULKAN_ROOM, budget};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget};
 use crate::tenant::Tenant;
 
 /// The device-local heap is told as large as the budget.
@@ -164,6 +164,8 @@ cases! {
         let left = told.budget.saturating_sub(told.usage);
         ensure!(told.budget > Bytes::gib(30), "heapBudget {} of a card of 45 GiB", told.budget);
         ensure!(left <= Bytes::gib(3), "{left} are left of 8 GiB less 3 and 2");
+        let rooms = CONTEXT_ROOM + CONTEXT_ROOM + VULKAN_ROOM;
+        ensure!(left + rooms >= Bytes::gib(3), "only {left} are left of 8 GiB less 3 and 2");
         ensure_eq!(gpu.allocate(left).err(), None, "all that is told to be left");
         other.peer.finish()
     }

@@ -86,6 +86,43 @@ cases! {
         Ok(())
     }
 
+    /// The same of a VkDevice that the budget has no room for.
+    the_layers_refusals_are_said_of_devices_too {
+        kind: Own, defects: ["V21"], entry_points: ["vkCreateDevice"], budget: "0=32MiB", env: [("LIBCUDA_LOG_LEVEL", "1")],
+    } (_session) {
+        let (answer, [_, stderr]) = overhear(|| -> Result<Option<Code>, Failure> {
+            let instance = instance(Client::V1_1)?;
+            Ok(instance.device(first_gpu(&instance)?).err())
+        })?;
+        ensure_eq!(answer?, Some(Code::OUT_OF_DEVICE_MEMORY), "a VkDevice under 32 MiB");
+        let said = stderr.lines().filter(|line| line.contains("Vulkan: ") && line.contains("do not fit")).count();
+        ensure_eq!(said, 1, "lines about the refusal: {stderr:?}");
+        Ok(())
+    }
+
+    /// At LIBCUDA_LOG_LEVEL=0 a refusal is answered and not said.
+    the_layers_refusals_are_not_said_at_level_0 {
+        kind: Budget, defects: ["V21"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB", env: [("LIBCUDA_LOG_LEVEL", "0")],
+    } (_session) {
+        let (answer, [_, stderr]) = overhear(|| -> Result<Option<Code>, Failure> {
+            Ok(Gpu::first()?.allocate(Bytes::gib(6)).err())
+        })?;
+        ensure_eq!(answer?, Some(Code::OUT_OF_DEVICE_MEMORY), "6 of 4 GiB");
+        ensure!(!stderr.contains("Vulkan: "), "the refusal is said: {stderr:?}");
+        Ok(())
+    }
+
+    /// The manifest that the loader reads names a version that no client is newer than: a loader before 1.3.227 leaves out an older layer.
+    the_manifest_is_older_than_no_client {
+        kind: Own, defects: ["V16"], entry_points: ["vkEnumerateInstanceExtensionProperties"],
+    } (_session) {
+        let versions = Vulkan::open()?.layer_versions()?;
+        let own = versions.iter().find(|(name, _)| name == NAME);
+        let Some((_, version)) = own else { harness::fail!("the loader lists {versions:?}") };
+        ensure!(*version >= Client::V1_9.version(), "the layer is of version {version:#x}");
+        Ok(())
+    }
+
     /// A command that neither a layer nor the driver has is absent, with the layer as without.
     unknown_commands_stay_absent {
         defects: ["V11", "V12"], entry_points: ["vkGetInstanceProcAddr"], budget: "0=4GiB",

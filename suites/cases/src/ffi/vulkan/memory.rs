@@ -29,7 +29,7 @@ pub struct Wish<'a> {
 
 /// Host memory that a driver can import.
 pub struct Pages {
-    start: *mut std::ffi::c_void,
+    pub(super) start: *mut std::ffi::c_void,
     bytes: usize,
 }
 
@@ -63,14 +63,14 @@ impl Drop for Pages {
 /// A buffer of a device.
 pub struct Buffer<'a> {
     device: &'a Device,
-    raw: vk::Buffer,
+    pub(super) raw: vk::Buffer,
     size: u64,
 }
 
 /// A two-dimensional image of a device.
 pub struct Image<'a> {
     device: &'a Device,
-    raw: vk::Image,
+    pub(super) raw: vk::Image,
 }
 
 impl Drop for Buffer<'_> {

@@ -201,6 +201,25 @@ impl Worker {
         Ok(())
     }
 
+    /// Records so many dispatches into a command buffer that stays until the worker goes.
+    pub fn record_dispatches(&self, dispatches: usize) -> Result<(), Code> {
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.pool)
+            .command_buffer_count(1);
+        // SAFETY: the pool and what is recorded are this device's, used by nobody else.
+        unsafe {
+            let buffer = self.raw.allocate_command_buffers(&info)?[0];
+            self.raw
+                .begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default())?;
+            let compute = vk::PipelineBindPoint::COMPUTE;
+            self.raw.cmd_bind_pipeline(buffer, compute, self.pipeline);
+            for _ in 0..dispatches {
+                self.raw.cmd_dispatch(buffer, 1, 1, 1);
+            }
+            Ok(self.raw.end_command_buffer(buffer)?)
+        }
+    }
+
     pub fn submit(&self, route: Route) -> Result<(), Code> {
         let buffers = [self.work];
         let infos = [vk::CommandBufferSubmitInfo::default().command_buffer(self.work)];

@@ -1,0 +1,287 @@
+//! The driver's own figure of this process is the floor of what it is charged, whatever took the memory.
+//!
+//! A Vulkan driver takes device memory for more than vkAllocateMemory: what command buffers record (256 bytes a dispatch on an H200), swapchains, code of
+//! pipelines. By how much the process's NVML row is beyond the books is noted in the ledger, where every sum counts it. A look at the row is taken
+//!
+//! * before a request when the process holds a 64th of the budget more than at the last look, and before a refusal;
+//! * after each command that makes what a driver is known to take memory for ([`make`]);
+//! * after a command buffer was recorded ([`recorded`]), but not before a hundred times what the last look took has gone by, some 4 ms, or 32 of them;
+//! * after submissions ([`poll`]), by the processor's counter, every 20 to 100 ms at most as often. Never by a thread.
+//!
+//! A process that puts its tenant over the budget by such commands is refused the next of them and the next command buffer, and is told so once. Where NVML shows no row of ours there is
+//! no floor but that of the tenant's other processes.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use ash::vk;
+use budget::settings::ContextCharge;
+use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+use ledger::{KeptErrno, Ledger};
+use seeds::{Seed, planted};
+
+use crate::attachment::Attachment;
+use crate::boundary::{nvml, os};
+use crate::device::Found;
+use crate::settings::settings;
+use crate::targets::Targets;
+use crate::trace;
+
+/// A look is taken again if the books changed under it, so many times.
+const TRIES: usize = 3;
+/// Between two looks a process takes at most this part of the budget by vkAllocateMemory.
+const PART: u64 = 64;
+/// So many command buffers are recorded between two looks.
+const RECORDINGS: u32 = 32;
+/// So many times longer than a look lasts nobody looks again in passing.
+const SPACING: u64 = 100;
+
+/// When this process looks at the driver's figures again.
+pub struct Floor {
+    /// By the processor's counter, after a command buffer was recorded.
+    soon: AtomicU64,
+    /// Command buffers that were recorded since the last look.
+    recordings: AtomicU32,
+    /// As `soon`, after a submission.
+    due: AtomicU64,
+    /// At the last look the tenant was over its budget, by what this process took unasked.
+    over: AtomicBool,
+    /// By device: what the process may hold before the next look.
+    next: [AtomicU64; MAX_DEVICES],
+    told: AtomicBool,
+}
+
+impl Floor {
+    pub const fn new() -> Floor {
+        Floor {
+            soon: AtomicU64::new(0),
+            recordings: AtomicU32::new(0),
+            due: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            next: [const { AtomicU64::new(0) }; MAX_DEVICES],
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// Looks where a request for so much more makes the process hold a 64th of the budget more than at the last look.
+    #[inline]
+    pub fn before(&self, ledger: &Ledger, targets: Targets, bytes: Bytes) {
+        for device in targets.iter() {
+            let next = device.slot().and_then(|slot| self.next.get(slot));
+            if let Some(next) = next
+                && ledger.own_usage(device).saturating_add(bytes).0 > next.load(Ordering::Relaxed)
+            {
+                self.grown(ledger, device, next, bytes);
+            }
+        }
+    }
+
+    #[cold]
+    fn grown(&self, ledger: &Ledger, device: DeviceIndex, next: &AtomicU64, bytes: Bytes) {
+        self.look(ledger, device, None);
+        let step = ledger
+            .budget(device)
+            .map_or(u64::MAX, |budget| budget.0 / PART);
+        let held = ledger.own_usage(device).saturating_add(bytes).0;
+        next.store(held.saturating_add(step), Ordering::Relaxed);
+    }
+
+    /// Looks at every target. Answers whether the tenant has more left than before.
+    #[cold]
+    pub fn look_all(&self, ledger: &Ledger, targets: Targets, call: Option<&str>) -> bool {
+        let before = crate::targets::available(ledger, targets);
+        let over = targets.iter().fold(false, |over, device| {
+            over | self.look(ledger, device, call)
+        });
+        self.over.store(over, Ordering::Relaxed);
+        crate::targets::available(ledger, targets) > before
+    }
+
+    /// Answers whether the tenant is over its budget, by what this process took unasked.
+    fn look(&self, ledger: &Ledger, device: DeviceIndex, call: Option<&str>) -> bool {
+        let _errno = KeptErrno::keep();
+        let told = settings().context_charge == ContextCharge::Count;
+        if !told || ledger.budget(device).is_none() || planted(Seed::F1c) {
+            return false;
+        }
+        let others = ledger.others(device);
+        for _ in 0..TRIES {
+            let books = Books::of(ledger, device);
+            let Some(rows) = nvml::listed(device) else {
+                break;
+            };
+            ledger.note_beyond(device, &others, &|pid| rows.of(pid));
+            let Some(row) = rows.of(std::process::id()) else {
+                break;
+            };
+            if Books::of(ledger, device) != books {
+                continue;
+            }
+            let beyond = books.beyond(row);
+            ledger.note_listed();
+            ledger.note_own_beyond(device, beyond);
+            return self.is_over(ledger, device, beyond, call);
+        }
+        false
+    }
+
+    /// Whether the driver holds more for this process than the budget has room for, which is said once.
+    fn is_over(
+        &self,
+        ledger: &Ledger,
+        device: DeviceIndex,
+        beyond: Bytes,
+        call: Option<&str>,
+    ) -> bool {
+        let Some(budget) = ledger.budget(device).filter(|_| beyond > Bytes::ZERO) else {
+            return false;
+        };
+        let by = ledger.usage(device).saturating_sub(budget);
+        if by > Bytes::ZERO && !self.told.swap(true, Ordering::Relaxed) {
+            let last = call.map_or(String::new(), |call| format!(", at last by {call}"));
+            trace::tell(format_args!(
+                "this process holds {beyond} of device {} beyond what it asked vkAllocateMemory for (recorded command buffers, pipelines, swapchains, a driver opened directly){last}; it is charged: the budget of {budget} is exceeded by {by}, and nothing more is granted",
+                device.0
+            ));
+        }
+        by > Bytes::ZERO
+    }
+
+    /// Looks if it is time to, by either counter. One thread does; the others see that the time is not yet.
+    #[inline]
+    fn pass(&self, clock: &AtomicU64, attachment: &Attachment, targets: Targets) {
+        let (now, due) = (os::ticks(), clock.load(Ordering::Relaxed));
+        let later = now.saturating_add(os::look_interval());
+        let mine = now >= due
+            && clock
+                .compare_exchange(due, later, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if mine {
+            self.pass_now(attachment, targets);
+        }
+    }
+
+    #[cold]
+    fn pass_now(&self, attachment: &Attachment, targets: Targets) {
+        let before = os::ticks();
+        self.recordings.store(0, Ordering::Relaxed);
+        attachment.look(targets, Some("commands that were recorded"));
+        let after = os::ticks();
+        let pause = after.saturating_sub(before).saturating_mul(SPACING);
+        let soon = after.saturating_add(pause);
+        self.soon.store(soon, Ordering::Relaxed);
+        let interval = pause.max(os::look_interval());
+        self.due
+            .store(after.saturating_add(interval), Ordering::Relaxed);
+    }
+}
+
+/// What a look compares with the driver's row, and what must stand still around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Books {
+    charged: Bytes,
+    /// Charged, and in no row.
+    unlisted: Bytes,
+    /// Charged to others, and perhaps in our row.
+    shared: Bytes,
+    releases: u64,
+}
+
+impl Books {
+    fn of(ledger: &Ledger, device: DeviceIndex) -> Books {
+        Books {
+            charged: ledger.process_usage(device),
+            unlisted: ledger.process_unlisted(device),
+            shared: ledger.shared_usage(device),
+            releases: ledger.process_releases(device),
+        }
+    }
+
+    fn beyond(self, row: Bytes) -> Bytes {
+        let listed = self.charged.saturating_sub(self.unlisted);
+        row.saturating_sub(listed.saturating_add(self.shared))
+    }
+}
+
+/// Whether this process gets no more of what a driver takes unasked: it is over its budget by that, and still is when it is looked at again.
+#[inline]
+pub fn refuses(found: Found, name: &str) -> bool {
+    let enforced = found.device.enforced.as_ref();
+    enforced.is_some_and(|enforced| {
+        let floor = enforced.attachment.floor();
+        floor.is_some_and(|floor| floor.over.load(Ordering::Relaxed))
+            && still_over(enforced.attachment, enforced.all, name)
+    })
+}
+
+#[cold]
+fn still_over(attachment: &Attachment, targets: Targets, name: &str) -> bool {
+    attachment.look(targets, None);
+    let over = attachment
+        .floor()
+        .is_some_and(|floor| floor.over.load(Ordering::Relaxed));
+    if over {
+        trace::refusal(format_args!("{name}: the budget is exceeded already"));
+    }
+    over
+}
+
+/// A command that makes what a driver may take device memory for, beside vkAllocateMemory. Refused where the process is over its budget by such memory
+/// already; a look follows.
+pub fn make(
+    found: Found,
+    name: &str,
+    refuse: impl FnOnce() -> vk::Result,
+    call: impl FnOnce() -> vk::Result,
+) -> vk::Result {
+    if refuses(found, name) {
+        return refuse();
+    }
+    let answer = call();
+    if let Some(enforced) = &found.device.enforced {
+        enforced.attachment.look(enforced.all, Some(name));
+    }
+    answer
+}
+
+/// After a submission: a look now and then.
+#[inline]
+pub fn poll(found: Found) {
+    if let Some(enforced) = &found.device.enforced
+        && let Some(floor) = enforced.attachment.floor()
+    {
+        floor.pass(&floor.due, enforced.attachment, enforced.all);
+    }
+}
+
+/// After a command buffer was recorded: a look, but a hundred times as long as it takes after the last, or at the 32nd.
+pub fn recorded(found: Found) {
+    if let Some(enforced) = &found.device.enforced
+        && let Some(floor) = enforced.attachment.floor()
+    {
+        if floor.recordings.fetch_add(1, Ordering::Relaxed) >= RECORDINGS {
+            floor.pass_now(enforced.attachment, enforced.all);
+        } else {
+            floor.pass(&floor.soon, enforced.attachment, enforced.all);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nothing_explains_is_beyond() {
+        let books = |charged, unlisted, shared| Books {
+            charged: Bytes(charged),
+            unlisted: Bytes(unlisted),
+            shared: Bytes(shared),
+            releases: 0,
+        };
+        assert_eq!(books(100, 0, 0).beyond(Bytes(140)), Bytes(40));
+        assert_eq!(books(100, 0, 0).beyond(Bytes(60)), Bytes::ZERO);
+        assert_eq!(books(100, 30, 0).beyond(Bytes(100)), Bytes(30));
+        assert_eq!(books(100, 30, 20).beyond(Bytes(100)), Bytes(10));
+        assert_eq!(books(10, 30, 0).beyond(Bytes(5)), Bytes(5));
+    }
+}
