@@ -9,6 +9,7 @@ use harness::{Case, Library, artifacts, symbols};
 
 use crate::UNEXPECTED;
 use crate::arguments::ListArguments;
+use crate::commands::commands;
 use crate::diff::{COMMANDS, Enforcer};
 use crate::exports::exports;
 
@@ -64,7 +65,7 @@ pub fn defects() -> Result<Vec<(&'static str, &'static str)>, Box<dyn Error>> {
 }
 
 /// Prints the hooks that no case exercises (what the built interposer exports and the layer's table has, less what the cases say), the known
-/// defects that no case names, what is wrong with the classes of libcuda's exports, and, as an error, ids of cases that are no known defect's.
+/// defects that no case names, what is wrong with the classes of libcuda's exports and of Vulkan's commands, and, as an error, ids of cases that are no known defect's.
 fn coverage() -> Result<ExitCode, Box<dyn Error>> {
     let defects = defects()?;
     for case in cases::SUITE.cases() {
@@ -123,7 +124,26 @@ fn coverage() -> Result<ExitCode, Box<dyn Error>> {
         found.unproven.len(),
         found.open
     );
-    let classified = [&found.unclassified, &found.unproven, &found.untrue];
+    let vulkan = commands(&COMMANDS.iter().copied().collect())?;
+    for name in &vulkan.unclassified {
+        println!("{name} is in no class of fixtures/commands-vulkan.txt");
+    }
+    for row in &vulkan.untrue {
+        println!("fixtures/commands-vulkan.txt: {row}: not so by the hooks, or no command");
+    }
+    eprintln!(
+        "{} of Vulkan's {} commands are unclassified, {} are open",
+        vulkan.unclassified.len(),
+        vulkan.all,
+        vulkan.open
+    );
+    let classified = [
+        &found.unclassified,
+        &found.unproven,
+        &found.untrue,
+        &vulkan.unclassified,
+        &vulkan.untrue,
+    ];
     eprintln!(
         "{} of the {} entry points that libvgpu.so and libvgpu_vk.so hook have no case, {} of the {} known defects",
         uncovered.len(),

@@ -1,6 +1,7 @@
 //! `ringfence`: runs the conformance cases, or any program on the simulated machine under the enforcer.
 
 mod arguments;
+mod commands;
 mod diff;
 mod exec;
 mod exports;

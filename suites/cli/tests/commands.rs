@@ -207,7 +207,7 @@ fn a_traced_thread_may_end_after_its_driver() {
     assert_eq!(output.status.code(), Some(0), "{said}");
 }
 
-/// Every hook and every known defect has a case, and every export of libcuda its class with what shows it.
+/// Every hook and every known defect has a case, and every export of libcuda and every command of Vulkan its class.
 #[test]
 fn the_coverage_is_whole() {
     let output = ringfence(&["list", "--coverage"]);
