@@ -121,10 +121,10 @@ fn what_does_not_parse_names_its_variable_and_grants_nothing(#[case] text: &str)
 #[test]
 fn a_device_beyond_the_ledger_gets_nothing_under_a_budget() {
     assert_eq!(
-        settings(&[("CUDA_DEVICE_MEMORY_LIMIT", "4g")]).memory(DeviceIndex(32)),
+        settings(&[("CUDA_DEVICE_MEMORY_LIMIT", "4g")]).memory(DeviceIndex(64)),
         Budget::Limited(Bytes::ZERO)
     );
-    assert_eq!(settings(&[]).memory(DeviceIndex(32)), Budget::Unlimited);
+    assert_eq!(settings(&[]).memory(DeviceIndex(64)), Budget::Unlimited);
 }
 
 #[rstest]
@@ -225,7 +225,7 @@ fn what_a_ledger_says_fills_only_what_is_not_said() {
     let mut read = settings(&[("CUDA_DEVICE_MEMORY_LIMIT_0", "4g")]);
     read.adopt(DeviceIndex(0), Some(Bytes::gib(8)), 0);
     read.adopt(DeviceIndex(1), Some(Bytes::gib(2)), 2_500);
-    read.adopt(DeviceIndex(32), Some(Bytes::gib(2)), 2_500);
+    read.adopt(DeviceIndex(64), Some(Bytes::gib(2)), 2_500);
     assert_eq!(
         [0, 1, 2].map(|device| read.memory(DeviceIndex(device))),
         [

@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// The devices one ledger can account for.
-pub const MAX_DEVICES: usize = 32;
+pub const MAX_DEVICES: usize = 64;
 
 /// A number of bytes of device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,7 +94,7 @@ impl fmt::Display for DeviceIndex {
 
 /// A set of devices, at most [`MAX_DEVICES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DeviceSet(u32);
+pub struct DeviceSet(u64);
 
 impl DeviceSet {
     pub const EMPTY: DeviceSet = DeviceSet(0);

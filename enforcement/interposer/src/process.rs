@@ -34,7 +34,8 @@ use crate::truth::Truth;
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
 const BUCKETS: usize = 1 << 16;
-const PAGES: usize = 1 << 18;
+/// Blocks at the ends of allocations: two TiB of them.
+const PAGES: usize = 1 << 20;
 
 /// All that a process knows of itself, in the arena. All zeros is the state of a process that has not begun.
 #[repr(C)]

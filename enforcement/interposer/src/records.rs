@@ -1,6 +1,7 @@
-//! What each live allocation was charged: a fixed table without locks, keyed by address.
+//! What each live allocation was charged: tables without locks, keyed by address.
 //!
 //! Buckets of seven keys and a count of those that had to go further: a look-up of an unknown address ends at the first bucket that nothing overflowed.
+//! What finds no place in [`REACH`] buckets is entered in a further table, as large as the first, and so on (C11 of `fixtures/defects.txt`).
 //!
 //! The first keys of each bucket have an owner each, a thread that alone enters there, and only what came from pools. Such a key
 //! changes hands without a locked instruction: by its owner when it is free, else by whoever frees the address, which is one thread
@@ -10,11 +11,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use budget::Bytes;
 
+use crate::boundary::arena::Forever;
+
+use seeds::{Seed, planted};
+
 use crate::threads::Number;
 
 const WAYS: usize = 7;
 /// So many of them have an owner.
 const OWNED: usize = 2;
+/// Buckets in which a record may lie, its own the first.
+const REACH: usize = 64;
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
@@ -69,11 +76,13 @@ pub fn owner_of(pool: u32) -> u64 {
     u64::from(pool) + 1
 }
 
-/// A table with room for five times as many allocations, and for those of two threads that come from pools seven times. All zeros is
+/// A table with room for nearly five times as many allocations, and for those of two threads that come from pools seven times. All zeros is
 /// an empty one.
 #[repr(C)]
 pub struct Records<const BUCKETS: usize> {
     buckets: [Bucket; BUCKETS],
+    /// What has no place here.
+    further: Forever<Records<BUCKETS>>,
 }
 
 /// Keys and values on one page.
@@ -102,14 +111,16 @@ impl Value {
 }
 
 impl<const BUCKETS: usize> Records<BUCKETS> {
-    /// False if the table is full, or the address cannot be one of a device.
+    const REACHED: usize = if BUCKETS < REACH { BUCKETS } else { REACH };
+
+    /// False if there is no memory for a further table, or the address cannot be one of a device.
     #[must_use]
     pub fn insert(&self, record: Record) -> bool {
         if record.address <= BUSY {
             return false;
         }
         let start = Self::bucket_of(record.address);
-        for distance in 0..BUCKETS {
+        for distance in 0..Self::REACHED {
             let at = (start + distance) % BUCKETS;
             let bucket = &self.buckets[at];
             for (key, value) in bucket.keys.iter().zip(&bucket.values).skip(OWNED) {
@@ -125,8 +136,18 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             }
             self.buckets[at].overflowed.fetch_add(1, Ordering::AcqRel);
         }
-        self.settle_overflow(start, BUCKETS);
-        false
+        let entered = !planted(Seed::C11) && self.enter_further(record);
+        if !entered {
+            self.settle_overflow(start, Self::REACHED);
+        }
+        entered
+    }
+
+    #[cold]
+    fn enter_further(&self, record: Record) -> bool {
+        self.further
+            .get_or_zeroed()
+            .is_some_and(|further| further.insert(record))
     }
 
     /// As `insert`, of what came from a pool, by the thread of that number.
@@ -180,7 +201,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             return None;
         }
         let start = Self::bucket_of(address);
-        for distance in 0..BUCKETS {
+        for distance in 0..Self::REACHED {
             let at = (start + distance) % BUCKETS;
             for way in 0..WAYS {
                 if self.buckets[at].keys[way].load(Ordering::Acquire) == address
@@ -194,7 +215,9 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
                 return None;
             }
         }
-        None
+        let record = self.further.get()?.take(address)?;
+        self.settle_overflow(start, Self::REACHED);
+        Some(record)
     }
 
     /// The record of exactly this address, for who knows that nobody frees it meanwhile.
@@ -203,7 +226,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             return None;
         }
         let start = Self::bucket_of(address);
-        for distance in 0..BUCKETS {
+        for distance in 0..Self::REACHED {
             let at = (start + distance) % BUCKETS;
             let keys = &self.buckets[at].keys;
             let way = (0..WAYS).find(|way| keys[*way].load(Ordering::Acquire) == address);
@@ -214,11 +237,21 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
                 return None;
             }
         }
-        None
+        self.further.get()?.find(address)
     }
 
     /// Takes every record of one owner out.
     pub fn take_owned(&self, owner: u64, mut each: impl FnMut(Record)) {
+        self.take_all_owned(owner, &mut each);
+    }
+
+    fn take_all_owned(&self, owner: u64, each: &mut dyn FnMut(Record)) {
+        if let Some(further) = self.further.get() {
+            further.take_all_owned(owner, &mut |record| {
+                self.settle_overflow(Self::bucket_of(record.address), Self::REACHED);
+                each(record);
+            });
+        }
         for at in 0..BUCKETS {
             for way in 0..WAYS {
                 let address = self.buckets[at].keys[way].load(Ordering::Acquire);
@@ -316,22 +349,39 @@ mod tests {
                     }; WAYS],
                 }
             }; 512],
+            further: Forever::NONE,
         })
     }
 
     #[test]
-    fn a_full_table_refuses_and_is_whole_again_after() {
+    fn what_a_full_table_has_no_room_for_lies_in_the_next() {
         let table = table();
-        let most = 512 * (WAYS - OWNED) as u64;
-        let room = (1..=most).all(|count| table.insert(record(count * 512)));
-        assert!(room && !table.insert(record(1 << 40)));
+        let most = 3 * 512 * WAYS as u64;
         for count in 1..=most {
-            assert_eq!(table.take(count * 512), Some(record(count * 512)));
+            assert!(table.insert(record(count * 512)));
         }
+        let next = table.further.get().expect("a further table");
+        assert!(next.further.get().is_some());
+        for count in 1..=most {
+            let address = count * 512;
+            assert_eq!(table.find(address), Some(record(address)));
+            if count % 2 == 0 {
+                assert_eq!(table.take(address), Some(record(address)));
+                assert_eq!(table.take(address), None);
+            }
+        }
+        let mut taken = 0;
+        for owner in 0..5 {
+            table.take_owned(owner, |record| {
+                assert_eq!(record.address / 512 % 2, 1);
+                taken += 1;
+            });
+        }
+        assert_eq!(taken, most.div_ceil(2));
+        let tables = core::iter::successors(Some(&*table), |table| table.further.get());
         assert!(
-            table
-                .buckets
-                .iter()
+            tables
+                .flat_map(|table| &table.buckets)
                 .all(|bucket| bucket.overflowed.load(Ordering::Relaxed) == 0)
         );
     }

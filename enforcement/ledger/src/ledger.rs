@@ -19,10 +19,19 @@ use std::path::Path;
 const LOOK_MS: u64 = 10;
 
 /// What a newcomer asks for. Whoever creates the file sets the budgets; later ones join under those.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub budgets: [Option<Bytes>; MAX_DEVICES],
     pub authority: Authority,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            budgets: [None; MAX_DEVICES],
+            authority: Authority::default(),
+        }
+    }
 }
 
 /// Whose word the newcomer's budgets are.
@@ -466,7 +475,7 @@ impl Ledger {
             return None;
         }
         let devices = devices.iter().filter_map(DeviceIndex::slot);
-        let mask = devices.fold(0, |mask, device| mask | 1_u32 << device);
+        let mask = devices.fold(0, |mask, device| mask | 1_u64 << device);
         let objects = &self.seat.layout().objects;
         let described = descriptor.map(Descriptor::to_row);
         let enter = || objects.enter(self.seat.slot, key, mask, bytes.0, described);

@@ -161,7 +161,7 @@ impl Objects {
         &self,
         slot: usize,
         key: Key,
-        devices: u32,
+        devices: u64,
         bytes: u64,
         described: Option<Described>,
     ) -> Option<Object> {
@@ -180,7 +180,7 @@ impl Objects {
             word.store(part, Ordering::SeqCst);
         }
         entry.bytes.store(bytes, Ordering::SeqCst);
-        entry.devices.store(u64::from(devices), Ordering::SeqCst);
+        entry.devices.store(devices, Ordering::SeqCst);
         let mut paid = made.to(Phase::Paid, slot);
         if let Some(described) = described {
             let words = entry.descriptor.iter().zip(described.words);

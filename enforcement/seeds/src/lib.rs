@@ -78,6 +78,7 @@ seeds! {
     C8a = "C8a", "where the driver does not say which device is current, nothing is charged";
     C9 = "C9", "cuMemCreate is charged to the current device";
     C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
+    C11 = "C11", "beyond its first table the enforcer records no allocation";
     C12 = "C12", "a thread may be cancelled inside a hook";
     C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";
     D3 = "D3", "the driver is asked for a device that is not there";

@@ -138,7 +138,7 @@ fn what_is_wrong_is_named_and_nothing_is_changed() {
             &["--memory", "1=1GiB,2=1GiB"],
             "has seen a device 2, only 0, 1",
         ),
-        (&["--memory", "1=1GiB,32=1GiB"], "32 devices"),
+        (&["--memory", "1=1GiB,64=1GiB"], "64 devices"),
         (&["--memory", "1=1GiB,-1=1GiB"], "\"-1=1GiB\""),
         (
             &["--memory", "1=1GiB,0=49GiB"],

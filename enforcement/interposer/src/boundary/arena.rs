@@ -211,9 +211,52 @@ impl Drop for Owned<'_> {
     }
 }
 
+/// A type of which all zeros is a value.
+///
+/// # Safety
+/// It is made of integers and atomics, and of what is made of them.
+pub unsafe trait Zeroed {}
+
+// SAFETY: words, and a pointer that is null.
+unsafe impl<const BUCKETS: usize> Zeroed for crate::records::Records<BUCKETS> {}
+
 /// A value of the process that was made once and lives as long as it; all zeros is none.
 #[repr(transparent)]
 pub struct Forever<T>(AtomicPtr<T>);
+
+impl<T: Zeroed + Sync + 'static> Forever<T> {
+    /// The value, made of zeros now if there is none; `None` where there is no memory for it. Pages of it are taken as they are written.
+    pub fn get_or_zeroed(&self) -> Option<&'static T> {
+        if let Some(value) = self.get() {
+            return Some(value);
+        }
+        let layout = core::alloc::Layout::new::<T>();
+        // SAFETY: the type is not empty.
+        let fresh = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<T>();
+        if fresh.is_null() {
+            return None;
+        }
+        match self.0.compare_exchange(
+            core::ptr::null_mut(),
+            fresh,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            // SAFETY: allocated just now for a `T`, of which all zeros is a value; it is never freed.
+            Ok(_) => Some(unsafe { &*fresh }),
+            Err(_) => {
+                // SAFETY: our own allocation, which nobody has seen.
+                unsafe { std::alloc::dealloc(fresh.cast(), layout) };
+                self.get()
+            }
+        }
+    }
+}
+
+impl<T> Forever<T> {
+    #[cfg(test)]
+    pub const NONE: Forever<T> = Forever(AtomicPtr::new(core::ptr::null_mut()));
+}
 
 impl<T: Sync + 'static> Forever<T> {
     pub fn get(&self) -> Option<&'static T> {

@@ -65,6 +65,23 @@ cases! {
         Ok(())
     }
 
+    /// However many allocations live at a time, it is bytes that a budget limits.
+    a_budget_limits_bytes_and_not_how_many_allocations_there_are {
+        kind: Budget, defects: ["C11"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=2GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let mut held = Vec::new();
+        for count in 0..360_000 {
+            let one = cuda.allocate(512);
+            ensure_eq!(one.code, CUresult::SUCCESS, "512 bytes beside {count} times as much");
+            held.push(one.out);
+        }
+        for pointer in held {
+            ensure_eq!(cuda.free(pointer), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// What was freed can be had again, as often as one likes, and never more than that.
     freed_memory_can_be_had_again {
         kind: Budget, defects: ["C2"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=6GiB",

@@ -418,6 +418,34 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
+    /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
+    many_pools_and_streams_are_known {
+        kind: Budget, defects: ["C11"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut pools = Vec::new();
+        for count in 0..455 {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate beside {count} others");
+            pools.push(pool.out);
+        }
+        for pool in pools {
+            ensure_eq!(cuda.destroy_pool(pool), OK, "cuMemPoolDestroy");
+        }
+        kept_by_default_pool(&cuda)?;
+        for count in 0..160 {
+            let own = cuda.create_stream();
+            ensure_eq!(own.code, OK, "cuStreamCreate beside {count} others");
+            let ordered = cuda.allocate_in(own.out, Bytes::mib(16).0);
+            ensure_eq!(ordered.code, OK, "16 MiB in the order of stream {count}");
+            ensure_eq!(cuda.free_in(own.out, ordered.out), OK, "cuMemFreeAsync");
+        }
+        ensure_eq!(cuda.allocate(Bytes::gib(3).0).code, OK, "3 of 4 GiB beside what was freed in 160 streams");
+        ensure!(session.budget(0).is_some(), "a budget");
+        fills(fill(&cuda).bytes + Bytes::gib(3), budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(128))
+    }
+
     /// No handle is no pool's, also where one was destroyed: the driver's refusal, and nothing is charged.
     no_handle_is_no_destroyed_pools {
         kind: Budget, defects: ["C1", "C10"], budget: "0=4GiB",
