@@ -472,7 +472,11 @@ fn bad_input_is_named() {
             "[probe]\ndriver = \"mock:h200+535\"\n",
             "probe again",
         ),
-        ("nothing.toml", "", "not written by ringfence probe"),
+        (
+            "nothing.toml",
+            "",
+            "neither a probe file nor a driver's symbols",
+        ),
     ] {
         let path = directory.path().join(name);
         std::fs::write(&path, content).expect("a file");

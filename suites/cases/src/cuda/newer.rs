@@ -8,7 +8,7 @@ use super::green::within;
 use super::routes::{OUT_OF_MEMORY, closed};
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{Begin, Purpose, Stream};
-use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills};
+use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
 const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
@@ -76,9 +76,20 @@ cases! {
                 continue;
             }
             ensure_eq!(cuda.set_pool_of(STRANGE, pool.out), OK, "cuMemSetMemPool");
-            closed(session, &STEPS, |bytes| cuda.allocate_from_pool(Stream::Legacy, pool.out, bytes).code)?;
+            return closed(session, &STEPS, |bytes| cuda.allocate_from_pool(Stream::Legacy, pool.out, bytes).code);
         }
-        closed(session, &STEPS, |bytes| cuda.create_memory_at(Purpose::Mapping, STRANGE, bytes).code)
+        // An enforcer that cannot know where that is may refuse all of it; elsewhere there is room for what the budget leaves.
+        let there = until_refused(&STEPS, |bytes| match cuda.create_memory_at(Purpose::Mapping, STRANGE, bytes.0).code {
+            OK => Ok(()),
+            refused => Err(refused),
+        });
+        there.refused_with(OUT_OF_MEMORY)?;
+        let budget = budget(session, 0)?;
+        ensure!(there.bytes <= budget, "{} were granted there under {budget}", there.bytes);
+        let here = fill(&cuda);
+        here.refused_with(OUT_OF_MEMORY)?;
+        fills(there.bytes + here.bytes, budget, CONTEXT_ROOM)?;
+        within(session)
     }
 
     /// A limit whose cost nobody knows (memory of each block's own, CUDA 13.4: 4 GiB and more for 1 MiB each) is no way past the budget.
