@@ -89,9 +89,9 @@ impl Floor {
     #[cold]
     pub fn look_all(&self, ledger: &Ledger, targets: Targets, call: Option<&str>) -> bool {
         let before = crate::targets::available(ledger, targets);
-        let over = targets.iter().fold(false, |over, device| {
-            over | self.look(ledger, device, call)
-        });
+        let over = targets
+            .iter()
+            .fold(false, |over, device| over | self.look(ledger, device, call));
         self.over.store(over, Ordering::Relaxed);
         crate::targets::available(ledger, targets) > before
     }

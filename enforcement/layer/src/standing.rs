@@ -39,6 +39,8 @@ struct Standing {
     of: Option<Id>,
     instances: usize,
     charged: Vec<Charged>,
+    /// What did not fit when the first instance was made, and is charged before a VkDevice is.
+    owed: Vec<Charged>,
 }
 
 /// What the instances are charged on a GPU.
@@ -53,6 +55,7 @@ static STANDING: Mutex<Standing> = Mutex::new(Standing {
     of: None,
     instances: 0,
     charged: Vec::new(),
+    owed: Vec::new(),
 });
 
 /// An instance that is being made. Dropping it cancels what is reserved.
@@ -155,8 +158,13 @@ pub fn begin() -> Result<Option<Making>, Refused> {
 }
 
 impl Making {
-    /// Next made it. Refused if it took more than there is; it is then the caller's to destroy.
+    /// Next made it. Refused if it took more than there is.
+    ///
+    /// The instance is to stay all the same: Khronos's loader (1.3.239 and 1.4.304 were seen) frees its own memory twice and aborts where a layer fails
+    /// vkCreateInstance after it destroyed what next made. What it took is owed then, seen by every look, and [`late`] lets nobody make a VkDevice
+    /// before it fits.
     pub fn end(mut self) -> Result<(), Refused> {
+        let mut fits = Ok(());
         let _errno = KeptErrno::keep();
         let shares = std::mem::take(&mut self.shares);
         let shares: Vec<_> = shares.into_iter().map(Share::measured).collect();
@@ -164,26 +172,35 @@ impl Making {
             && let Some(attachment) = attachment::current()
         {
             self.standing.belong_to(attachment);
-            let charged: Result<Vec<_>, _> = shares
-                .into_iter()
-                .filter_map(|(share, now)| share.charge(attachment, now).transpose())
-                .collect();
-            for (charged, held) in charged? {
-                trace::line(format_args!("create instance charged={}", charged.bytes.0));
-                held.into_iter()
-                    .for_each(|(part, bytes)| part.commit_as(bytes));
-                attachment.unlist(charged.targets, charged.unlisted);
-                attachment.look(charged.targets, None);
-                self.standing.charged.push(charged);
+            for (share, now) in shares {
+                let Some((charged, held)) = share.charge(attachment, now) else {
+                    continue;
+                };
+                let targets = charged.targets;
+                match held {
+                    Ok(held) => {
+                        trace::line(format_args!("create instance charged={}", charged.bytes.0));
+                        held.into_iter()
+                            .for_each(|(part, bytes)| part.commit_as(bytes));
+                        attachment.unlist(targets, charged.unlisted);
+                        self.standing.charged.push(charged);
+                    }
+                    Err(Refused) => {
+                        trace::line(format_args!("create instance owed={}", charged.bytes.0));
+                        self.standing.owed.push(charged);
+                        fits = Err(Refused);
+                    }
+                }
+                attachment.look(targets, None);
             }
         }
         self.standing.instances += 1;
-        Ok(())
+        fits
     }
 }
 
-/// What is charged to whom, and the reservations that are to be committed for it, each as so much.
-type Charge = (Charged, Vec<(Held<'static>, Bytes)>);
+/// What is to be charged to whom, and the reservations that are to be committed for it, each as so much, if it fits.
+type Charge = (Charged, Result<Vec<(Held<'static>, Bytes)>, Refused>);
 
 impl Share {
     fn measured(self) -> (Self, Figures) {
@@ -196,18 +213,11 @@ impl Share {
     }
 
     /// `None` where nothing was taken, or there is no budget.
-    fn charge(
-        self,
-        attachment: &'static Attachment,
-        now: Figures,
-    ) -> Result<Option<Charge>, Refused> {
+    fn charge(self, attachment: &'static Attachment, now: Figures) -> Option<Charge> {
         let targets = target(self.device);
         let bound = match &self.held {
             Some((bound, _)) => *bound,
-            None => match bound(attachment, targets) {
-                Some(bound) => bound,
-                None => return Ok(None),
-            },
+            None => bound(attachment, targets)?,
         };
         if now.own.row.is_some() {
             attachment.note_listed();
@@ -217,7 +227,7 @@ impl Share {
             .round_up(memory::GRANULARITY)
             .unwrap_or(Bytes::MAX);
         if took == Bytes::ZERO {
-            return Ok(None);
+            return None;
         }
         let mut parts = Vec::new();
         let reserved = self.held.map_or(Bytes::ZERO, |(reserved, held)| {
@@ -225,11 +235,23 @@ impl Share {
             reserved
         });
         let beyond = took.saturating_sub(reserved);
-        if beyond != Bytes::ZERO {
-            parts.push((memory::reserve_taken(attachment, targets, beyond)?, beyond));
-        }
+        let rest = (beyond != Bytes::ZERO)
+            .then(|| memory::reserve_taken(attachment, targets, beyond))
+            .transpose();
+        let held = rest.map(|rest| {
+            parts.extend(rest.map(|rest| (rest, beyond)));
+            parts
+        });
         let before = self.before.own.row.unwrap_or_default();
         let listed = now.own.row.map(|row| row.saturating_sub(before));
+        // What is charged later has no part of a small budget for its bound.
+        let took = match held {
+            Ok(_) => took,
+            Err(Refused) => now
+                .since(self.before, BOUND)
+                .round_up(memory::GRANULARITY)
+                .unwrap_or(Bytes::MAX),
+        };
         let charged = Charged {
             targets,
             bytes: took,
@@ -237,17 +259,29 @@ impl Share {
                 took.saturating_sub(listed).min(UNSAID.most)
             }),
         };
-        Ok(Some((charged, parts)))
+        Some((charged, held))
     }
 }
 
-/// Before a VkDevice is made on GPUs that only Vulkan itself knows, without NVML and /proc: what its instance took could be charged
-/// to nobody then, so it is now, and nothing can true it up.
+/// Before a VkDevice is made. On GPUs that only Vulkan itself knows, without NVML and /proc, what its instance took could be charged
+/// to nobody then, so it is now, and nothing can true it up. What did not fit then has to fit now.
 pub fn late(attachment: &'static Attachment, targets: Targets) -> Result<(), Refused> {
     let mut standing = lock();
     standing.belong_to(attachment);
     for device in targets.iter() {
         let targets = target(device);
+        if let Some(at) = standing.owed.iter().position(|one| one.targets == targets) {
+            let bytes = standing.owed[at].bytes;
+            let held = memory::reserve_taken(attachment, targets, bytes);
+            let Ok(held) = held else {
+                attachment.look(targets, None);
+                return Err(Refused);
+            };
+            held.commit();
+            let owed = standing.owed.swap_remove(at);
+            attachment.unlist(targets, owed.unlisted);
+            standing.charged.push(owed);
+        }
         let known = standing.charged.iter().any(|one| one.targets == targets);
         if let Some(bound) = bound(attachment, targets).filter(|_| !known) {
             memory::reserve(attachment, targets, bound)?.commit();
@@ -275,6 +309,7 @@ impl Standing {
             Some(other) if other != attachment.id() => {
                 self.instances = 0;
                 self.charged.clear();
+                self.owed.clear();
             }
             _ => {}
         }
@@ -294,6 +329,11 @@ pub fn ended() {
     }
     standing.instances = standing.instances.saturating_sub(1);
     if standing.instances == 0 {
+        for owed in standing.owed.drain(..) {
+            if let Some(attachment) = mine {
+                attachment.look(owed.targets, None);
+            }
+        }
         for charged in standing.charged.drain(..) {
             if let Some(attachment) = mine {
                 attachment.list(charged.targets, charged.unlisted);

@@ -10,9 +10,9 @@ use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
-use seeds::{Seed, planted};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
+use seeds::{Seed, planted};
 use std::path::Path;
 
 /// How often the dead are looked for at most where only figures are wanted. A driver takes ten times as long to let go of them.

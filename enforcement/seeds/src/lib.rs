@@ -132,6 +132,7 @@ seeds! {
     V18 = "V18", "the first device whose share is another's keeps those behind it from theirs";
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
     X1 = "X1", "whatever asks for memory is refused";
+    V22 = "V22", "a VkInstance that does not fit is destroyed below the loader and refused";
     V21 = "V21", "the layer's refusals are said at no level";
 }
 

@@ -67,7 +67,11 @@ fn vulkan_lists(session: &Session, order: &[u32]) -> Result<(), Failure> {
     let mut sorted = addresses.clone();
     sorted.sort();
     let place = |address| sorted.iter().position(|known| known == address);
-    let listed: Vec<u32> = addresses.iter().filter_map(place).map(|at| at as u32).collect();
+    let listed: Vec<u32> = addresses
+        .iter()
+        .filter_map(place)
+        .map(|at| at as u32)
+        .collect();
     ensure_eq!(listed, order, "the devices in Vulkan's order");
     let ascending: Vec<u32> = (0..order.len() as u32).collect();
     vulkan_keeps(session, &ascending)

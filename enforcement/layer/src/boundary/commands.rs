@@ -47,7 +47,8 @@ pub unsafe extern "system" fn create_instance(
                 && let Some(key) = key(*created)
             {
                 let next = InstanceNext::load(get, *created);
-                if making.is_some_and(|making| making.end().is_err()) {
+                let fits = making.is_none_or(|making| making.end().is_ok());
+                if !fits && planted(Seed::V22) {
                     if let Some(destroy) = next.destroy {
                         destroy(*created, allocator);
                     }

@@ -73,10 +73,9 @@ pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Req
             info.p_next,
             vk::StructureType::MEMORY_ALLOCATE_FLAGS_INFO,
         );
-        let masked =
-            flags.filter(|flags| {
-                flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK) || planted(Seed::V17e)
-            });
+        let masked = flags.filter(|flags| {
+            flags.flags.contains(vk::MemoryAllocateFlags::DEVICE_MASK) || planted(Seed::V17e)
+        });
         let dedicated = find::<vk::MemoryDedicatedAllocateInfo<'_>>(
             info.p_next,
             vk::StructureType::MEMORY_DEDICATED_ALLOCATE_INFO,

@@ -97,7 +97,12 @@ fn described(request: &Request<'_>) -> String {
             Link::ImportFd { handle_type, .. } => write!(text, " import-fd({handle_type:#x})"),
             Link::ImportHost { handle_type, .. } => write!(text, " import-host({handle_type:#x})"),
             Link::Dedicated { buffer, image } => {
-                write!(text, " dedicated({}, {})", buffer.is_some(), image.is_some())
+                write!(
+                    text,
+                    " dedicated({}, {})",
+                    buffer.is_some(),
+                    image.is_some()
+                )
             }
             Link::Flags { flags, mask } => write!(text, " flags({flags:#x}, mask {mask:#x})"),
         };
@@ -147,9 +152,8 @@ impl<'a> Stage<'a> {
             _ => {}
         }
         // What is no import: of no handle type, whatever else it says.
-        let imports = |link: &Link<'_>| {
-            matches!(link, Link::ImportFd { .. } | Link::ImportHost { .. })
-        };
+        let imports =
+            |link: &Link<'_>| matches!(link, Link::ImportFd { .. } | Link::ImportHost { .. });
         if !links.iter().any(imports) {
             if chance.one_in(2) {
                 let known = self.shared.map_or(-1, |(shared, _)| shared.as_raw_fd());
@@ -273,7 +277,11 @@ impl<'a> Stage<'a> {
             }
             ensure!(sum == [0; 2], "the model keeps {sum:?}");
             for member in members.clone() {
-                ensure_eq!(self.left(member)?, all[member], "left at the end of round {round}");
+                ensure_eq!(
+                    self.left(member)?,
+                    all[member],
+                    "left at the end of round {round}"
+                );
             }
         }
         Ok(())

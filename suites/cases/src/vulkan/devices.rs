@@ -1,9 +1,10 @@
 //! Several instances and devices at once, and Vulkan without the rest of the driver.
 
-use harness::{Bytes, cases, ensure_eq, fail};
+use harness::{Bytes, cases, ensure, ensure_eq, fail};
+use mock_device::DeviceIndex;
 
 use crate::clients::{Gpu, NVIDIA, device_heap, first_gpu, gpus, instance};
-use crate::ffi::vulkan::{Client, Code, Query};
+use crate::ffi::vulkan::{Client, Code, Query, Vulkan};
 use crate::greed::{VULKAN_ROOM, budget, fills};
 
 cases! {
@@ -35,6 +36,40 @@ cases! {
         ensure_eq!(heap, budget(session, 0)?, "the heap afterwards");
         let taken = kept.fill();
         fills(taken.bytes + Bytes::gib(3), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// A VkInstance that takes more than the whole budget makes no VkDevice: refused or not, it ends no program by the loader's hand.
+    an_instance_beyond_the_budget_makes_no_device {
+        kind: Budget, defects: ["V22"], entry_points: ["vkCreateInstance", "vkCreateDevice", "vkDestroyInstance"], budget: "0=1MiB",
+        unaccounted: "what a VkInstance takes is known when it has been made", invalid_use: ["Failed to create device chain"],
+    } (_session) {
+        for _ in 0..3 {
+            let refusal = match Vulkan::open()?.instance(Client::V1_1) {
+                Ok(instance) => instance.device(first_gpu(&instance)?).err(),
+                Err(code) => Some(code),
+            };
+            ensure_eq!(refusal, Some(Code::OUT_OF_DEVICE_MEMORY), "a VkDevice under 1 MiB");
+        }
+        Ok(())
+    }
+
+    /// A VkInstance that did not fit makes no VkDevice before there is room, and is charged then.
+    an_instance_that_did_not_fit_is_charged_before_its_first_device {
+        kind: Own, defects: ["V22"], entry_points: ["vkCreateInstance", "vkCreateDevice", "vkAllocateMemory"], budget: "0=1MiB",
+        unaccounted: "what a VkInstance takes is known when it has been made", invalid_use: ["Failed to create device chain"],
+    } (session) {
+        const RAISED: Bytes = Bytes::gib(4);
+        let instance = instance(Client::V1_1)?;
+        let physical = first_gpu(&instance)?;
+        ensure_eq!(instance.device(physical).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "a VkDevice under 1 MiB");
+        session.ledger()?.set_budget(ledger::DeviceIndex(0), ledger::Bytes(RAISED.0));
+        let gpu = Gpu::on(&instance, physical)?;
+        let taken = gpu.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes, RAISED, VULKAN_ROOM)?;
+        let held = session.world()?.peak(DeviceIndex(0));
+        ensure!(held <= RAISED, "the device held {held} of {RAISED}");
+        Ok(())
     }
 
     /// Two devices of one GPU draw on one budget; a destroyed one's share can be had by the other.

@@ -89,6 +89,7 @@ cases! {
     /// The same of a VkDevice that the budget has no room for.
     the_layers_refusals_are_said_of_devices_too {
         kind: Own, defects: ["V21"], entry_points: ["vkCreateDevice"], budget: "0=32MiB", env: [("LIBCUDA_LOG_LEVEL", "1")],
+        unaccounted: "what a VkDevice takes is known when it has been made", invalid_use: ["Failed to create device chain"],
     } (_session) {
         let (answer, [_, stderr]) = overhear(|| -> Result<Option<Code>, Failure> {
             let instance = instance(Client::V1_1)?;
