@@ -52,6 +52,7 @@ impl Device {
                 pending: AtomicU64::new(0),
                 releases: AtomicU64::new(0),
                 beyond: AtomicU64::new(0),
+                unlisted: AtomicU64::new(0),
             }),
             high: AtomicU64::new(seated as u64),
             budget: AtomicU64::new(Budget::first(Some(budget)).0),
