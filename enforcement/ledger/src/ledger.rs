@@ -12,7 +12,6 @@ use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-use seeds::{Seed, planted};
 use std::path::Path;
 
 /// How often the dead are looked for at most where only figures are wanted. A driver takes ten times as long to let go of them.
@@ -424,9 +423,6 @@ impl Ledger {
             let held = self.join_share(device, wanted, authority);
             if held != wanted && disagreement.is_none() {
                 disagreement = Some((device, held, wanted));
-                if planted(Seed::V18) {
-                    break;
-                }
             }
         }
         disagreement

@@ -129,7 +129,6 @@ seeds! {
     V17f = "V17f", "sizes are rounded down to whole blocks";
     V17g = "V17g", "imports are known by the opaque handle type alone";
     V17h = "V17h", "memory that is to be exported is no one resource's";
-    V18 = "V18", "the first device whose share is another's keeps those behind it from theirs";
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
     X1 = "X1", "whatever asks for memory is refused";
     V22 = "V22", "a VkInstance that does not fit is destroyed below the loader and refused";
