@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use alone::alone;
-use ash::vk::{self, Handle};
+use ash::vk;
 use budget::{Bytes, DeviceIndex};
 use driver::{
     DEVICE_OVERHEAD, Gpu, LOCAL, Layer, NVIDIA, SYSTEM, World, foreign, make_world, own_address,
