@@ -85,7 +85,7 @@ cases! {
         }
         // Pieces that lie apart need a page table each.
         let charged = before.saturating_sub(free(&cuda)?);
-        ensure!(charged >= 2 * TABLES && charged <= 5 * TABLES, "{} are charged for 2 GiB in pieces of a MiB", Bytes(charged));
+        ensure!((2 * TABLES..=5 * TABLES).contains(&charged), "{} are charged for 2 GiB in pieces of a MiB", Bytes(charged));
         gives_the_rest(session, &cuda, 2)?;
         for way in [HostWay::Plain, HostWay::WithFlags] {
             let code = cuda.allocate_host_by(way, 2 * GIB).code;

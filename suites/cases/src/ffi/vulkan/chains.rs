@@ -57,24 +57,21 @@ impl Link<'_> {
                         .fd(fd),
                 )
             }
-            Self::ImportHost { handle_type, pages } => {
-                let mut info = vk::ImportMemoryHostPointerInfoEXT::default();
-                info.handle_type = vk::ExternalMemoryHandleTypeFlags::from_raw(handle_type);
-                info.p_host_pointer = pages.map_or(ptr::null_mut(), |pages| pages.start);
-                words(info)
-            }
-            Self::Dedicated { buffer, image } => {
-                let mut info = vk::MemoryDedicatedAllocateInfo::default();
-                info.buffer = buffer.map_or_else(vk::Buffer::null, |buffer| buffer.raw);
-                info.image = image.map_or_else(vk::Image::null, |image| image.raw);
-                words(info)
-            }
-            Self::Flags { flags, mask } => {
-                let mut info = vk::MemoryAllocateFlagsInfo::default();
-                info.flags = vk::MemoryAllocateFlags::from_raw(flags);
-                info.device_mask = mask;
-                words(info)
-            }
+            Self::ImportHost { handle_type, pages } => words(vk::ImportMemoryHostPointerInfoEXT {
+                handle_type: vk::ExternalMemoryHandleTypeFlags::from_raw(handle_type),
+                p_host_pointer: pages.map_or(ptr::null_mut(), |pages| pages.start),
+                ..Default::default()
+            }),
+            Self::Dedicated { buffer, image } => words(vk::MemoryDedicatedAllocateInfo {
+                buffer: buffer.map_or_else(vk::Buffer::null, |buffer| buffer.raw),
+                image: image.map_or_else(vk::Image::null, |image| image.raw),
+                ..Default::default()
+            }),
+            Self::Flags { flags, mask } => words(vk::MemoryAllocateFlagsInfo {
+                flags: vk::MemoryAllocateFlags::from_raw(flags),
+                device_mask: mask,
+                ..Default::default()
+            }),
         }
     }
 }
