@@ -378,6 +378,19 @@ pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
         .map_or(DeviceSet::EMPTY, |device| device.indices)
 }
 
+/// A driver gives an address out again while what had it before is on record only where another thread destroys that one's context just now: the
+/// driver has, and the books do not know it yet. Two records of one address could not be told apart by who frees it (R29).
+fn end_stale(tenant: Tenant, fresh: &Record) {
+    let records = &tenant.memory.records;
+    let of_a_context = |found: Record| found.owner != 0 && found.ordinal == fresh.ordinal;
+    if records.find(fresh.address).is_some_and(of_a_context)
+        && !planted(Seed::R29)
+        && let Some(stale) = records.take(fresh.address)
+    {
+        freed(tenant, stale, When::Now);
+    }
+}
+
 /// Charges the blocks that an allocation is the first to touch, and puts it on record. What cannot be charged is freed, and only then is what was reserved for it
 /// anybody's again.
 fn settle(
@@ -388,6 +401,7 @@ fn settle(
     grant: Grant,
     undo: fn(CUdeviceptr) -> CUresult,
 ) -> Result<(), Refused> {
+    end_stale(tenant, &record);
     let blocks = Blocks::new(&tenant.memory.pages);
     let span = Span::of(record.address, record.size);
     let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {

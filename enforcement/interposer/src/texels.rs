@@ -130,7 +130,16 @@ impl Book {
 impl Tenant {
     /// The driver made an array: what is to be charged for it.
     pub fn enter_array(self, handle: u64, place: Place) -> Bytes {
-        self.arrays(|book| book.enter(handle, place))
+        let (more, stale) = self.arrays(|book| {
+            // Another thread is destroying its context: the driver has, and the books do not know it yet.
+            let stale = book.arrays.remove(&handle);
+            let stale = stale.map(|stale| (stale.ordinal, book.end(stale)));
+            (book.enter(handle, place), stale)
+        });
+        if let Some((ordinal, bytes)) = stale {
+            self.release(devices_of(self, ordinal), bytes);
+        }
+        more
     }
 
     /// Takes the record of an array out while the driver is asked to destroy it.

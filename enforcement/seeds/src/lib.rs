@@ -95,6 +95,7 @@ seeds! {
     R10 = "R10", "CUDA's ordinals are taken for NVML's";
     R11 = "R11", "a budget that does not parse is none";
     R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];
+    R29 = "R29", "memory of a context that another thread destroys stays charged where its address is given out before the books know";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];

@@ -180,7 +180,12 @@ fn fill(fd: RawFd, beginning: &[u8]) -> Result<(), Errno> {
     }
     // Blocks, not only a size: a sparse file on a full tmpfs is a SIGBUS later.
     // SAFETY: our own descriptor.
-    match unsafe { libc::posix_fallocate(fd, 0, SIZE as libc::off_t) } {
+    let allocate = || unsafe { libc::posix_fallocate(fd, 0, SIZE as libc::off_t) };
+    // tmpfs before Linux 5.17 ends at any signal that is pending, a profiler's timer included.
+    let code = (0..100)
+        .map(|_| allocate())
+        .find(|code| *code != libc::EINTR);
+    match code.unwrap_or(libc::EINTR) {
         0 => {}
         code => {
             return Err(Errno {
@@ -214,7 +219,8 @@ pub fn read_header(fd: RawFd) -> Result<Fixed, Errno> {
 
 /// A copy of the descriptor out of the way of programs that number theirs; the original is closed.
 pub fn keep_high(fd: RawFd) -> RawFd {
-    for least in [1 << 19, 1 << 16, 900, 200] {
+    // 3 at least: what a program writes to its standard descriptors is not for the ledger.
+    for least in [1 << 19, 1 << 16, 900, 200, 3] {
         // SAFETY: duplicates our own descriptor; fails where the limit on descriptors is lower.
         let high = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
         if high >= 0 {

@@ -1,9 +1,11 @@
 //! Every way in which contexts come and go.
 
+use std::time::{Duration, Instant};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda_without_context, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -28,6 +30,39 @@ cases! {
         ensure_eq!(cuda.destroy_context(another.out), OK, "cuCtxDestroy_v2");
         ensure_eq!(cuda.set_current(third.out), OK, "cuCtxSetCurrent");
         fills(fill(&cuda).bytes, budget, CONTEXT_ROOM)
+    }
+
+    /// Memory that dies with its context is given back, though another thread is given its address as soon as the driver has destroyed it.
+    memory_of_destroyed_contexts_is_given_back_beside_other_threads {
+        kind: Budget, defects: ["R29"], entry_points: ["cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=4GiB",
+        unordered: "threads race for an address",
+    } (session) {
+        const BLOCK: Bytes = Bytes::mib(20);
+        let cuda = cuda()?;
+        let own = context(&cuda, 0)?;
+        let end = Instant::now() + Duration::from_secs(2);
+        let code = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while Instant::now() < end {
+                    let mortal = cuda.create_context(0);
+                    let block = cuda.allocate(BLOCK.0);
+                    if (mortal.code, block.code) != (OK, OK) || cuda.destroy_context(mortal.out) != OK {
+                        return CUresult::ERROR_UNKNOWN;
+                    }
+                }
+                OK
+            });
+            cuda.set_current(own);
+            while Instant::now() < end {
+                let block = cuda.allocate(BLOCK.0);
+                if block.code != OK || cuda.free(block.out) != OK {
+                    return CUresult::ERROR_UNKNOWN;
+                }
+            }
+            other.join().unwrap_or(CUresult::ERROR_UNKNOWN)
+        });
+        ensure_eq!(code, OK, "allocations beside contexts that come and go");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// So are contexts of 32-bit days: what one was charged comes back with it, and while it lives the books show it (the
