@@ -114,14 +114,12 @@ impl Tenant {
         let fits = devices
             .iter()
             .all(|device| self.budget(device).is_none_or(|budget| bytes <= budget));
-        // All of them: what one gives back alone may not do.
-        let given_back = || {
-            self.end_deferred()
+        if fits {
+            // All of them: what one gives back alone may not do. And asked again whatever they say, for another thread may have been the one to give back.
+            let _ = self.end_deferred()
                 | self.trim_pools()
                 | self.trim_graphs(devices)
-                | self.look_all(devices)
-        };
-        if fits && given_back() {
+                | self.look_all(devices);
             match self.reserve(devices, bytes) {
                 Ok(grant) => {
                     mark(Mark::LookedBeforeRefusal);

@@ -331,7 +331,9 @@ impl Tenant {
     ) -> Result<Bytes, (Refused, Grant)> {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
-        let looked = self.look(device, granted, 1).filter(|(_, look)| !look.busy);
+        let looked = self.look(device, granted, 1);
+        let is_busy = looked.is_some() && !planted(Seed::R30);
+        let looked = looked.filter(|(_, look)| !look.busy);
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
         let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known));
         let taken = match looked {
@@ -351,6 +353,16 @@ impl Tenant {
             }
             Some((figures, _)) => {
                 let _ = self.lowered(device, figures, drift, wanted);
+                Ok(known)
+            }
+            // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
+            // more each time (R30).
+            None if is_busy => {
+                let rest = bound.saturating_sub(known);
+                for figures in self.all_figures(device.indices) {
+                    figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
+                    figures.drift.fetch_add(rest.0, Ordering::AcqRel);
+                }
                 Ok(known)
             }
             None => Ok(bound),
@@ -430,6 +442,10 @@ impl Tenant {
                 .saturating_add(managed)
                 .saturating_add(imported)
                 .saturating_add(spares.unknown);
+            let dead = match planted(Seed::P12a) {
+                true => Bytes::ZERO,
+                false => ledger.predecessors_usage(index),
+            };
             let rows = nvml.rows(index)?;
             // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
@@ -450,12 +466,12 @@ impl Tenant {
                     .saturating_sub(charged)
             };
             let look = Look {
-                held: row.saturating_add(unlisted),
+                held: row.saturating_sub(dead).saturating_add(unlisted),
                 known: known(all, imported).saturating_sub(spares.untaken),
                 deferred,
                 drift: charged.saturating_sub(unseen),
                 charged,
-                unsettled: all != own || slack,
+                unsettled: all != own || slack || dead != Bytes::ZERO,
                 busy: false,
             };
             if stood_still {

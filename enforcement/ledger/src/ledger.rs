@@ -359,6 +359,24 @@ impl Ledger {
         Bytes(self.seat.layout().objects.shared_with(&own, device))
     }
 
+    /// What those who had this process's pid before it, its own image before execve among them, are still charged: the driver shows their memory in this
+    /// process's row until it has taken them apart.
+    pub fn predecessors_usage(&self, device: DeviceIndex) -> Bytes {
+        let Some(account) = self.account(device) else {
+            return Bytes::ZERO;
+        };
+        let owner = self.seat.owner();
+        let layout = self.seat.layout();
+        let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(usize::MAX);
+        let slots = layout.slots.iter().enumerate().take(high);
+        let dead = slots.filter(|(_, record)| {
+            record.owner.load(Ordering::Acquire) == owner
+                && record.dying.load(Ordering::Acquire) != 0
+        });
+        let bytes = dead.map(|(slot, _)| account.word(slot).used());
+        Bytes(bytes.fold(0, u64::saturating_add))
+    }
+
     /// This library's slot, and those of the others of the process.
     fn own_slots(&self) -> impl Iterator<Item = usize> {
         let owner = self.seat.owner();

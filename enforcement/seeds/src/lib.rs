@@ -96,6 +96,7 @@ seeds! {
     R11 = "R11", "a budget that does not parse is none";
     R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];
     R29 = "R29", "memory of a context that another thread destroys stays charged where its address is given out before the books know";
+    R30 = "R30", "what cannot be looked at beside other threads is charged to its context for good";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];
@@ -114,6 +115,7 @@ seeds! {
     P8 = "P8", "budgets are those of the first look";
     P9 = "P9", "umask is set to 0";
     P10 = "P10", "a thread is started";
+    P12a = "P12a", "what the driver still shows of a process's image before execve is charged to the new one";
     P12 = "P12", "the row of who has a dead process's pid is taken for the dead one's";
     P11 = "P11", "who is required to have a budget and has none is let go";
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];

@@ -174,7 +174,7 @@ impl Hands {
                 0
             }
             "threads" => std::fs::read_dir("/proc/self/task")?.count() as i64,
-            "again" => fail!("exec failed: {}", process::run_again(AGAIN)),
+            "again" => fail!("exec failed: {}", process::run_again(AGAIN, object)),
             "become" => fail!("exec failed: {}", process::replace_by("/bin/sleep", object)),
             _ => fail!("a tenant cannot \"{command}\""),
         })
@@ -207,8 +207,11 @@ roles! {
     /// Does what it is told, a command a line, and answers each with a number.
     tenant(_session, parent) {
         let mut hands = Hands::default();
-        if std::env::var_os(AGAIN).is_some() {
-            parent.say("0")?;
+        // The next image says how it fares with what it was to do at once, or that it is there.
+        match std::env::var_os(AGAIN).as_ref().and_then(|value| value.to_str()) {
+            Some("") => parent.say("0")?,
+            Some(command) => parent.say(&hands.obey(command)?.to_string())?,
+            None => {}
         }
         serve(parent, |command| hands.obey(command))
     }

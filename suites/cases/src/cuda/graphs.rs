@@ -1,5 +1,7 @@
 //! Memory of graphs: taken when an executable graph is uploaded or first launched, kept until it is trimmed.
 
+use std::time::{Duration, Instant};
+
 use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
@@ -127,6 +129,46 @@ fn gives_back(cuda: &Cuda, ready: Ready, before: Bytes) -> Result<(), Failure> {
 }
 
 cases! {
+    /// A graph of one node that is instantiated and destroyed again and again, beside a thread that allocates and frees, takes no budget.
+    instantiations_beside_other_threads_use_up_no_budget {
+        kind: Budget, defects: ["R30"], entry_points: ["cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuMemAlloc_v2", "cuMemFree_v2"],
+        budget: "0=4GiB", unordered: "two threads",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let end = Instant::now() + Duration::from_secs(2);
+        let code = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                cuda.set_current(current);
+                let (graph, target) = (cuda.create_graph(), cuda.allocate(Bytes::mib(2).0));
+                if (graph.code, target.code) != (OK, OK) || cuda.add_branch(graph.out, &[], target.out).code != OK {
+                    return CUresult::ERROR_UNKNOWN;
+                }
+                while Instant::now() < end {
+                    let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+                    if exec.code != OK || cuda.destroy_exec(exec.out) != OK {
+                        return exec.code;
+                    }
+                }
+                OK
+            });
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    cuda.set_current(current);
+                    while Instant::now() < end {
+                        let block = cuda.allocate(Bytes::mib(4).0);
+                        if block.code == OK {
+                            cuda.free(block.out);
+                        }
+                    }
+                });
+            }
+            other.join().unwrap_or(CUresult::ERROR_UNKNOWN)
+        });
+        ensure_eq!(code, OK, "instantiations beside allocations");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A graph of whose nodes the driver does not tell is not launched, alone or as another's child.
     a_graph_that_the_driver_does_not_tell_of_is_not_launched {
         kind: Budget, defects: ["R3"], entry_points: ["cuGraphLaunch", "cuGraphInstantiateWithFlags"], budget: "0=4GiB",

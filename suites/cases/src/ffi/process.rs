@@ -67,13 +67,13 @@ fn wait(child: libc::pid_t, seconds: u32) -> std::io::Result<Ending> {
     }
 }
 
-/// Replaces this process by its own program with the same arguments, and `variable` set: execve, by which it keeps its pid and loses all that it held.
-pub fn run_again(variable: &str) -> std::io::Error {
+/// Replaces this process by its own program with the same arguments, and `variable` set to `value`: execve, by which it keeps its pid and loses all that it held.
+pub fn run_again(variable: &str, value: &str) -> std::io::Error {
     use std::os::unix::process::CommandExt;
     let arguments = std::env::args_os().skip(1);
     std::process::Command::new("/proc/self/exe")
         .args(arguments)
-        .env(variable, "1")
+        .env(variable, value)
         .exec()
 }
 

@@ -156,6 +156,20 @@ cases! {
         fills(fill(&cuda()?).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// What the driver still shows of the image before execve, while it takes it apart, is none of the new one's: neither charged twice, nor for ever.
+    what_is_taken_apart_after_exec_is_not_charged_to_the_next_image {
+        kind: Budget, defects: ["P12"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("the teardown of a real driver takes as long as it takes"),
+    } (session) {
+        let few = Bytes::mib(64);
+        let mut tenant = Tenant::start(session)?;
+        ensure_eq!(tenant.cuda(Bytes::gib(3))?, OK, "3 GiB in the first image");
+        ensure_eq!(tenant.ask(&format!("again cuda {}", few.0))?, 0, "64 MiB in the next image, at once");
+        let taken = tenant.fill_cuda()?;
+        fills(taken + few, budget(session, 0)?, CONTEXT_ROOM)?;
+        tenant.peer.finish()
+    }
+
     /// A pid that is given to another process keeps nothing of its first owner's alive.
     a_reused_pid_keeps_nothing_alive {
         kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
