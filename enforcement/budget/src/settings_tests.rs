@@ -347,7 +347,7 @@ fn a_name_that_is_no_setting_is_remarked_on(#[case] name: &str, #[case] nearest:
 #[rstest]
 #[case("RINGFENCE_MEMORY_01")]
 #[case("RINGFENCE_MEMORY_+1")]
-#[case("RINGFENCE_COMPUTE_32")]
+#[case("RINGFENCE_COMPUTE_64")]
 #[case("CUDA_DEVICE_MEMORY_LIMIT_99")]
 #[case("CUDA_DEVICE_SM_LIMIT_4294967296")]
 fn an_index_that_is_no_devices_refuses_all(#[case] name: &str) {

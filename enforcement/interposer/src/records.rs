@@ -349,7 +349,7 @@ mod tests {
                     }; WAYS],
                 }
             }; 512],
-            further: Forever::NONE,
+            further: Forever::none(),
         })
     }
 

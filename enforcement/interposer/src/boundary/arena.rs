@@ -255,7 +255,9 @@ impl<T: Zeroed + Sync + 'static> Forever<T> {
 
 impl<T> Forever<T> {
     #[cfg(test)]
-    pub const NONE: Forever<T> = Forever(AtomicPtr::new(core::ptr::null_mut()));
+    pub const fn none() -> Forever<T> {
+        Forever(AtomicPtr::new(core::ptr::null_mut()))
+    }
 }
 
 impl<T: Sync + 'static> Forever<T> {
