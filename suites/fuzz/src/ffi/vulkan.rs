@@ -1,5 +1,6 @@
 //! The layer's commands. Handles are live ones, as Vulkan demands of its clients; sizes, counts, flags, chains and names are arbitrary.
 
+mod chain;
 mod client;
 mod list;
 mod memory;

@@ -2,6 +2,7 @@
 
 use ash::vk::{self, Handle};
 
+use super::chain::Chain;
 use super::client::{Client, code};
 use crate::ffi::calls::{Answer, around};
 use crate::maker::Maker;
@@ -33,42 +34,16 @@ pub fn allocate(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u
     if !local && size < u64::MAX / 2 {
         size %= HOST_MOST;
     }
-    let chosen = maker.byte();
-    let mut priority =
-        vk::MemoryPriorityAllocateInfoEXT::default().priority(f32::from(maker.byte()) / 255.0);
-    let mut export = vk::ExportMemoryAllocateInfo::default()
-        .handle_types(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD);
-    let mut mask = vk::MemoryAllocateFlagsInfo::default()
-        .flags(vk::MemoryAllocateFlags::DEVICE_MASK)
-        .device_mask(1);
-    let mut dedicated = vk::MemoryDedicatedAllocateInfo::default();
-    let mut import = vk::ImportMemoryFdInfoKHR::default()
-        .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD);
+    let chain = Chain::make(maker, &client.devices[at], imported);
+    // What is dedicated is as large as its object needs, where the chain means anything to a driver.
+    size = chain.size.unwrap_or(size);
     let mut info = vk::MemoryAllocateInfo::default()
         .allocation_size(size)
         .memory_type_index(kind);
-    if chosen & 1 != 0 {
-        info = info.push_next(&mut priority);
-    }
-    if chosen & 6 == 6 {
-        info = info.push_next(&mut export);
-    }
-    if chosen & 24 == 24 {
-        info = info.push_next(&mut mask);
-    }
-    if chosen & 32 != 0 {
-        info = info.push_next(&mut dedicated);
-    }
-    let taken = imported.filter(|_| chosen & 192 == 192);
-    if let Some(descriptor) = taken {
-        // A duplicate, because whoever imports a descriptor owns it.
-        // SAFETY: a descriptor of ours.
-        import = import.fd(unsafe { libc::dup(descriptor) });
-        info = info.push_next(&mut import);
-    }
+    info.p_next = chain.first();
     maker.tell(
         "bytes",
-        format_args!("{size:#x} of type {kind}, {chosen:#x} on device {at}"),
+        format_args!("{size:#x} of type {kind}, {chain} on device {at}"),
     );
     let made = &mut client.devices[at];
     let mut out = vk::DeviceMemory::from_raw(UNTOUCHED);
@@ -79,11 +54,12 @@ pub fn allocate(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u
     });
     let granted = answer.code == 0;
     if granted {
-        made.memories.push((out, u32::from(chosen & 6 == 6)));
-    } else if let Some(descriptor) = taken.map(|_| import.fd) {
+        made.memories.push((out, u32::from(chain.exports)));
+    } else if let Some(descriptor) = chain.imported {
         // SAFETY: what was not imported is still ours.
         unsafe { libc::close(descriptor) };
     }
+    chain.end(made);
     let state = if granted {
         3
     } else {
