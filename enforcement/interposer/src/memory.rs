@@ -101,7 +101,8 @@ pub fn alloc_pitch_v1(
         bound: charge::pitch(Bytes(u64::from(width))).and_then(|pitch| rows(pitch.0)),
         taken: || rows(u64::from(pitch.read()?)),
         call: || call(height),
-        impossible: || call(height.max(c_uint::MAX / width)),
+        // More than 32 bits address, whatever the width.
+        impossible: || call(height.max((c_uint::MAX / width).saturating_add(1))),
         undo: free_narrow,
     };
     request.decide(tenant)
