@@ -259,7 +259,8 @@ pub fn max_potential_cluster(
     let config = config.required()?;
     of_current(function)?;
     let most = with(function, |_, function, sm| {
-        let block = config.blockDimX * config.blockDimY * config.blockDimZ;
+        let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
+        let block = block.into_iter().fold(1, c_uint::saturating_mul);
         let fits = sm.resident_of(function, block, config.sharedMemBytes.into()) > 0;
         Ok(if fits {
             launch::cluster_bound(function, sm)
