@@ -243,9 +243,12 @@ pub struct FuzzArguments {
     /// ours, seeded or another target that keeps our ledger
     #[arg(long, default_value = "ours")]
     pub target: String,
-    /// A known defect that the libraries of the target `seeded` are to have
+    /// Known defects that the libraries of the target `seeded` are to have, with commas between them; unhook:NAME leaves out one hook
     #[arg(long, value_name = "ID")]
     pub defect: Option<String>,
+    /// Fail if a state that is worth having been in was reached by no family; needs a target that tells, as `seeded` does
+    #[arg(long, conflicts_with = "replay")]
+    pub sometimes: bool,
     /// Be guided by what is reached in the libraries of this directory, which are built as CONTRIBUTING says
     #[arg(long, value_name = "DIR")]
     pub guided: Option<PathBuf>,

@@ -7,11 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fuzz::family::{self, Family};
+use fuzz::family::{self, Calls, Family};
 use fuzz::remote::Trouble;
 use fuzz::run::{self, Report, Smallest, Wish};
 use harness::Target;
 use harness::progress::Counted;
+use seeds::Mark;
 
 use crate::arguments::FuzzArguments;
 use crate::{UNEXPECTED, score};
@@ -64,6 +65,15 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode, Box<dyn Error>> {
             total.calls as f64 / total.took.as_secs_f64().max(0.001)
         ))?;
         all.calls += total.calls;
+        if matches!(family.calls, Calls::All) {
+            crate::say(&format!(
+                "{:15} {} of {} exports were granted\n",
+                "",
+                total.granted.len(),
+                abi::cuda::NAMES.len()
+            ))?;
+        }
+        all.marks |= total.marks;
     }
     let took = started.elapsed().as_secs_f64();
     crate::say(&format!(
@@ -83,13 +93,28 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode, Box<dyn Error>> {
             arguments.save.display()
         ))?;
     }
+    if arguments.sometimes && broken.is_none() {
+        let missed = || Mark::ALL.iter().filter(|mark| all.marks & mark.bit() == 0);
+        for mark in missed() {
+            crate::say(&format!("never reached: {mark:?}, {}\n", mark.what()))?;
+        }
+        if missed().next().is_some() {
+            return Ok(ExitCode::from(UNEXPECTED));
+        }
+    }
     said(broken.map(|smallest| smallest.what).as_deref())
 }
 
 fn target(arguments: &FuzzArguments) -> Result<Target, Box<dyn Error>> {
     let mut target = Target::named(&arguments.target)?;
-    if let Some(defect) = &arguments.defect {
-        score::plant(&mut target, score::seed(defect)?);
+    if let Some(defects) = &arguments.defect {
+        for defect in defects.split(',') {
+            if !defect.starts_with(seeds::UNHOOK) {
+                score::seed(defect)?;
+            }
+        }
+        let variable = seeds::VARIABLE.to_owned();
+        target.environment.insert(variable, defects.clone());
     }
     if !target.declares_ledger {
         return Err(format!("target {} keeps no ledger of ours", target.name).into());
@@ -171,11 +196,16 @@ struct Total {
     /// Of all workers together.
     took: Duration,
     reached: (usize, usize),
+    marks: u64,
+    granted: std::collections::BTreeSet<u16>,
 }
 
 impl Total {
-    fn with(self, report: &Report) -> Self {
+    fn with(mut self, report: &Report) -> Self {
+        self.granted.extend(report.granted.keys());
         Self {
+            marks: self.marks | report.marks,
+            granted: self.granted,
             calls: self.calls + report.calls,
             sequences: self.sequences + report.sequences,
             took: self.took + report.took,

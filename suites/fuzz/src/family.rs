@@ -10,6 +10,8 @@ pub enum Calls {
     Plain(&'static [Call]),
     /// Commands of Vulkan.
     Commands(&'static [Command]),
+    /// Everything that libcuda's signature table has.
+    All,
 }
 
 /// Entry points that are called in turns.
@@ -18,6 +20,8 @@ pub struct Family {
     pub calls: Calls,
     /// Whether a compute budget is set: its launches then wait, so that a call costs much more.
     pub paced: bool,
+    /// The simulated machine.
+    pub machine: &'static str,
 }
 
 impl Family {
@@ -34,6 +38,7 @@ impl Family {
                 .flat_map(|command| command.names)
                 .copied()
                 .collect(),
+            Calls::All => abi::cuda::NAMES.to_vec(),
         }
     }
 }
@@ -45,6 +50,7 @@ macro_rules! families {
             name: stringify!($family),
             calls: Calls::Plain(&[$(abi::cuda_signature!($name => cuda!())),*]),
             paced: families!(@ $($paced)?),
+            machine: TWO_GPUS,
         }),*];
     };
     (@ paced) => { true };
@@ -130,6 +136,7 @@ const OTHERS: &[Family] = &[
             DLSYM,
         ]),
         paced: false,
+        machine: TWO_GPUS,
     },
     Family {
         name: "nvml",
@@ -140,27 +147,48 @@ const OTHERS: &[Family] = &[
             abi::cuda_signature!(cuMemFree_v2 => cuda!()),
         ]),
         paced: false,
+        machine: TWO_GPUS,
     },
     Family {
         name: "vulkan-memory",
         calls: Calls::Commands(vulkan::MEMORY),
         paced: false,
+        machine: TWO_GPUS,
     },
     Family {
         name: "vulkan-objects",
         calls: Calls::Commands(vulkan::OBJECTS),
         paced: false,
+        machine: TWO_GPUS,
     },
     Family {
         name: "vulkan-queues",
         calls: Calls::Commands(vulkan::QUEUES),
         paced: true,
+        machine: TWO_GPUS,
     },
 ];
 
+/// Every export of libcuda, by the signature table: they know of no hook. On one GPU and on two.
+const EXPORTS: &[Family] = &[
+    Family {
+        name: "exports",
+        calls: Calls::All,
+        paced: false,
+        machine: TWO_GPUS,
+    },
+    Family {
+        name: "exports-one-gpu",
+        calls: Calls::All,
+        paced: false,
+        machine: "rtx6000-ada",
+    },
+];
+const TWO_GPUS: &str = "rtx6000-ada*2";
+
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Family> {
-    CUDA.iter().chain(OTHERS)
+    CUDA.iter().chain(OTHERS).chain(EXPORTS)
 }
 
 /// The libraries' own tables, compiled once more for their names.

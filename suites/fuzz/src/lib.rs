@@ -4,7 +4,7 @@
 //! * [`input`]: a sequence of calls as bytes, and how more are made of them.
 //! * [`maker`]: what an argument is made of. * [`session`]: a process that carries sequences out and judges them.
 //! * [`remote`]: that process, and its starter's end of it. * [`run`]: the three of them that are fed alike, the comparison, the smallest that breaks a promise.
-//! * [`ffi`]: the one room of unsafe.
+//! * [`surface`]: sequences over all exports, hooked or not, held to the device's own figure. * [`ffi`]: the one room of unsafe.
 
 pub mod family;
 pub mod ffi;
@@ -14,5 +14,6 @@ pub mod oracle;
 pub mod remote;
 pub mod run;
 pub mod session;
+pub mod surface;
 
 pub use remote::child_main;

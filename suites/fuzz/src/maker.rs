@@ -32,12 +32,22 @@ pub enum Kind {
     Descriptor,
     /// Imported external memory.
     External,
+    Texture,
+    Surface,
+    Link,
+    UserObject,
+    /// Of a part of a device.
+    ResourceDescription,
+    /// Page-locked memory.
+    Host,
     Nvml,
 }
 
+/// More of one kind than a sequence can make.
+const MOST_LIVE: usize = 32_768;
 const KINDS: usize = Kind::Nvml as usize + 1;
 /// What goes with a context.
-const OF_CONTEXTS: [Kind; 10] = [
+const OF_CONTEXTS: [Kind; 12] = [
     Kind::Stream,
     Kind::Event,
     Kind::Array,
@@ -48,6 +58,8 @@ const OF_CONTEXTS: [Kind; 10] = [
     Kind::Graph,
     Kind::Node,
     Kind::Pool,
+    Kind::Texture,
+    Kind::Surface,
 ];
 
 /// What a sequence was given and has not ended, and what it has.
@@ -72,7 +84,7 @@ impl Handles {
     pub fn enter(&mut self, kind: Kind, value: u64) {
         let live = &mut self.live[kind as usize];
         // A driver gives some handles again and again: a primary context, a module's function.
-        if live.len() < 512 && !live.contains(&value) {
+        if live.len() < MOST_LIVE && !live.contains(&value) {
             live.push(value);
         }
     }
@@ -153,7 +165,21 @@ pub struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
+    /// The first of the bytes says which call it is.
     pub fn new(
+        bytes: &'a [u8; CALL],
+        name: &'static str,
+        deaths: &'static Deaths,
+        handles: &'a mut Handles,
+        outs: Vec<Out>,
+        told: bool,
+    ) -> Self {
+        Self::after(1, bytes, name, deaths, handles, outs, told)
+    }
+
+    /// The first `at` of the bytes say what is called, and how.
+    pub fn after(
+        at: usize,
         bytes: &'a [u8; CALL],
         name: &'static str,
         deaths: &'static Deaths,
@@ -164,8 +190,7 @@ impl<'a> Maker<'a> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         Self {
             bytes,
-            // The first says which call it is.
-            at: 1,
+            at,
             chance: word(0) ^ word(8).rotate_left(17) ^ word(16).rotate_left(31) ^ word(24),
             name,
             place: 0,

@@ -22,9 +22,15 @@ pub struct Deaths {
     /// A handle that is gone, or an address that is none.
     stale: [bool; PLACES],
     numbers: Vec<(usize, u64)>,
+    /// A thread without a current context, whatever the arguments.
+    no_context: bool,
 }
 
 impl Deaths {
+    pub fn without_context(&self) -> bool {
+        self.no_context
+    }
+
     pub fn by_null(&self, place: usize) -> bool {
         self.null.get(place).copied().unwrap_or(true)
     }
@@ -44,6 +50,7 @@ impl Deaths {
     }
 
     fn enter(&mut self, call: &str) {
+        self.no_context |= call == "noctx";
         let call = call.strip_prefix("noctx ").unwrap_or(call);
         let Some((place, what)) = call.split_once('=') else {
             return;
@@ -124,6 +131,7 @@ mod tests {
         assert!(deaths("cuMemPoolSetAttribute").by_null(2));
         assert!(deaths("cuMemImportFromShareableHandle").by_number(2, 8));
         assert!(deaths("cuGetProcAddress_v2").by_null(1));
+        assert!(deaths("cuGraphAddKernelNode_v2").without_context());
         assert_eq!(deaths("cuMemAlloc_v2"), &Deaths::default());
     }
 

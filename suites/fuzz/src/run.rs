@@ -1,4 +1,4 @@
-//! Many sequences of one family, each by three processes at once, and the smallest that breaks a promise.
+//! Many sequences of one family, each by several processes at once, and the smallest that breaks a promise.
 //!
 //! * *plain*: without an enforcer. * *ample*: with one, whose budgets are larger than the devices: every answer must be the plain process's.
 //! * *tight*: with budgets of a fraction: what is refused differs, what is promised does not.
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use harness::{Driver, Target};
 
-use crate::family::Family;
+use crate::family::{Calls, Family};
 use crate::input;
 use crate::remote::{Circumstances, Remote, Told, Trouble};
+use crate::session::Verdict;
 
 /// Sequences that are sent at once.
 const BATCH: usize = 32;
@@ -21,15 +22,13 @@ const TRIES: u32 = 2_000;
 /// What is kept of the sequences that reached something new.
 const CORPUS: usize = 4_096;
 
-/// Which of the three.
+/// Which of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Role {
     Plain,
     Ample,
     Tight,
 }
-
-const ROLES: [Role; 3] = [Role::Plain, Role::Ample, Role::Tight];
 
 /// What is wanted.
 #[derive(Clone)]
@@ -54,6 +53,10 @@ pub struct Report {
     pub took: Duration,
     /// Places reached, of how many; none where the libraries do not tell.
     pub reached: (usize, usize),
+    /// States that the enforcer reached, by bits of `seeds::Mark`.
+    pub marks: u64,
+    /// How often each export was granted by the last of its calls of a sequence, by its number in the table.
+    pub granted: std::collections::BTreeMap<u16, u64>,
     pub broken: Option<Smallest>,
 }
 
@@ -66,37 +69,54 @@ pub struct Smallest {
     pub sequences: Vec<Vec<String>>,
 }
 
-/// The three processes.
-struct Three {
-    circumstances: [Circumstances; 3],
-    running: Option<[Remote; 3]>,
+/// The processes that are fed alike: all three, or of what has a judge beside the others' answers the tight one alone.
+struct Crew {
+    circumstances: Vec<(Role, Circumstances)>,
+    running: Option<Vec<Remote>>,
 }
 
-/// What three processes said of some sequences.
+/// What the processes said of some sequences.
 enum Outcome {
-    Fine(Box<[Told; 3]>),
-    /// One of them broke a promise.
-    Broken(String),
+    Fine(Vec<(Role, Told)>),
+    /// One of them broke a promise; in at most so many calls under an enforcer, if all of them lived to count.
+    Broken(String, u64),
 }
 
-impl Three {
+impl Crew {
     fn new(family: &Family, target: &Target) -> Result<Self, Trouble> {
         let with = |target: Target, budget: &str, paced: bool| Circumstances {
             target,
             driver: Driver::default(),
-            machine: "rtx6000-ada*2".to_owned(),
+            machine: family.machine.to_owned(),
             budget: budget.to_owned(),
             env: match paced {
                 true => vec![("CUDA_DEVICE_SM_LIMIT".to_owned(), "90".to_owned())],
                 false => Vec::new(),
             },
         };
-        Ok(Self {
-            circumstances: [
-                with(Target::named("none")?, "", false),
-                with(target.clone(), "0=1024GiB,1=1024GiB", false),
-                with(target.clone(), "0=1536MiB,1=1GiB", family.paced),
+        let circumstances = match family.calls {
+            Calls::All => {
+                let budget = if family.machine.ends_with("*2") {
+                    "0=1GiB,1=1536MiB"
+                } else {
+                    "0=1GiB"
+                };
+                vec![(Role::Tight, with(target.clone(), budget, false))]
+            }
+            _ => vec![
+                (Role::Plain, with(Target::named("none")?, "", false)),
+                (
+                    Role::Ample,
+                    with(target.clone(), "0=1024GiB,1=1024GiB", false),
+                ),
+                (
+                    Role::Tight,
+                    with(target.clone(), "0=1536MiB,1=1GiB", family.paced),
+                ),
             ],
+        };
+        Ok(Self {
+            circumstances,
             running: None,
         })
     }
@@ -113,51 +133,59 @@ impl Three {
     ) -> Result<Outcome, Trouble> {
         let mut running = match self.running.take() {
             Some(running) => running,
-            None => {
-                let [plain, ample, tight] = &self.circumstances;
-                [
-                    Remote::start(plain)?,
-                    Remote::start(ample)?,
-                    Remote::start(tight)?,
-                ]
-            }
+            None => self
+                .circumstances
+                .iter()
+                .map(|(_, circumstances)| Remote::start(circumstances))
+                .collect::<Result<_, _>>()?,
         };
         for remote in &mut running {
             // One that is dead says so when it is asked.
             let _ = remote.send(family, sequences, tell);
         }
-        let mut told = Vec::with_capacity(3);
-        for (remote, role) in running.iter_mut().zip(ROLES) {
+        let mut all = Vec::with_capacity(running.len());
+        for (remote, (role, _)) in running.iter_mut().zip(&self.circumstances) {
             match remote.told() {
-                Ok(one) => told.push(one),
-                Err(death) => return Ok(Outcome::Broken(format!("{role:?}: {}", death.0))),
+                Ok(told) => all.push((*role, told)),
+                Err(death) => return Ok(Outcome::Broken(format!("{role:?}: {}", death.0), 0)),
             }
         }
-        let Ok(told) = <[Told; 3]>::try_from(told) else {
-            return Err(Trouble::Beginning("one of three did not answer".to_owned()));
-        };
-        match judged(&told) {
-            Some(what) => Ok(Outcome::Broken(what)),
+        match judged(&all, sequences.len()) {
+            Some(what) => Ok(Outcome::Broken(what, enforced_calls(&all))),
             None => {
                 self.running = Some(running);
-                Ok(Outcome::Fine(Box::new(told)))
+                Ok(Outcome::Fine(all))
             }
         }
     }
 }
 
-/// What is wrong with what three processes said of the same sequences.
-fn judged(told: &[Told; 3]) -> Option<String> {
-    let [plain, ample, tight] = told;
-    for (nth, one) in plain.verdicts.iter().enumerate() {
-        let (Some(two), Some(three)) = (ample.verdicts.get(nth), tight.verdicts.get(nth)) else {
-            return Some("a process left out a sequence".to_owned());
-        };
-        for (verdict, role) in [one, two, three].into_iter().zip(ROLES) {
+fn enforced_calls(all: &[(Role, Told)]) -> u64 {
+    let enforced = all.iter().filter(|(role, _)| *role != Role::Plain);
+    enforced
+        .flat_map(|(_, told)| &told.verdicts)
+        .map(|verdict| verdict.calls)
+        .sum()
+}
+
+/// What is wrong with what the processes said of the same sequences.
+fn judged(all: &[(Role, Told)], sequences: usize) -> Option<String> {
+    for nth in 0..sequences {
+        let mut verdicts = Vec::with_capacity(all.len());
+        for (role, told) in all {
+            match told.verdicts.get(nth) {
+                Some(verdict) => verdicts.push((role, verdict)),
+                None => return Some("a process left out a sequence".to_owned()),
+            }
+        }
+        for (role, verdict) in &verdicts {
             if let Some(broken) = &verdict.broken {
                 return Some(format!("{role:?}: {broken}"));
             }
         }
+        let [(_, one), (_, two), (_, three)] = verdicts[..] else {
+            continue;
+        };
         // A driver may leave errno as it likes; where it left it alone, so must we.
         for (verdict, role) in [(two, Role::Ample), (three, Role::Tight)] {
             if let Some(call) = verdict.errno.iter().find(|call| !one.errno.contains(call)) {
@@ -191,21 +219,21 @@ pub fn run_with_news(
     news: impl Fn(u64),
 ) -> Result<Report, Trouble> {
     let started = Instant::now();
-    let mut three = Three::new(family, &wish.target)?;
+    let mut crew = Crew::new(family, &wish.target)?;
     let mut report = Report::default();
     let mut rng = Rng::with_seed(wish.seed);
     let mut corpus: Vec<Vec<u8>> = Vec::new();
     let mut history: Vec<Vec<u8>> = Vec::new();
     while report.calls < wish.calls {
         let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| next(&mut rng, &corpus)).collect();
-        match three.run(family, &batch, false)? {
+        match crew.run(family, &batch, false)? {
             Outcome::Fine(told) => {
-                let [_, ample, tight] = *told;
                 let before = report.calls;
+                let enforced = || told.iter().filter(|(role, _)| *role != Role::Plain);
                 for (nth, sequence) in batch.iter().enumerate() {
-                    let (one, two) = (&ample.verdicts[nth], &tight.verdicts[nth]);
-                    report.calls += one.calls + two.calls;
-                    if wish.guided && (one.new || two.new) {
+                    let verdicts = || enforced().map(|(_, told)| &told.verdicts[nth]);
+                    report.calls += verdicts().map(|verdict| verdict.calls).sum::<u64>();
+                    if wish.guided && verdicts().any(|verdict| verdict.new) {
                         if corpus.len() == CORPUS {
                             corpus.swap_remove(rng.usize(..CORPUS));
                         }
@@ -214,19 +242,30 @@ pub fn run_with_news(
                 }
                 news(report.calls - before);
                 report.sequences += BATCH as u64;
-                report.reached = report.reached.max(ample.reached).max(tight.reached);
+                for (_, told) in enforced() {
+                    report.reached = report.reached.max(told.reached);
+                    for verdict in &told.verdicts {
+                        report.marks |= verdict.marks;
+                        for &export in &verdict.granted {
+                            *report.granted.entry(export).or_default() += 1;
+                        }
+                    }
+                }
                 history.extend(batch);
-                if history.len() as u64 >= LIFE {
+                let spent = |verdict: &Verdict| verdict.spent;
+                let spent = enforced().any(|(_, told)| told.verdicts.iter().any(spent));
+                if spent || history.len() as u64 >= LIFE {
                     history.clear();
                     // What it has reached is forgotten with it, unless that guides.
                     if !wish.guided {
-                        three.forget();
+                        crew.forget();
                     }
                 }
             }
-            Outcome::Broken(what) => {
+            Outcome::Broken(what, calls) => {
+                report.calls += calls;
                 history.extend(batch);
-                report.broken = Some(smallest(&mut three, family, what, history, wish.patience)?);
+                report.broken = Some(smallest(&mut crew, family, what, history, wish.patience)?);
                 break;
             }
         }
@@ -248,7 +287,7 @@ fn next(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
 
 /// What is left of sequences, the last of which broke a promise: in a fresh process first one alone, then what came before it too.
 fn smallest(
-    three: &mut Three,
+    crew: &mut Crew,
     family: &'static Family,
     what: String,
     history: Vec<Vec<u8>>,
@@ -256,13 +295,13 @@ fn smallest(
 ) -> Result<Smallest, Trouble> {
     let until = Instant::now() + patience;
     let mut trouble = None;
-    let mut fails = |three: &mut Three, sequences: &[Vec<u8>]| {
+    let mut fails = |crew: &mut Crew, sequences: &[Vec<u8>]| {
         if trouble.is_some() || Instant::now() > until {
             return None;
         }
-        three.forget();
-        match three.run(family, sequences, true) {
-            Ok(Outcome::Broken(what)) => Some(what),
+        crew.forget();
+        match crew.run(family, sequences, true) {
+            Ok(Outcome::Broken(what, _)) => Some(what),
             Ok(Outcome::Fine(_)) => None,
             Err(error) => {
                 trouble = Some(error);
@@ -275,7 +314,7 @@ fn smallest(
     // The batch's sequences one by one; a process that is told nothing of the others.
     let alone = history[batch..].iter().find_map(|one| {
         let one = vec![one.clone()];
-        fails(three, &one).map(|what| (what, one))
+        fails(crew, &one).map(|what| (what, one))
     });
     match alone {
         Some(alone) => found = alone,
@@ -287,7 +326,7 @@ fn smallest(
                 while at < left.len() {
                     let mut fewer = left.clone();
                     fewer.drain(at..(at + chunk).min(left.len()));
-                    match fails(three, &fewer) {
+                    match fails(crew, &fewer) {
                         Some(what) => (left, found.0) = (fewer, what),
                         None => at += chunk,
                     }
@@ -301,7 +340,7 @@ fn smallest(
         let mut sequences = found.1.clone();
         let shrunk = input::shrunk(sequences[nth].clone(), TRIES, |bytes| {
             sequences[nth] = bytes.to_vec();
-            let failed = fails(three, &sequences);
+            let failed = fails(crew, &sequences);
             let failing = failed.is_some();
             if let Some(what) = failed {
                 found.0 = what;
@@ -310,7 +349,7 @@ fn smallest(
         });
         found.1[nth] = shrunk;
     }
-    three.forget();
+    crew.forget();
     if let Some(trouble) = trouble {
         return Err(trouble);
     }
@@ -335,10 +374,10 @@ pub fn replay(
         .collect();
     let sequences =
         sequences.ok_or_else(|| Trouble::File("a line is not the digits of a call".to_owned()))?;
-    let three = Three::new(family, target)?;
+    let crew = Crew::new(family, target)?;
     let (mut broken, mut lines) = (None, Vec::new());
     let mut all = Vec::new();
-    for (circumstances, role) in three.circumstances.iter().zip(ROLES) {
+    for (role, circumstances) in &crew.circumstances {
         let mut remote = Remote::start(circumstances)?;
         let told = match remote
             .send(family, &sequences, true)
@@ -353,10 +392,10 @@ pub fn replay(
         };
         let calls = told.verdicts.iter().flat_map(|verdict| &verdict.told);
         lines.extend(calls.map(|(call, _)| format!("{role:?}: {call}")));
-        all.push(told);
+        all.push((*role, told));
     }
-    if let (None, Ok(all)) = (&broken, <[Told; 3]>::try_from(all)) {
-        broken = judged(&all);
+    if broken.is_none() {
+        broken = judged(&all, sequences.len());
     }
     Ok((broken, lines))
 }

@@ -20,9 +20,10 @@ use crate::ffi::vulkan::{Client, Command};
 use crate::input::CALL;
 use crate::maker::{Handles, Kind, Maker, Out};
 use crate::oracle::{self, Deaths};
+use crate::surface::Surface;
 
 /// By how much a pool may hold more than is charged while it is fragmented (ARCHITECTURE, *The model of what a device loses*).
-const STEP: u64 = 32 << 20;
+pub(crate) const STEP: u64 = 32 << 20;
 /// How often is looked whether what descriptors held is back, and how long is waited in between.
 const LOOKS: u32 = 20;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(11);
@@ -40,6 +41,12 @@ pub struct Verdict {
     pub errno: Vec<usize>,
     /// Somewhere was reached that no sequence of this process had.
     pub new: bool,
+    /// An error that stays has ended what this process can do: what it was asked next it did not do.
+    pub spent: bool,
+    /// States that the enforcer reached since the process began, where it tells (`seeds::Mark`).
+    pub marks: u64,
+    /// Of all exports those that were granted, by their number in the table.
+    pub granted: Vec<u16>,
     /// A line for each call, and what its part of the digest is made of.
     pub told: Vec<(String, String)>,
 }
@@ -53,22 +60,25 @@ struct Prepared {
 
 /// A process's side of fuzzing.
 pub struct Session {
-    world: World,
+    pub(crate) world: World,
     ledger_path: std::path::PathBuf,
     /// Of a tenant that has one.
-    ledger: Option<View>,
-    ending: Ending,
-    handles: Handles,
+    pub(crate) ledger: Option<View>,
+    pub(crate) ending: Ending,
+    pub(crate) handles: Handles,
     prepared: Option<(&'static str, Vec<Prepared>)>,
     vulkan: Option<Client>,
-    nvml: Vec<u64>,
-    baseline: Option<Figures>,
-    budgets: Vec<u64>,
+    pub(crate) nvml: Vec<u64>,
+    pub(crate) baseline: Option<Figures>,
+    pub(crate) budgets: Vec<u64>,
     /// Pools that the sequence made.
-    pools: u64,
-    outs: Vec<Out>,
-    sizes: Vec<u64>,
+    pub(crate) pools: u64,
+    pub(crate) outs: Vec<Out>,
+    pub(crate) sizes: Vec<u64>,
     seen: Seen,
+    pub(crate) surface: Option<Surface>,
+    /// A kernel has faulted: every context has that error for good.
+    pub(crate) spent: bool,
 }
 
 impl Session {
@@ -95,6 +105,8 @@ impl Session {
             outs: Vec::new(),
             sizes: Vec::new(),
             seen: Seen::default(),
+            surface: None,
+            spent: false,
         };
         // Once before anything is compared: what a process takes once stays taken.
         match session.ending.begin(session.devices().end as i32) {
@@ -110,7 +122,7 @@ impl Session {
         Ok(session)
     }
 
-    fn devices(&self) -> std::ops::Range<u32> {
+    pub(crate) fn devices(&self) -> std::ops::Range<u32> {
         0..self.world.devices().len() as u32
     }
 
@@ -122,16 +134,32 @@ impl Session {
 
     pub fn run(&mut self, family: &'static Family, bytes: &[u8], tell: bool) -> Verdict {
         let mut verdict = Verdict::default();
+        if self.spent {
+            verdict.spent = true;
+            return verdict;
+        }
         self.world.reset_peak();
         self.pools = self.devices().len() as u64;
         let broken = match family.calls {
             Calls::Plain(calls) => self.plain(family.name, calls, bytes, tell, &mut verdict),
             Calls::Commands(commands) => self.commands(commands, bytes, tell, &mut verdict),
+            Calls::All => self.surface(bytes, tell, &mut verdict),
         };
         self.end();
-        let broken = broken.and_then(|()| self.ended());
+        let peaked = match family.calls {
+            // How far a device may be beyond its budget was looked at after each call.
+            Calls::All => Ok(()),
+            _ => self.peaked(),
+        };
+        let broken = broken.and(peaked).and_then(|()| match self.spent {
+            // Nothing can be given back any more.
+            true => Ok(()),
+            false => self.ended(),
+        });
         verdict.broken = broken.err();
+        verdict.spent = self.spent;
         verdict.new = self.seen.enter();
+        verdict.marks = calls::marks();
         verdict
     }
 
@@ -216,7 +244,7 @@ impl Session {
             return Ok(());
         };
         verdict.calls += 1;
-        let states = self.states(call, answer, first);
+        let states = self.states(call.name, answer, first);
         let part = fold(u64::from(answer.code), states);
         verdict.digest = fold(verdict.digest, part);
         if let Some(told) = told {
@@ -247,7 +275,7 @@ impl Session {
     }
 
     /// What became of the places that the driver may write to; what it gave is entered, and what was ended taken out.
-    fn states(&mut self, call: &Call, answer: Answer, first: Option<(Kind, u64)>) -> u64 {
+    pub(crate) fn states(&mut self, name: &str, answer: Answer, first: Option<(Kind, u64)>) -> u64 {
         let granted = answer.code == 0;
         let mut states = 0;
         for at in 0..self.outs.len() {
@@ -263,7 +291,7 @@ impl Session {
             states = fold(states, state);
             match (granted && state == 3, out.kind) {
                 // Where ranges lie is the host's business: one that is gone may be another's in one process and nobody's in the next.
-                (true, _) if call.name == "cuMemAddressReserve" => {
+                (true, _) if name == "cuMemAddressReserve" => {
                     let size = self.sizes.first().copied().unwrap_or(0);
                     self.handles.reserved.push((value, size));
                 }
@@ -275,7 +303,7 @@ impl Session {
             }
         }
         if granted {
-            self.ended_by(call.name, first);
+            self.ended_by(name, first);
         }
         states
     }
@@ -297,7 +325,15 @@ impl Session {
         if name.starts_with("cuDevicePrimaryCtxRe") && !name.ends_with("Retain") {
             self.handles.context_gone();
         }
-        const ENDS: [&str; 6] = ["Destroy", "Unload", "Release", "Free", "CloseMem", "Detach"];
+        const ENDS: [&str; 7] = [
+            "Destroy",
+            "Unload",
+            "Release",
+            "Free",
+            "CloseMem",
+            "Detach",
+            "Unregister",
+        ];
         if let Some((kind, value)) = first
             && ENDS.iter().any(|ends| name.contains(ends))
         {
@@ -366,7 +402,7 @@ impl Session {
     }
 
     /// The ledger, once there is one.
-    fn ledger(&mut self) -> Option<&View> {
+    pub(crate) fn ledger(&mut self) -> Option<&View> {
         if self.ledger.is_none() && self.ledger_path.exists() {
             self.ledger = View::open(&self.ledger_path).ok();
             let budgets = self.devices().map(|device| {
@@ -406,8 +442,8 @@ impl Session {
         Ok(())
     }
 
-    /// Nothing is left of the sequence: the figures are those of before.
-    fn ended(&mut self) -> Result<(), String> {
+    /// No device ever lost more than its budget.
+    fn peaked(&self) -> Result<(), String> {
         let slack = self.slack();
         for device in self.devices() {
             let peak = self.world.peak(DeviceIndex(device)).0;
@@ -417,6 +453,11 @@ impl Session {
                 format!("device {device} lost {peak} of a budget of {budget} at one time")
             })?;
         }
+        Ok(())
+    }
+
+    /// Nothing is left of the sequence: the figures are those of before.
+    fn ended(&mut self) -> Result<(), String> {
         let mut figures = self.figures();
         let Some(baseline) = self.baseline.clone() else {
             self.baseline = Some(figures);
@@ -466,11 +507,11 @@ impl Prepared {
     }
 }
 
-fn promise(kept: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn promise(kept: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if kept { Ok(()) } else { Err(what()) }
 }
 
-fn fold(sum: u64, word: u64) -> u64 {
+pub(crate) fn fold(sum: u64, word: u64) -> u64 {
     (sum ^ word)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .rotate_left(29)

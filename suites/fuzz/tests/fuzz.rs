@@ -12,9 +12,16 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Calls of a family; of one whose launches wait for a compute budget, or that makes contexts or Vulkan's objects, fewer.
 const CALLS: u64 = 40_000;
 const SLOW_CALLS: u64 = 4_000;
-const SLOW: [&str; 4] = ["contexts", "vulkan-memory", "vulkan-objects", "modules"];
+const SLOW: [&str; 6] = [
+    "contexts",
+    "vulkan-memory",
+    "vulkan-objects",
+    "modules",
+    "exports",
+    "exports-one-gpu",
+];
 /// Defects that must be noticed, planted into the same source (`enforcement/seeds`), and by which family.
-const PLANTED: [(&str, &str); 7] = [
+const PLANTED: [(&str, &str); 9] = [
     ("memory", "C2"),
     ("memory", "C3"),
     ("memory", "C5"),
@@ -22,6 +29,9 @@ const PLANTED: [(&str, &str); 7] = [
     ("arrays", "R2"),
     ("look-ups", "S1"),
     ("nvml", "S8"),
+    ("exports", "R27"),
+    // Green contexts uncharged, and the floor taken out.
+    ("exports", "F1,R16"),
 ];
 
 fn main() -> ExitCode {

@@ -21,7 +21,7 @@ pub trait Argument: Sized {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self;
 }
 
-/// What a call takes by pointer: its place, which is never NULL.
+/// What a call takes by pointer: its place, which is NULL only where that says something.
 pub trait Pointed: Sized {
     fn place(maker: &mut Maker<'_>, name: &'static str) -> *mut Self;
 }
@@ -35,7 +35,7 @@ impl<T: Pointed> Argument for *mut T {
         }
         maker.no_list = false;
         let place = T::place(maker, name);
-        if maker.told.is_some() {
+        if maker.told.is_some() && !place.is_null() {
             let words = frame::words(place.expose_provenance(), size_of::<T>());
             maker.tell(name, format_args!("{words}"));
         }
@@ -414,7 +414,7 @@ static IMAGES: [&[u8]; 6] = [
 ];
 
 /// The images' files, which lie where the tree is; and what is none.
-static PATHS: [&CStr; 4] = [c"", c"/nowhere/at/all", c"/", c"/proc/self/cmdline"];
+pub static PATHS: [&CStr; 4] = [c"", c"/nowhere/at/all", c"/", c"/proc/self/cmdline"];
 
 impl Argument for *const c_void {
     /// An image: as it is, or text with some bytes changed. Bytes that say how long they are stay as they are.

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use abi::cuda::enumerations::CUstreamCaptureMode;
 use abi::cuda::*;
 
 use super::calls::{self, Place};
@@ -33,12 +34,19 @@ table! {
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
     cuArrayDestroy cuMipmappedArrayDestroy cuDestroyExternalMemory cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
     cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo cuMemAllocManaged cuMemsetD8_v2
+    cuThreadExchangeStreamCaptureMode
 }
 
 /// Times that something is given back that counts its holders.
 const HOLDS: usize = 64;
+/// Times that a context is pushed at most.
+const PUSHES: usize = 32_768;
 /// Of managed memory: as much as a device's first takes ahead of need (ARCHITECTURE, *The model of what a device loses*).
 const MANAGED: usize = 64 << 20;
+
+/// Of CUstreamCaptureMode.
+const GLOBAL: CUstreamCaptureMode = 0;
+const RELAXED: CUstreamCaptureMode = 2;
 
 fn handle(value: u64) -> *mut c_void {
     ptr::without_provenance_mut(value as usize)
@@ -99,34 +107,61 @@ impl Ending {
         Ok(())
     }
 
-    /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
-    pub fn end(&self, handles: &Handles, devices: i32) {
+    /// All memory, and what takes memory: graphs, modules, arrays, objects. Contexts and streams stay, and nothing is waited for.
+    pub fn free(&self, handles: &Handles) {
         let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
-        // SAFETY: handles that the driver gave and that nothing ended, but with their contexts, which it remembers; places of our own.
+        self.capture_mode(RELAXED);
+        // SAFETY: as in `end`.
         unsafe {
-            // Whatever became of the contexts, there is one to work in.
-            self.begin(devices);
-            for stream in live(Kind::Stream).chain([handle(2)]) {
-                let mut graph = CUgraph::NULL;
-                if SUCCESS((self.cuStreamEndCapture)(CUstream(stream), &raw mut graph))
-                    && !graph.is_null()
-                {
-                    (self.cuGraphDestroy)(graph);
-                }
-            }
+            self.end_captures(handles);
             live(Kind::Exec).for_each(|one| {
                 (self.cuGraphExecDestroy)(CUgraphExec(one));
             });
             live(Kind::Graph).for_each(|one| {
                 (self.cuGraphDestroy)(CUgraph(one));
             });
-            (self.cuCtxSynchronize)();
             live(Kind::Library).for_each(|one| {
                 (self.cuLibraryUnload)(CUlibrary(one));
             });
             live(Kind::Module).for_each(|one| {
                 (self.cuModuleUnload)(CUmodule(one));
             });
+            self.free_memory(handles);
+            live(Kind::Pool).for_each(|one| {
+                (self.cuMemPoolTrimTo)(CUmemoryPool(one), 0);
+            });
+        }
+    }
+
+    /// What this thread may call while something captures.
+    fn capture_mode(&self, mode: CUstreamCaptureMode) {
+        let mut mode = mode;
+        // SAFETY: a place of our own.
+        unsafe { (self.cuThreadExchangeStreamCaptureMode)(&raw mut mode) };
+    }
+
+    unsafe fn end_captures(&self, handles: &Handles) {
+        let live = handles
+            .live(Kind::Stream)
+            .iter()
+            .map(|&value| handle(value));
+        for stream in live.chain([handle(2)]) {
+            let mut graph = CUgraph::NULL;
+            // SAFETY: as in `end`.
+            unsafe {
+                if SUCCESS((self.cuStreamEndCapture)(CUstream(stream), &raw mut graph))
+                    && !graph.is_null()
+                {
+                    (self.cuGraphDestroy)(graph);
+                }
+            }
+        }
+    }
+
+    unsafe fn free_memory(&self, handles: &Handles) {
+        let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
+        // SAFETY: as in `end`.
+        unsafe {
             for &(address, size) in &handles.mapped {
                 (self.cuMemUnmap)(address, size as usize);
             }
@@ -154,6 +189,42 @@ impl Ending {
             for &(address, size) in &handles.reserved {
                 (self.cuMemAddressFree)(address, size as usize);
             }
+        }
+    }
+
+    /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
+    pub fn end(&self, handles: &Handles, devices: i32) {
+        // A capture that nobody can end any more, in a context that is gone or begun by a thread that is, forbids nothing then.
+        self.capture_mode(RELAXED);
+        self.end_once(handles, devices);
+        self.capture_mode(GLOBAL);
+        for &descriptor in handles.live(Kind::Descriptor) {
+            // SAFETY: a descriptor that the driver gave to us.
+            unsafe { libc::close(descriptor as i32) };
+        }
+    }
+
+    fn end_once(&self, handles: &Handles, devices: i32) {
+        let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
+        // SAFETY: handles that the driver gave and that nothing ended, but with their contexts, which it remembers; places of our own.
+        unsafe {
+            // Whatever became of the contexts, there is one to work in.
+            self.begin(devices);
+            self.end_captures(handles);
+            live(Kind::Exec).for_each(|one| {
+                (self.cuGraphExecDestroy)(CUgraphExec(one));
+            });
+            live(Kind::Graph).for_each(|one| {
+                (self.cuGraphDestroy)(CUgraph(one));
+            });
+            (self.cuCtxSynchronize)();
+            live(Kind::Library).for_each(|one| {
+                (self.cuLibraryUnload)(CUlibrary(one));
+            });
+            live(Kind::Module).for_each(|one| {
+                (self.cuModuleUnload)(CUmodule(one));
+            });
+            self.free_memory(handles);
             // An imported one as often as it was imported: once may have been already.
             let pools = [handles.live(Kind::Pool), handles.gone(Kind::Pool)].concat();
             for one in pools {
@@ -184,7 +255,7 @@ impl Ending {
                     .count();
             }
             let mut context = CUcontext::NULL;
-            (0..HOLDS * 8)
+            (0..PUSHES)
                 .take_while(|_| {
                     SUCCESS((self.cuCtxPopCurrent_v2)(&raw mut context)) && !context.is_null()
                 })
@@ -207,10 +278,6 @@ impl Ending {
             live(Kind::Pool).for_each(|one| {
                 (self.cuMemPoolTrimTo)(CUmemoryPool(one), 0);
             });
-        }
-        for &descriptor in handles.live(Kind::Descriptor) {
-            // SAFETY: a descriptor that the driver gave to us.
-            unsafe { libc::close(descriptor as i32) };
         }
     }
 }

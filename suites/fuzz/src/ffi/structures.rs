@@ -346,7 +346,8 @@ pub fn mapped_array(maker: &mut Maker<'_>) -> CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARR
 
 pub fn tiles(maker: &mut Maker<'_>) -> [CUarrayMapInfo; 4] {
     std::array::from_fn(|_| {
-        let resource = match maker.byte() % 2 {
+        let which = maker.byte() % 2;
+        let resource = match which {
             0 => CUarrayMapInfo_resource {
                 array: CUarray(maker.handle(Kind::Array) as *mut _),
             },
@@ -355,7 +356,8 @@ pub fn tiles(maker: &mut Maker<'_>) -> [CUarrayMapInfo; 4] {
             },
         };
         CUarrayMapInfo {
-            resourceType: maker.number(4) as i32,
+            // The driver follows what the type says it is.
+            resourceType: i32::from(which),
             resource,
             subresourceType: maker.number(2) as i32,
             subresource: CUarrayMapInfo_subresource {
