@@ -246,6 +246,10 @@ pub struct FuzzArguments {
     /// Known defects that the libraries of the target `seeded` are to have, with commas between them; unhook:NAME leaves out one hook
     #[arg(long, value_name = "ID")]
     pub defect: Option<String>,
+    /// Leave out one memory hook after another, these or all, and tell after how many calls it is noticed, or that the floor holds without it: a table in
+    /// Markdown; exit status 1 if one is neither
+    #[arg(long, value_name = "HOOK", num_args = 0.., conflicts_with_all = ["replay", "defect", "guided"])]
+    pub unhook: Option<Vec<String>>,
     /// Fail if a state that is worth having been in was reached by no family; needs a target that tells, as `seeded` does
     #[arg(long, conflicts_with = "replay")]
     pub sometimes: bool,

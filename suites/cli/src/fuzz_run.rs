@@ -15,7 +15,7 @@ use harness::progress::Counted;
 use seeds::Mark;
 
 use crate::arguments::FuzzArguments;
-use crate::{UNEXPECTED, score};
+use crate::{UNEXPECTED, score, unhook};
 
 /// Calls that one of several workers makes before it takes the next piece: so that none is left with a slow family alone.
 const PIECE: u64 = 1_000_000;
@@ -27,6 +27,9 @@ struct Piece {
 }
 
 pub fn run(arguments: &FuzzArguments) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(names) = &arguments.unhook {
+        return unhook::run(arguments, names);
+    }
     let target = target(arguments)?;
     if let Some(path) = &arguments.replay {
         let smallest: Smallest = serde_json::from_str(&std::fs::read_to_string(path)?)?;

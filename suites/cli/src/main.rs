@@ -20,6 +20,7 @@ mod sweep;
 mod tally;
 mod test;
 mod trace_diff;
+mod unhook;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write};
