@@ -283,7 +283,7 @@ fn how_large_a_device_is_can_be_asked_once_anybody_has_seen_it() {
 fn a_device_beyond_the_ledger_has_nothing() {
     let (_place, path) = place();
     let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
-    let beyond = DeviceIndex(32);
+    let beyond = DeviceIndex(64);
     assert_eq!(
         ledger.reserve(beyond, Bytes(1)).map(|_| ()),
         Err(Refusal::UnknownDevice(beyond))

@@ -127,6 +127,11 @@ impl Enforcer {
         one.is_some() && one == self.abi.get(other)
     }
 
+    /// Whether a hook of ours has a body for it: not only a look after what the driver answers.
+    pub fn answers(&self, name: &str) -> bool {
+        self.hooks(name) && !FOLLOWED.contains(&name)
+    }
+
     /// Hooks of the same function: other versions, other streams. Not those that only are followed by a look, beside which any version may stand.
     pub fn siblings(&self, name: &str) -> Vec<&'static str> {
         let of = base(name);

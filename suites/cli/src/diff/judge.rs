@@ -168,7 +168,7 @@ fn answer(context: &Context<'_>, pair: Pair<'_>) -> Judged {
     let touch = enforcer.touch(&[name], rows);
     let dies = |answer: Option<&str>| matches!(answer, Some("S" | "T"));
     let succeeds = |answer: Option<&str>| answer == Some("0");
-    match enforcer.hooks(name) {
+    match enforcer.answers(name) {
         true if dies(pair.new) => Judged::new(
             Verdict::Breaks,
             "the driver of a hooked function does not survive it any more",
