@@ -120,7 +120,9 @@ fn enter(
     size: usize,
     call: &dyn Fn(usize) -> CUresult,
 ) -> Outcome<CUresult> {
-    if place.is_null() || size == 0 {
+    // No machine has so much memory, which the driver says.
+    const BEYOND: usize = 1 << 47;
+    if place.is_null() || size == 0 || size >= BEYOND {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let undo = |address| {
