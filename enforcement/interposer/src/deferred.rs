@@ -18,7 +18,7 @@ use crate::boundary::arena::Forever;
 use crate::boundary::time;
 use crate::capture::Relaxed;
 use crate::devices::current_context;
-use crate::frees::{DEFAULT, LEGACY, LONGEST, SHORTEST, Stand, destroy_event, handle, stand_of};
+use crate::frees::{DEFAULT, LEGACY, LONGEST, SHORTEST, Stand, Waiter, destroy_event, handle};
 use crate::memory::devices_of;
 use crate::process::Tenant;
 use crate::slack::context_of;
@@ -99,7 +99,7 @@ impl Free {
         }
     }
 
-    fn stand(&mut self, tenant: Tenant) -> Stand {
+    fn stand(&mut self, tenant: Tenant, waiter: Waiter) -> Stand {
         if self.event == 0 {
             self.set(tenant);
         }
@@ -107,7 +107,7 @@ impl Free {
             0 => Stand::Unknown,
             event => {
                 let _relaxed = Relaxed::begin(tenant);
-                stand_of(event)
+                tenant.stand_of(event, waiter)
             }
         }
     }
@@ -205,9 +205,14 @@ impl Tenant {
 
     /// Gives back what streams have come to. Answers whether that was anything.
     pub fn end_deferred(self) -> bool {
+        self.end_deferred_after(Waiter::Ours)
+    }
+
+    /// As [`Tenant::end_deferred`], after a wait of `waiter`'s.
+    pub fn end_deferred_after(self, waiter: Waiter) -> bool {
         let mut ended = false;
         if self.any_deferred() {
-            ended = self.end_where(|free| free.stand(self) == Stand::Reached);
+            ended = self.end_where(|free| free.stand(self, waiter) == Stand::Reached);
         }
         if self.any_doomed() {
             ended |= self.bury_unused();
@@ -259,7 +264,7 @@ impl Tenant {
                 free.stuck = late;
             }
             drop(book);
-            if !any || late {
+            if !any || late || !self.may_wait() {
                 break;
             }
             time::sleep_until(time::now().plus(pause));

@@ -60,6 +60,14 @@ struct Seat {
     stuck: AtomicU32,
 }
 
+/// By whose wait the driver knows that what is before an event is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiter {
+    Ours,
+    /// The program has just waited for a stream or an event.
+    Program,
+}
+
 /// How a stream stands to our event in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
@@ -306,19 +314,35 @@ impl Tenant {
         let _relaxed = Relaxed::begin(self);
         match seat.event.load(Ordering::Relaxed) {
             0 => Stand::Unknown,
-            event => stand_of(event),
+            event => self.stand_of(event, Waiter::Ours),
         }
     }
-}
 
-/// How a stream stands to a living event of ours. One that is reached is waited for too, which takes no time and tells the driver that all before it
-/// is free.
-pub fn stand_of(event: u64) -> Stand {
-    let event = CUevent(event as *mut _);
-    match next::cuEventQuery(event) {
-        CUresult::SUCCESS if next::cuEventSynchronize(event) == CUresult::SUCCESS => Stand::Reached,
-        CUresult::ERROR_NOT_READY => Stand::NotYet,
-        _ => Stand::Unknown,
+    /// How a stream stands to a living event of ours. One that is reached is waited for too, which takes no time and tells the driver that all
+    /// before it is free; where no wait of ours may be, the program's own tells.
+    pub fn stand_of(self, event: u64, waiter: Waiter) -> Stand {
+        let event = CUevent(event as *mut _);
+        let told = match (self.may_wait(), waiter) {
+            (true, _) => next::cuEventSynchronize,
+            (false, Waiter::Program) => next::cuEventQuery,
+            (false, Waiter::Ours) => return Stand::Unknown,
+        };
+        match next::cuEventQuery(event) {
+            CUresult::SUCCESS if told(event) == CUresult::SUCCESS => Stand::Reached,
+            CUresult::ERROR_NOT_READY => Stand::NotYet,
+            _ => Stand::Unknown,
+        }
+    }
+
+    /// Whether the driver outlives a wait of ours. A wait by which it gives back more than one destroyed pool, or one of which something still
+    /// lives, is the death of the program when it next allocates from a pool (SIGFPE), or never ends: bare too (H200, 580.159.04).
+    pub fn may_wait(self) -> bool {
+        if !self.any_doomed() {
+            return true;
+        }
+        let mut doomed = self.pools().filter(|known| self.is_doomed(*known));
+        let first = doomed.next();
+        first.is_none_or(|known| !known.pool.is_in_use()) && doomed.next().is_none()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::boundary::entries::next;
 use crate::capture::Relaxed;
 use crate::deferred::Freed;
 use crate::devices::Device;
+use crate::frees::Waiter;
 use crate::memory::When;
 use crate::mirror::{Occasion, Pool};
 use crate::poll::poll;
@@ -76,7 +77,7 @@ impl Tenant {
         poll();
         if code == CUresult::SUCCESS {
             if self.any_deferred() || self.any_doomed() {
-                let _ = self.end_deferred();
+                let _ = self.end_deferred_after(Waiter::Program);
             }
             if self.memory.slack.load(Ordering::Relaxed) != 0 {
                 self.read_marked();

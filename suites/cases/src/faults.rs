@@ -17,7 +17,12 @@ use crate::tenant::Tenant;
 
 macro_rules! plan {
     ($name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/faults/", $name, ".toml"))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fixtures/faults/",
+            $name,
+            ".toml"
+        ))
     };
 }
 pub(crate) use plan;
