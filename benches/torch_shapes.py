@@ -55,14 +55,27 @@ def churn(seconds, tally, make, holds, out_of_memory, free_cached=lambda: None):
                 raise
             pressed = True
             chance.shuffle(kept)
-            for array, value in kept[len(kept) // 2:]:
-                tally.compare(holds(array, value))
-            array = None
-            del kept[len(kept) // 2:]
             error = None
+            look_and_drop(kept, len(kept) - len(kept) // 2, tally, holds, out_of_memory, free_cached)
             free_cached()
-    for array, value in kept:
-        tally.compare(holds(array, value))
+    look_and_drop(kept, len(kept), tally, holds, out_of_memory, free_cached)
+
+
+def look_and_drop(kept, count, tally, holds, out_of_memory, free_cached):
+    """Looks at `count` of the arrays and drops them. A look may need memory itself: where there is none, one is dropped unseen."""
+    while count and kept:
+        count -= 1
+        try:
+            right = holds(*kept[-1])
+        except out_of_memory as error:
+            if not is_out_of_memory(error) or len(kept) == 1:
+                raise
+            right = None
+        kept.pop()
+        if right is None:
+            free_cached()
+        else:
+            tally.compare(right)
 
 
 def is_out_of_memory(error):
@@ -97,7 +110,17 @@ def consumer(pipe, number):
         if message is None:
             return
         tensor, value = message
-        right = tensor.min().item() == value and tensor.max().item() == value
+        try:
+            right = tensor.min().item() == value and tensor.max().item() == value
+        except torch.cuda.OutOfMemoryError:
+            # The parent has it all: it is to make room and to ask again.
+            right = None
+        if right is None:
+            own.clear()
+            del tensor, message
+            torch.cuda.empty_cache()
+            pipe.send((None, 1))
+            continue
         tensor.add_(number)
         torch.cuda.synchronize()
         del tensor, message
@@ -105,10 +128,11 @@ def consumer(pipe, number):
         try:
             if not full:
                 own.append(torch.full((64 * MIB // 4,), float(number), device="cuda:0"))
+            else:
+                right = right and all(bool((kept == float(number)).all().item()) for kept in own)
         except torch.cuda.OutOfMemoryError:
             recovered, full = 1, True
         if full:
-            right = right and all(kept.sum(dtype=torch.float64).item() == number * kept.numel() for kept in own)
             own.clear()
             torch.cuda.empty_cache()
         pipe.send((right, recovered))
@@ -118,7 +142,7 @@ def torch_sharing(seconds, tally):
     import torch
     import torch.multiprocessing as mp
 
-    context = mp.get_context("spawn")
+    context, kept = mp.get_context("spawn"), []
 
     def child(number):
         ours, theirs = context.Pipe()
@@ -127,13 +151,28 @@ def torch_sharing(seconds, tally):
         theirs.close()
         return ours, process, number
 
+    def holds(tensor, value):
+        return tensor.min().item() == value and tensor.max().item() == value
+
+    def asked(pipe, tensor, value):
+        """A child's word of the tensor. It may lack memory for that, which is the parent's: that makes room then."""
+        for _ in range(3):
+            pipe.send((tensor, value))
+            right, recovered = pipe.recv()
+            if right is not None:
+                return right, recovered
+            kept.clear()
+            torch.cuda.ipc_collect()
+            torch.cuda.empty_cache()
+        return False, recovered
+
     children = [child(number) for number in (1, 2, 3)]
     # Their time begins when each has answered: what they need to import is not the workload's.
     for pipe, _, number in children:
         tensor = torch.full((MIB,), 5.0, device="cuda:0")
-        pipe.send((tensor, 5))
-        tally.compare(pipe.recv()[0] and tensor.max().item() == 5 + number)
-    begin, kept, killed, rounds, pressed = time.monotonic(), [], False, 0, False
+        right, _ = asked(pipe, tensor, 5)
+        tally.compare(right and tensor.max().item() == 5 + number)
+    begin, killed, rounds, pressed = time.monotonic(), False, 0, False
     while time.monotonic() < begin + seconds:
         rounds += 1
         try:
@@ -142,9 +181,7 @@ def torch_sharing(seconds, tally):
             pressed = True
             if not kept:
                 break
-            for kept_tensor, value in kept:
-                tally.compare(kept_tensor.min().item() == value and kept_tensor.max().item() == value)
-            kept_tensor = None
+            look_and_drop(kept, len(kept), tally, holds, torch.cuda.OutOfMemoryError, torch.cuda.empty_cache)
             kept.clear()
             torch.cuda.ipc_collect()
             torch.cuda.empty_cache()
@@ -154,12 +191,10 @@ def torch_sharing(seconds, tally):
         value = rounds
         # One after another: each adds its number to the same memory.
         for pipe, _, number in children:
-            pipe.send((tensor, value))
-            right, recovered = pipe.recv()
+            right, recovered = asked(pipe, tensor, value)
             value += number
             tally.compare(right)
             tally.recovered += recovered
-        tally.compare(tensor.min().item() == value and tensor.max().item() == value)
         kept.append((tensor, value))
         if not killed and time.monotonic() > begin + seconds / 2:
             pipe, process, number = children.pop()
