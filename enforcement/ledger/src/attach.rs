@@ -148,6 +148,7 @@ fn open(path: &CString) -> Result<Opened, Reason> {
             inode: 0,
             size: 0,
             regular: false,
+            links: 0,
         },
     };
     opened.identity = region::identity_of(fd)?;

@@ -1,6 +1,8 @@
 //! The descriptor by which a process looks at others' locks. Programs close descriptors that are not theirs, so it is checked before
 //! each use and opened again where it is gone.
 
+use seeds::{Seed, planted};
+
 use crate::Refusal;
 use crate::region::{self, Errno, Identity};
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -12,6 +14,8 @@ pub struct Probe {
     path: CString,
     identity: Identity,
     fd: AtomicI32,
+    /// In which tree of files the path was looked up.
+    tree: Option<Tree>,
 }
 
 impl Probe {
@@ -23,6 +27,7 @@ impl Probe {
             path,
             identity,
             fd: AtomicI32::new(fd),
+            tree: Tree::now(),
         }
     }
 
@@ -80,15 +85,52 @@ impl Probe {
 
     /// Whether the path still leads here: else newcomers share another ledger, and nothing may be granted from this one.
     pub fn still_at_path(&self) -> Result<(), Refusal> {
-        match region::identity_at(&self.path) {
-            Ok(found) if found.is(&self.identity) => Ok(()),
-            Ok(_) => Err(Refusal::Replaced),
+        let refusal = match region::identity_at(&self.path) {
+            Ok(found) if found.is(&self.identity) => return Ok(()),
+            Ok(_) => Refusal::Replaced,
             Err(Errno {
                 code: libc::ENOENT | libc::ENOTDIR,
                 ..
-            }) => Err(Refusal::Deleted),
-            Err(Errno { code, .. }) => Err(Refusal::Unreachable { errno: code }),
+            }) => Refusal::Deleted,
+            Err(Errno { code, .. }) => Refusal::Unreachable { errno: code },
+        };
+        if self.has_moved() && self.has_name() && !planted(Seed::P14) {
+            Ok(())
+        } else {
+            Err(refusal)
         }
+    }
+
+    /// Whether this process looks up paths elsewhere than when it attached, after chroot(2), setns(2) or pivot_root(2): the ledger's path then says
+    /// nothing of the ledger (P14 of `fixtures/defects.txt`).
+    fn has_moved(&self) -> bool {
+        self.tree.is_some() && Tree::now() != self.tree
+    }
+
+    /// Whether the file still has a name anywhere. A file that was deleted has none, whoever has it open.
+    fn has_name(&self) -> bool {
+        let links = self.fd().and_then(region::identity_of);
+        links.is_ok_and(|found| found.is(&self.identity) && found.links > 0)
+    }
+}
+
+/// A mount namespace and the root directory in it, by which a thread looks up absolute paths.
+#[derive(PartialEq, Eq)]
+struct Tree {
+    /// 0 where /proc is not there, as in most directories that a process makes its root.
+    namespace: u64,
+    root: (u64, u64),
+}
+
+impl Tree {
+    fn now() -> Option<Tree> {
+        let root = region::identity_at(c"/").ok()?;
+        // The thread's own: each may have its own root and namespace.
+        let namespace = region::identity_at(c"/proc/thread-self/ns/mnt");
+        Some(Tree {
+            namespace: namespace.map_or(0, |found| found.inode),
+            root: (root.device, root.inode),
+        })
     }
 }
 

@@ -75,10 +75,12 @@ pub struct Identity {
     pub inode: u64,
     pub size: u64,
     pub regular: bool,
+    /// How many names it has.
+    pub links: libc::nlink_t,
 }
 
 impl Identity {
-    /// The same file, whatever became of its size.
+    /// The same file, whatever became of its size and names.
     pub fn is(&self, other: &Identity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -98,6 +100,7 @@ impl Identity {
             inode: status.st_ino,
             size: status.st_size as u64,
             regular: status.st_mode & libc::S_IFMT == libc::S_IFREG,
+            links: status.st_nlink,
         })
     }
 }

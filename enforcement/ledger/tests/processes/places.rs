@@ -1,10 +1,11 @@
 //! The file systems a ledger may lie on. Each in a private mount namespace, which is the thread's own.
 
-use crate::child::{Child, DEVICE, MIB, setup};
+use crate::child::{Child, DEVICE, MIB, reserve, setup};
 use crate::kernel;
-use ledger::{Bytes, Ledger, Reason, View};
+use ledger::{Bytes, Ledger, NoDriver, Reason, Refusal, View};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Barrier;
 
 const BUDGET: u64 = 100 * MIB;
 
@@ -127,4 +128,44 @@ fn a_full_file_system_refuses_to_attach_and_leaves_nothing() {
     };
     assert_eq!(attached.err().map(|error| error.reason), Some(full));
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn in_another_root_or_mount_namespace_a_ledger_is_granted_from_until_it_is_deleted() {
+    fn goes_on_until_deleted(what: &str, moves: impl Fn(&Path) -> bool + Sync) {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = place.path().join("ledger");
+        let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+        let ask = || reserve(&ledger, 20 * MIB, &NoDriver);
+        let (here, there) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                let answer = moves(place.path()).then(ask);
+                here.wait();
+                there.wait();
+                answer.map(|before| (before, ask()))
+            });
+            here.wait();
+            std::fs::remove_file(&path).unwrap();
+            there.wait();
+            match elsewhere.join().unwrap() {
+                Some(answers) => assert_eq!(answers, (Ok(()), Err(Refusal::Deleted)), "{what}"),
+                None => eprintln!("SKIPPED: {what}: not permitted here"),
+            }
+        });
+    }
+    goes_on_until_deleted("another mount namespace", |place| {
+        mounts("another mount namespace") && {
+            kernel::mount("none", place, "tmpfs", 0, "size=1m").unwrap();
+            true
+        }
+    });
+    let empty = tempfile::tempdir().unwrap();
+    goes_on_until_deleted("another root", |_| kernel::change_root(empty.path()));
+    // In the same tree of files the path's word holds: whoever comes next finds nothing there.
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = place.path().join("ledger");
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    std::fs::rename(&path, place.path().join("other")).unwrap();
+    assert_eq!(reserve(&ledger, 20 * MIB, &NoDriver), Err(Refusal::Deleted));
 }

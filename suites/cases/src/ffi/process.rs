@@ -77,6 +77,28 @@ pub fn run_again(variable: &str, value: &str) -> std::io::Error {
         .exec()
 }
 
+/// Runs `body` in a thread whose root directory is `root` (chroot(2)), without the process's other threads.
+pub fn in_root<T: Send>(
+    root: &std::path::Path,
+    body: impl FnOnce() -> T + Send,
+) -> std::io::Result<T> {
+    let root = CString::new(root.as_os_str().as_encoded_bytes())?;
+    let rooted = || {
+        // SAFETY: gives this thread a root and a directory of its own; the paths end in NUL.
+        let done = unsafe {
+            libc::unshare(libc::CLONE_FS) == 0
+                && libc::chroot(root.as_ptr()) == 0
+                && libc::chdir(c"/".as_ptr()) == 0
+        };
+        match done {
+            true => Ok(body()),
+            false => Err(std::io::Error::last_os_error()),
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(rooted).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Stops a process (which must be the caller's own child).
 pub fn stop(pid: u32) {
     // SAFETY: signals a child that its owner has not reaped.

@@ -1,10 +1,11 @@
 //! The ledger as its owner sees it, and what late-comers find in it. These look at our own ledger.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
-use crate::clients::{Gpu, cuda, fill};
+use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
+use crate::ffi::process::in_root;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -102,5 +103,29 @@ cases! {
         ensure!(memory.used >= Bytes::gib(3).0, "{} used, another process holds 3 GiB", memory.used);
         ensure!(memory.used <= Bytes::gib(4).0, "{} used, another process holds 3 GiB", memory.used);
         holder.peer.finish()
+    }
+
+    /// A server that makes its context and then changes its root directory (chroot) goes on within its budget, by CUDA and by Vulkan: where the
+    /// ledger's path leads nowhere, the ledger is still there.
+    a_process_that_changes_its_root_keeps_its_budget {
+        kind: Budget, defects: ["P14"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory"], budget: "0=8GiB",
+        on_real: No("the vendor's driver may open files"),
+    } (session) {
+        let (cuda, gpu) = (cuda_without_context()?, Gpu::first()?);
+        let retained = context(&cuda, 0)?;
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OK, "1 GiB before");
+        let root = session.directory().join("root");
+        std::fs::create_dir_all(&root)?;
+        let inside = || {
+            cuda.set_current(retained);
+            (gpu.allocate(Bytes::gib(1)).map(drop), fill(&cuda))
+        };
+        let (vulkan, taken) = match in_root(&root, inside) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(Failure::Skip(format!("no chroot here: {error}"))),
+            inside => inside?,
+        };
+        ensure_eq!(vulkan, Ok(()), "1 GiB by vkAllocateMemory in another root");
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::gib(2), budget(session, 0)?, CONTEXT_ROOM)
     }
 }
