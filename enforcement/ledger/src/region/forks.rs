@@ -2,7 +2,7 @@
 //!
 //! A handler closes the ledger's descriptors in each child, and a fork waits for an attach in progress, so that no child gets the
 //! descriptor or the mapping of a half-made slot. Raw clone(2) runs no handlers: such a child keeps the descriptors until it execs
-//! or attaches.
+//! or attaches, and so does the child of a thread that forks in a signal's handler while it attaches.
 
 use super::files::{Identity, close, identity_of};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -10,8 +10,10 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 /// Descriptors to close in a child. A full table is told to the caller.
 static INHERITED: [Inherited; 64] = [const { Inherited::new() }; 64];
 static REGISTERED: AtomicBool = AtomicBool::new(false);
-/// The process that is attaching, or 0. A pid, so that a child does not mistake its parent's for its own.
-static ATTACHING: AtomicI32 = AtomicI32::new(0);
+/// The thread that is attaching or forking, as [`this_thread`] says it, or 0.
+static HOLDER: AtomicU64 = AtomicU64::new(0);
+/// Set in [`HOLDER`] where it is a fork. No thread has so large a number.
+const FORKING: u64 = 1 << 31;
 
 struct Inherited {
     /// The descriptor plus one; 0 where the row is free.
@@ -70,27 +72,38 @@ impl Attaching {
             // and where it were, libc drops its handlers with it.
             unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         }
-        acquire();
+        acquire(0);
         Attaching(())
     }
 }
 
 impl Drop for Attaching {
     fn drop(&mut self) {
-        ATTACHING.store(0, Ordering::Release);
+        let own = this_thread();
+        let _ = HOLDER.compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
     }
 }
 
-/// Waits for an attach in progress, at most about a second: a thread cancelled in the middle of one must not hang every fork.
-fn acquire() {
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() };
+/// The process's pid, so that a child does not mistake its parent's threads for its own, and the thread's.
+fn this_thread() -> u64 {
+    // SAFETY: neither takes anything.
+    let (pid, thread) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    (u64::from(pid as u32) << 32) | u64::from(thread as u32)
+}
+
+/// Waits for an attach in progress, at most about a second: a thread that is stopped in the middle of one must not hang every fork. Not for one of the
+/// thread's own, which it is in the middle of: it forks in a signal's handler.
+fn acquire(kind: u64) {
+    let own = this_thread();
     for _ in 0..10_000 {
-        let holder = ATTACHING.load(Ordering::Relaxed);
-        let free = holder == 0 || holder != pid;
+        let holder = HOLDER.load(Ordering::Relaxed);
+        if holder & !FORKING == own {
+            return;
+        }
+        let free = holder == 0 || holder >> 32 != own >> 32;
         if free
-            && ATTACHING
-                .compare_exchange(holder, pid, Ordering::Acquire, Ordering::Relaxed)
+            && HOLDER
+                .compare_exchange(holder, own | kind, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
         {
             return;
@@ -106,16 +119,18 @@ fn acquire() {
 
 extern "C" fn before_fork() {
     let _errno = super::KeptErrno::keep();
-    acquire();
+    acquire(FORKING);
 }
 
 extern "C" fn in_parent() {
-    ATTACHING.store(0, Ordering::Release);
+    // What another thread holds, or this one since before its signal, goes on.
+    let own = this_thread() | FORKING;
+    let _ = HOLDER.compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
 }
 
 extern "C" fn in_child() {
     let _errno = super::KeptErrno::keep();
-    ATTACHING.store(0, Ordering::Release);
+    HOLDER.store(0, Ordering::Release);
     for row in &INHERITED {
         let fd = row.fd.swap(0, Ordering::AcqRel) - 1;
         let same = |found: &Identity| {
@@ -126,5 +141,29 @@ extern "C" fn in_child() {
         if fd >= 0 && identity_of(fd).is_ok_and(|found| same(&found)) {
             close(fd);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_in_the_middle_of_the_threads_own_attach_goes_on_and_leaves_it_under_way() {
+        let attaching = Attaching::begin();
+        let before = std::time::Instant::now();
+        for _ in 0..100 {
+            before_fork();
+            in_parent();
+        }
+        // Each was a second of waiting for itself.
+        assert!(before.elapsed() < std::time::Duration::from_secs(50));
+        assert_eq!(HOLDER.load(Ordering::Relaxed), this_thread());
+        drop(attaching);
+        assert_ne!(HOLDER.load(Ordering::Relaxed), this_thread());
+        before_fork();
+        assert_eq!(HOLDER.load(Ordering::Relaxed), this_thread() | FORKING);
+        in_parent();
+        assert_ne!(HOLDER.load(Ordering::Relaxed), this_thread() | FORKING);
     }
 }
