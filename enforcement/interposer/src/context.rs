@@ -93,8 +93,28 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
         Target::Unknown => return judged(call(), context, Refused::UnknownDevice, &undo),
         Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
-    let _held = tenant.memory.changing.hold();
-    if tenant.memory.contexts.has_primary(device.ordinal) {
+    let memory = tenant.memory;
+    if !planted(Seed::C31)
+        && let Some(before) = memory.endings.quiet(0)
+        && memory.contexts.has_primary(device.ordinal)
+    {
+        // Nobody waits for a stranger's context to have one more hold on this.
+        let code = call();
+        if memory.endings.quiet(0) != Some(before) {
+            // It may have ended meanwhile, so that the driver has made another.
+            let _held = memory.changing.hold();
+            if code == CUresult::SUCCESS
+                && !memory.contexts.has_primary(device.ordinal)
+                && let Some(handle) = context.read()
+                && !tenant.adopt(device, handle.0 as u64, true)
+            {
+                return judged(code, context, Refused::TableFull, &undo);
+            }
+        }
+        return Outcome::Done(code);
+    }
+    let _held = memory.changing.hold();
+    if memory.contexts.has_primary(device.ordinal) {
         return Outcome::Done(call());
     }
     if is_active(ordinal) {
@@ -347,6 +367,7 @@ fn end_primary(
         tenant.forget_marks(context);
         tenant.forget_streams_of(context);
     }
+    let _ending = tenant.memory.endings.begin();
     let change = tenant.change();
     let code = call(ordinal);
     if code == CUresult::SUCCESS
@@ -411,6 +432,7 @@ pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
         tenant.forget_marks(context.handle);
         tenant.forget_streams_of(context.handle);
     }
+    let _ending = tenant.memory.endings.begin();
     let mut change = Some(tenant.change());
     let code = call();
     for context in primaries.into_iter().filter(|context| context.primary) {

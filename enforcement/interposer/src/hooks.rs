@@ -1,6 +1,6 @@
 //! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
 //!
-//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `always` bodies always do. The rows under `per_thread`
+//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `waits` are waits of the program's, whose bodies run before; `always` bodies always do. The rows under `per_thread`
 //! have none: whatever takes a stream makes the thread's own, if that is the one it names. The rows under `called` are what we ask the drivers ourselves.
 
 macro_rules! table {
@@ -127,11 +127,11 @@ macro_rules! table {
 
                 cuMemPoolTrimTo => tenant crate::pool::trim_to;
                 cuMemPoolSetAttribute => tenant crate::pool::set_attribute;
-                cuCtxSynchronize => tenant crate::pool::synchronize;
-                cuCtxSynchronize_v2 => tenant crate::pool::synchronize_context;
-                cuStreamSynchronize => tenant crate::pool::synchronize_stream;
-                cuStreamSynchronize_ptsz => tenant crate::pool::synchronize_stream_ptsz;
-                cuEventSynchronize => tenant crate::pool::synchronize_event;
+                cuCtxSynchronize => waits crate::pool::wait_for_current;
+                cuCtxSynchronize_v2 => waits crate::pool::wait_for_context;
+                cuStreamSynchronize => waits crate::pool::wait_for_stream;
+                cuStreamSynchronize_ptsz => waits crate::pool::wait_for_stream;
+                cuEventSynchronize => waits crate::pool::wait_for_event;
 
                 cuDevicePrimaryCtxRetain => tenant crate::context::retain;
                 cuDevicePrimaryCtxRelease => tenant crate::context::release;

@@ -7,7 +7,8 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use ledger::Uncancelled;
+use ledger::Cancelability;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::boundary::{arena, thread, time};
 use crate::process::{Standing, standing};
@@ -65,17 +66,10 @@ impl Poll {
                 _ => {}
             }
         }
-        let _uncancelled = Uncancelled::begin();
-        // Before a context there is no stream.
-        let Standing::Enforce(tenant) = standing() else {
-            return;
-        };
-        let Ok(device) = tenant.current_device() else {
-            return;
-        };
-        free.unwrap_or(&self.threads[place])
-            .store(own, Ordering::Relaxed);
-        tenant.look_at(device);
+        let before = Cancelability::withhold();
+        let place = free.unwrap_or(&self.threads[place]);
+        let _ = catch_unwind(AssertUnwindSafe(|| look_for_new(place, own)));
+        before.restore();
     }
 
     #[cold]
@@ -94,13 +88,34 @@ impl Poll {
         if mine.is_err() || due == 0 {
             return;
         }
-        let _uncancelled = Uncancelled::begin();
-        if let Standing::Enforce(tenant) = standing() {
-            tenant.look_in_passing();
-        }
+        let cancelability = Cancelability::withhold();
+        // No panic crosses C, and this is beside every call.
+        let _ = catch_unwind(look_in_passing);
         let after = time::ticks();
         let pause = after.saturating_sub(before).saturating_mul(SPACING);
         self.next
             .store(after.saturating_add(pause.max(interval)), Ordering::Relaxed);
+        cancelability.restore();
+    }
+}
+
+/// A thread's first call on its own default stream, noted in `place`.
+#[inline(never)]
+fn look_for_new(place: &AtomicUsize, own: usize) {
+    // Before a context there is no stream.
+    let Standing::Enforce(tenant) = standing() else {
+        return;
+    };
+    let Ok(device) = tenant.current_device() else {
+        return;
+    };
+    place.store(own, Ordering::Relaxed);
+    tenant.look_at(device);
+}
+
+#[inline(never)]
+fn look_in_passing() {
+    if let Standing::Enforce(tenant) = standing() {
+        tenant.look_in_passing();
     }
 }

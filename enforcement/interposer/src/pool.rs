@@ -304,45 +304,48 @@ pub fn set_attribute(
     Outcome::Done(tenant.after_synchronisation(code))
 }
 
-pub fn synchronize(tenant: Tenant) -> Outcome<CUresult> {
-    waited(tenant, CUcontext::NULL, next::cuCtxSynchronize)
+/// A wait of the program's, from before it. What is freed while it lasts may not be waited for.
+#[derive(Clone, Copy)]
+pub struct Wait {
+    /// The context that is waited for with all that it has to do, and the last free before; NULL is the current one.
+    whole: Option<(CUcontext, u64)>,
 }
 
-pub fn synchronize_context(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
-    waited(tenant, context, || next::cuCtxSynchronize_v2(context))
+pub fn wait_for_current(tenant: Tenant) -> Wait {
+    wait_for_context(tenant, CUcontext::NULL)
 }
 
-/// A wait for all that a context has to do; NULL is the current one. What is freed while it lasts may not be waited for.
 #[inline]
-fn waited(
-    tenant: Tenant,
-    context: CUcontext,
-    call: impl FnOnce() -> CUresult,
-) -> Outcome<CUresult> {
+pub fn wait_for_context(tenant: Tenant, context: CUcontext) -> Wait {
     let last = tenant.last_deferred();
-    let code = call();
-    if code == CUresult::SUCCESS
-        && let Some(last) = last
-    {
-        let context = match context.0 as u64 {
-            0 => current_context(),
-            handle => handle,
-        };
-        tenant.end_deferred_in(context, last);
+    Wait {
+        whole: last.map(|last| (context, last)),
     }
-    Outcome::Done(tenant.after_synchronisation(code))
 }
 
-pub fn synchronize_stream(tenant: Tenant, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(tenant.after_synchronisation(next::cuStreamSynchronize(stream)))
+pub fn wait_for_stream(_: Tenant, _: CUstream) -> Wait {
+    Wait { whole: None }
 }
 
-pub fn synchronize_stream_ptsz(tenant: Tenant, stream: CUstream) -> Outcome<CUresult> {
-    Outcome::Done(tenant.after_synchronisation(next::cuStreamSynchronize_ptsz(stream)))
+pub fn wait_for_event(_: Tenant, _: CUevent) -> Wait {
+    Wait { whole: None }
 }
 
-pub fn synchronize_event(tenant: Tenant, event: CUevent) -> Outcome<CUresult> {
-    Outcome::Done(tenant.after_synchronisation(next::cuEventSynchronize(event)))
+impl Wait {
+    /// It has ended with the driver's answer.
+    #[inline]
+    pub fn end(self, tenant: Tenant, code: CUresult) -> CUresult {
+        if code == CUresult::SUCCESS
+            && let Some((context, last)) = self.whole
+        {
+            let context = match context.0 as u64 {
+                0 => current_context(),
+                handle => handle,
+            };
+            tenant.end_deferred_in(context, last);
+        }
+        tenant.after_synchronisation(code)
+    }
 }
 
 impl Tenant {

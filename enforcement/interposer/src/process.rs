@@ -6,6 +6,7 @@ use budget::DeviceIndex;
 use budget::percent::Percent;
 use budget::settings::{Settings, Source};
 use ledger::{Authority, KeptErrno, Ledger, Setup};
+use std::panic::catch_unwind;
 
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
 use crate::boundary::sign;
@@ -29,7 +30,7 @@ use crate::sharing::{Shared, Sharing};
 use crate::texels::Arrays;
 use crate::threads::Threads;
 use crate::throttle::Lane;
-use crate::truth::Truth;
+use crate::truth::{Changes, Truth};
 
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
@@ -54,6 +55,8 @@ pub struct Memory {
     pub threads: Threads,
     /// Held while a context is made or destroyed, so that what it takes can be measured.
     pub changing: Reentrant,
+    /// Calls that may end a primary context.
+    pub endings: Changes,
     /// Counts what else is charged meanwhile.
     pub activity: AtomicU64,
     /// Not 0: some pool may hold less than it is charged for.
@@ -157,7 +160,8 @@ fn standing_otherwise() -> Standing {
     if FORWARD.load(Ordering::Relaxed) {
         return Standing::Forward;
     }
-    begun().unwrap_or_else(begin)
+    // No panic crosses C: who cannot begin is granted nothing.
+    begun().unwrap_or_else(|| catch_unwind(begin).unwrap_or(Standing::Impossible))
 }
 
 /// Another of our libraries keeps account in this process.
@@ -196,6 +200,13 @@ fn begin() -> Standing {
         return Standing::Forward;
     }
     let Some(memory) = arena::memory() else {
+        report::once(
+            Once::NoMemory,
+            format_args!(
+                "the kernel gives no {} KiB for the books (limits of address space or locked memory); every allocation is refused",
+                size_of::<Memory>() >> 10
+            ),
+        );
         return Standing::Impossible;
     };
     if EVER_INITIALISED.load(Ordering::Acquire) && memory.initialised.load(Ordering::Acquire) == 0 {

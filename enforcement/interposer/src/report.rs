@@ -30,6 +30,7 @@ pub enum Once {
     UnknownLimit,
     UnknownLocation,
     Overdrawn,
+    NoMemory,
 }
 
 impl Once {
@@ -37,6 +38,7 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
+            Once::NoMemory => true,
             Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
             Once::OtherBudget
             | Once::OtherShare

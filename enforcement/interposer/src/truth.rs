@@ -52,9 +52,9 @@ struct Figures {
     next: AtomicU64,
 }
 
-/// Changes of the books that are under way: driver and ledger differ meanwhile.
+/// Changes that are under way: what two looks see may differ meanwhile, as driver and ledger do.
 #[repr(C)]
-struct Changes {
+pub struct Changes {
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -64,13 +64,13 @@ struct Changes {
 pub struct Change(&'static Changes);
 
 impl Changes {
-    fn begin(&'static self) -> Change {
+    pub fn begin(&'static self) -> Change {
         self.begun.fetch_add(1, Ordering::AcqRel);
         Change(self)
     }
 
     /// How many have begun, if none but so many of the caller's own are under way.
-    fn quiet(&self, own: u64) -> Option<u64> {
+    pub fn quiet(&self, own: u64) -> Option<u64> {
         let ended = self.ended.load(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Acquire);
         (begun.wrapping_sub(ended) == own).then_some(begun)

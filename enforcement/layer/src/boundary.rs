@@ -20,14 +20,16 @@ pub mod submissions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ash::vk::Handle;
-use ledger::Uncancelled;
+use ledger::Cancelability;
 
 use crate::table::Key;
 
 /// No panic crosses into C: it becomes `fallback`. Nor is the thread cancelled meanwhile (C12 of `fixtures/defects.txt`).
-fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
-    let _uncancelled = Uncancelled::begin();
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+fn guard<T: Copy>(fallback: T, body: impl FnOnce() -> T) -> T {
+    let before = Cancelability::withhold();
+    let answer = catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback);
+    before.restore();
+    answer
 }
 
 /// The dispatch key of an instance, a physical device, a device or a queue. `None` for a null handle.

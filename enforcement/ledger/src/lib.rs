@@ -26,7 +26,7 @@ pub use named::{Holds, Named};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use region::descriptors::{Descriptor, mark as name_descriptor};
-pub use region::{KeptErrno, Uncancelled, complain, write_quietly};
+pub use region::{Cancelability, KeptErrno, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};
 pub use word::MOST;
 

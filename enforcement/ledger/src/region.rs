@@ -12,7 +12,7 @@ mod speech;
 
 pub use arena::Arena;
 pub use files::{
-    Errno, Identity, KeptErrno, Uncancelled, close, create, identity_at, identity_of, is_locked,
+    Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked,
     keep_high, lock, open, read_header, unlock,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
@@ -267,6 +267,13 @@ pub fn start_of(pid: u32) -> u64 {
         .nth(19)
         .and_then(|field| field.parse().ok())
         .unwrap_or(0)
+}
+
+/// Whether there is a process of that pid in this PID namespace, as far as the kernel says.
+pub fn exists(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let asked = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    asked == 0 || Errno::last("kill").code != libc::ESRCH
 }
 
 /// Milliseconds of the clock that all processes of a machine share; never 0.

@@ -80,6 +80,8 @@ seeds! {
     C10 = "C10", "contexts are not charged", unhooks: ["cuInit", "cuDevicePrimaryCtx*", "cuCtxCreate*"];
     C11 = "C11", "beyond its first table the enforcer records no allocation";
     C12 = "C12", "a thread may be cancelled inside a hook";
+    C30 = "C30", "the end of a guard lets a thread be cancelled again";
+    C31 = "C31", "one more hold on a primary context waits for contexts that others make";
     C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";
     D3 = "D3", "the driver is asked for a device that is not there";
     R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];

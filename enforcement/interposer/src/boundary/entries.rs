@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi::cuda::{CUresult, CUstream};
-use ledger::Uncancelled;
+use ledger::{Cancelability, KeptErrno};
 use seeds::{Seed, planted};
 
 use super::cross::{Answer, Cross};
@@ -16,9 +16,13 @@ use crate::function;
 use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
 use crate::poll;
-use crate::process::{self, Standing};
+use crate::pool::Wait;
+use crate::process::{self, Standing, Tenant};
 use crate::report;
 use crate::variants;
+
+// Exports are "C-unwind", though no panic leaves them: "C" has a landing pad for every call, and what has one is not unwound but where it calls. All that may
+// panic is in `contain`, or catches by itself.
 
 /// An export's address.
 struct Address(*const ());
@@ -31,7 +35,7 @@ macro_rules! export {
         /// # Safety
         /// As the driver's function of this name.
         #[cfg_attr(not($inner), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+        pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
             let next = enter(Entry::$name);
             if next == 0 {
                 return missing(Entry::$name);
@@ -59,6 +63,9 @@ macro_rules! export {
             met($own, $forward())
         }
     }};
+    (@waits $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
+        met($own, wait(Entry::$name, |tenant| $body(tenant, $($arg),*), $forward))
+    };
     (@set $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
         set(Entry::$name, $own, &$body($($arg),*), &$forward)
     };
@@ -81,7 +88,7 @@ macro_rules! export_per_thread {
         /// # Safety
         /// As the driver's function of this name.
         #[cfg_attr(not($inner), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+        pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
             let next = enter(Entry::$name);
             if next == 0 {
                 return missing(Entry::$name);
@@ -139,9 +146,13 @@ macro_rules! call {
     };
 }
 
-/// A memset is made by its own hook alone.
+/// A memset is made by its own hook alone, and so are waits but for an event.
 macro_rules! next {
     (set $name:ident) => {};
+    (waits cuCtxSynchronize) => {};
+    (waits cuCtxSynchronize_v2) => {};
+    (waits cuStreamSynchronize) => {};
+    (waits cuStreamSynchronize_ptsz) => {};
     ($when:ident $name:ident) => { abi::cuda_signature!($name => call!()); };
 }
 
@@ -275,11 +286,64 @@ fn ended<R: Answer>(outcome: Outcome<R>, forward: impl FnOnce() -> R) -> R {
 }
 
 /// No panic crosses C: it refuses. Nor is the thread cancelled meanwhile: our locks are held, and we sleep and read files where a driver does not
-/// (C12 of `fixtures/defects.txt`).
+/// (C12 and C30 of `fixtures/defects.txt`).
 #[inline]
 fn contain<R: Answer>(entry: Entry, body: impl FnOnce() -> R) -> R {
-    let _uncancelled = (!planted(Seed::C12)).then(Uncancelled::begin);
+    if planted(Seed::C12) {
+        return caught(entry, body);
+    }
+    if planted(Seed::C30) {
+        return guarded(entry, body);
+    }
+    let before = Cancelability::withhold();
+    let answer = caught(entry, body);
+    before.restore();
+    answer
+}
+
+/// A frame of its own, where nobody can be cancelled: the frames of exports have no landing pads, so that an asynchronous cancellation may unwind
+/// them anywhere.
+#[inline(never)]
+fn caught<R: Answer>(entry: Entry, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| panicked(entry))
+}
+
+/// What the end of a guard restores is restored from within a landing pad's frame.
+#[inline(never)]
+fn guarded<R: Answer>(entry: Entry, body: impl FnOnce() -> R) -> R {
+    struct Guard(Cancelability);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.restore();
+        }
+    }
+    // Dropped after it, so that there is something to land for.
+    let _errno = KeptErrno::keep();
+    let _guard = Guard(Cancelability::withhold());
+    caught(entry, body)
+}
+
+/// A wait of the program's, which may last for ever: the thread can be cancelled in it where the driver lets it be, as without us. `body` tells
+/// what there is to wait for, before.
+#[inline]
+fn wait(
+    entry: Entry,
+    body: impl FnOnce(Tenant) -> Wait,
+    forward: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let tenant = match process::standing() {
+        Standing::Enforce(tenant) => tenant,
+        Standing::Forward => return forward(),
+        Standing::Impossible => return Answer::refused(Refused::NoMemory),
+    };
+    let end = |wait: Wait, code| {
+        let outcome = Outcome::Done(wait.end(tenant, code));
+        report::outcome(entry, &outcome);
+        ended(outcome, || code)
+    };
+    let wait = body(tenant);
+    let code = forward();
+    contain(entry, || end(wait, code))
 }
 
 #[cold]
@@ -342,6 +406,7 @@ enum Needed {
     tenant,
     paced,
     set,
+    waits,
     per_thread,
 }
 

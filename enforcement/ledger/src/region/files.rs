@@ -38,33 +38,52 @@ impl Drop for KeptErrno {
     }
 }
 
-/// While it lives the thread is not cancelled (pthread_cancel waits): what is asked of the system on the way would be a cancellation point of the
-/// program's thread, whose stack could not be unwound through ours, with locks held.
-#[must_use = "dropping it lets the thread be cancelled again"]
-pub struct Uncancelled(libc::c_int);
+/// How the thread lets itself be cancelled (pthread_cancel), taken from it by [`Cancelability::withhold`] until [`Cancelability::restore`]: what is asked
+/// of the system on the way would be a cancellation point of the program's thread, whose stack could not be unwound through ours, with locks held.
+///
+/// It is no guard that a drop ends: where cancellation is asynchronous, a cancellation that has come meanwhile unwinds the stack from within
+/// `restore`, and the program's unwinder knows nothing of our landing pads (C30 of `fixtures/defects.txt`).
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the thread is not cancelled until it is restored"]
+pub struct Cancelability {
+    state: libc::c_int,
+    kind: libc::c_int,
+}
 
 const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
+const PTHREAD_CANCEL_DEFERRED: libc::c_int = 0;
 
-unsafe extern "C" {
+unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+    fn pthread_setcanceltype(kind: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
 }
 
-impl Uncancelled {
+impl Cancelability {
     #[inline]
-    pub fn begin() -> Uncancelled {
-        let mut before = PTHREAD_CANCEL_DISABLE;
-        // SAFETY: a place of ours.
-        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
-        Uncancelled(before)
+    pub fn withhold() -> Cancelability {
+        let mut before = Cancelability {
+            state: PTHREAD_CANCEL_DISABLE,
+            kind: PTHREAD_CANCEL_DEFERRED,
+        };
+        // SAFETY: places of ours. From the first call on nothing is acted upon.
+        unsafe {
+            pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before.state);
+            pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &raw mut before.kind);
+        }
+        before
     }
-}
 
-impl Drop for Uncancelled {
+    /// Puts back what was withheld. To be called where nothing of the caller's is dropped: it may not return.
     #[inline]
-    fn drop(&mut self) {
+    pub fn restore(self) {
         let mut now = 0;
-        // SAFETY: a state that the call itself told, and a place of ours. It is no cancellation point.
-        unsafe { pthread_setcancelstate(self.0, &mut now) };
+        // SAFETY: what the calls themselves told, and a place of ours. The type comes last: until then the state alone acts upon nothing.
+        unsafe {
+            pthread_setcancelstate(self.state, &raw mut now);
+            if self.kind != PTHREAD_CANCEL_DEFERRED {
+                pthread_setcanceltype(self.kind, &raw mut now);
+            }
+        }
     }
 }
 
@@ -139,15 +158,9 @@ pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Err
     if fd < 0 {
         return Err(Errno::last("open"));
     }
-    let made = fill(fd, beginning).and_then(|()| {
-        // link(2), not rename: of two creators one must lose.
-        // SAFETY: two NUL-terminated paths.
-        match unsafe { libc::link(temporary.as_ptr(), path.as_ptr()) } {
-            0 => Ok(()),
-            _ => Some(Errno::last("link"))
-                .filter(|errno| errno.code != libc::EEXIST)
-                .map_or(Ok(()), Err),
-        }
+    let made = fill(fd, beginning).and_then(|()| match give_name(temporary, path) {
+        Err(errno) if errno.code != libc::EEXIST => Err(errno),
+        _ => Ok(()),
     });
     // SAFETY: removes the name made above; the descriptor is ours.
     unsafe {
@@ -155,6 +168,36 @@ pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Err
         libc::close(fd);
     }
     made
+}
+
+/// Gives the file at `temporary` the name `path` unless something is there: of two creators one must lose. By link(2), or where that is not
+/// permitted (protected hard links, file systems without them, filters of system calls) by renameat2(2), which moves it.
+fn give_name(temporary: &CStr, path: &CStr) -> Result<(), Errno> {
+    // SAFETY: two NUL-terminated paths.
+    if unsafe { libc::link(temporary.as_ptr(), path.as_ptr()) } == 0 {
+        return Ok(());
+    }
+    let errno = Errno::last("link");
+    if !matches!(errno.code, libc::EPERM | libc::EOPNOTSUPP | libc::ENOSYS) {
+        return Err(errno);
+    }
+    // The kernel's own call: libc's name for it is of glibc 2.28.
+    // SAFETY: two NUL-terminated paths, looked up from the current directory.
+    let moved = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            libc::AT_FDCWD,
+            temporary.as_ptr(),
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    match moved {
+        0 => Ok(()),
+        _ if Errno::last("").code == libc::EEXIST => Err(Errno::last("renameat2")),
+        _ => Err(errno),
+    }
 }
 
 /// Fails where this process may not write a file so large (RLIMIT_FSIZE): asked to, the kernel would not only refuse but end the host by
@@ -176,9 +219,10 @@ fn may_be_so_large() -> Result<(), Errno> {
 }
 
 fn fill(fd: RawFd, beginning: &[u8]) -> Result<(), Errno> {
-    // A container has several users; fchmod, since the host's umask is not ours to change.
+    // A container has several users; fchmod, since the host's umask is not ours to change. Where it is not permitted the file is its maker's alone,
+    // and another user's process says that it may not open it.
     // SAFETY: our own descriptor.
-    if unsafe { libc::fchmod(fd, 0o666) } != 0 {
+    if unsafe { libc::fchmod(fd, 0o666) } != 0 && Errno::last("").code != libc::EPERM {
         return Err(Errno::last("fchmod"));
     }
     // Blocks, not only a size: a sparse file on a full tmpfs is a SIGBUS later.
@@ -220,10 +264,11 @@ pub fn read_header(fd: RawFd) -> Result<Fixed, Errno> {
     }
 }
 
-/// A copy of the descriptor out of the way of programs that number theirs; the original is closed.
+/// A copy of the descriptor out of the way of programs that number theirs; the original is closed. Not as high as can be: the kernel's table of
+/// descriptors reaches to the highest one, and every fork copies it.
 pub fn keep_high(fd: RawFd) -> RawFd {
     // 3 at least: what a program writes to its standard descriptors is not for the ledger.
-    for least in [1 << 19, 1 << 16, 900, 200, 3] {
+    for least in [1 << 10, 900, 200, 3] {
         // SAFETY: duplicates our own descriptor; fails where the limit on descriptors is lower.
         let high = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
         if high >= 0 {

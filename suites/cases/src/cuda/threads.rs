@@ -1,14 +1,15 @@
 //! Several threads of one process.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda_without_context};
-use crate::ffi::cuda::Cuda;
+use crate::clients::{context, cuda, cuda_without_context};
+use crate::ffi::cuda::{Cancelled, Cuda};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const THREADS: usize = 8;
@@ -21,12 +22,53 @@ cases! {
         let cuda = cuda_without_context()?;
         let retained = context(&cuda, 0)?;
         for _ in 0..20 {
-            cuda.cancelled_at_work(retained, Duration::from_millis(5))?;
+            cuda.cancelled_at_work(retained, Cancelled::AtAPoint, Duration::from_millis(5))?;
             let block = cuda.allocate(Bytes::mib(2).0);
             ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
             ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
         }
         Ok(())
+    }
+
+    /// A thread that lets itself be cancelled at once, wherever it is, is not torn out of the midst of a hook, and ends as it would without us.
+    a_thread_that_is_cancelled_at_once_takes_nothing_along {
+        kind: Own, defects: ["C30"], entry_points: ["cuMemAlloc_v2"], budget: "0=1GiB", unordered: "asks until it is cancelled",
+        on_real: No("the vendor's driver may be cancelled in the midst of its own"),
+    } (_session) {
+        let cuda = cuda_without_context()?;
+        let retained = context(&cuda, 0)?;
+        for _ in 0..20 {
+            cuda.cancelled_at_work(retained, Cancelled::AtOnce, Duration::from_millis(5))?;
+            let block = cuda.allocate(Bytes::mib(2).0);
+            ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
+            ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        Ok(())
+    }
+
+    /// A thread that takes one more hold on a live primary context waits for no context that another thread is making.
+    one_more_hold_on_a_primary_context_waits_for_no_other {
+        defects: ["C31"], entry_points: ["cuDevicePrimaryCtxRetain", "cuCtxCreate_v2"], budget: "0=8GiB",
+        faults: r#"fault = [{ at = "cuCtxCreate_v2", then = "delay:5s" }]"#, unordered: "two threads race",
+    } (_session) {
+        let cuda = cuda()?;
+        let [making, made] = [const { AtomicBool::new(false) }; 2];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                making.store(true, Ordering::SeqCst);
+                cuda.create_context(0);
+                made.store(true, Ordering::SeqCst);
+            });
+            while !making.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            // So that it is in the driver.
+            thread::sleep(Duration::from_millis(500));
+            ensure_eq!(cuda.retain_primary(0).code, CUresult::SUCCESS, "cuDevicePrimaryCtxRetain");
+            ensure!(!made.load(Ordering::SeqCst), "it waited for a context that another thread made");
+            ensure_eq!(cuda.release_primary(0), CUresult::SUCCESS, "cuDevicePrimaryCtxRelease_v2");
+            Ok(())
+        })
     }
 
     /// Eight threads that allocate at once get the budget together, and no more.

@@ -77,6 +77,7 @@ macro_rules! call {
 
 mod array;
 mod cancel;
+pub use cancel::Cancelled;
 mod context;
 mod external;
 mod graph;

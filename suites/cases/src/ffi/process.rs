@@ -280,7 +280,7 @@ pub fn rename(name: &str) {
 
 /// Closes every descriptor above stderr, as daemons do.
 pub fn close_descriptors() {
-    for descriptor in 3..1024 {
+    for descriptor in 3..4096 {
         // SAFETY: closing what others of this process opened is what the case is about; it uses none of them after.
         unsafe { libc::close(descriptor) };
     }

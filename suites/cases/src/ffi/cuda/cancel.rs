@@ -15,16 +15,28 @@ unsafe extern "C" {
 }
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
 }
 
 /// A petabyte.
 const MORE_THAN_ANY: u64 = 1 << 50;
 /// PTHREAD_CANCELED.
 const CANCELLED: *mut c_void = usize::MAX as *mut c_void;
+const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
+
+/// When a cancellation is acted upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// At the next point of the thread that is one for cancellations.
+    AtAPoint,
+    /// At once (PTHREAD_CANCEL_ASYNCHRONOUS), but by who takes that for a moment.
+    AtOnce,
+}
 
 struct Work<'a> {
     cuda: &'a Cuda,
     context: Context,
+    cancelled: Cancelled,
     asked: AtomicU32,
     granted: AtomicU32,
 }
@@ -34,6 +46,11 @@ unsafe extern "C-unwind" fn work(object: *mut c_void) -> *mut c_void {
     // SAFETY: what `cancelled_at_work` gave, which outlives the thread.
     let work = unsafe { &*object.cast::<Work<'_>>() };
     work.cuda.set_current(work.context);
+    if work.cancelled == Cancelled::AtOnce {
+        let mut before = 0;
+        // SAFETY: a place of ours; no frame of this thread holds anything.
+        unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &mut before) };
+    }
     loop {
         if work.cuda.allocate(MORE_THAN_ANY).code == CUresult::SUCCESS {
             work.granted.fetch_add(1, Ordering::Relaxed);
@@ -46,11 +63,17 @@ unsafe extern "C-unwind" fn work(object: *mut c_void) -> *mut c_void {
 
 impl Cuda {
     /// Lets a thread ask for more than any device has, for so long, then cancels it.
-    pub fn cancelled_at_work(&self, context: Context, time: Duration) -> Result<(), Failure> {
+    pub fn cancelled_at_work(
+        &self,
+        context: Context,
+        cancelled: Cancelled,
+        time: Duration,
+    ) -> Result<(), Failure> {
         type Start = extern "C" fn(*mut c_void) -> *mut c_void;
         let work = Work {
             cuda: self,
             context,
+            cancelled,
             asked: AtomicU32::new(0),
             granted: AtomicU32::new(0),
         };
