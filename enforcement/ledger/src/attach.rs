@@ -9,7 +9,7 @@ use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
 use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
 use crate::word::Budget;
 use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ use std::path::Path;
 /// How often a file that is replaced under our hands is opened again.
 const ATTEMPTS: usize = 8;
 /// How often a full ledger is walked again: a reaper may have held a free slot's byte for a moment.
-const WALKS: u32 = 5;
+const WALKS: u32 = 6;
 
 /// A slot, with all that keeps it.
 pub struct Seat {
@@ -28,7 +28,7 @@ pub struct Seat {
     pub probe: Probe,
     pub slot: usize,
     /// The descriptor that holds the slot's lock, where the file system drops a mapping's.
-    pub kept: Option<RawFd>,
+    pub kept: Option<AtomicI32>,
     pub namespace: u32,
 }
 
@@ -210,7 +210,7 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
             region::close(fd);
             return Err(Reason::NotLockable);
         }
-        kept = Some(fd);
+        kept = Some(AtomicI32::new(fd));
     }
     let seat = Seat {
         arena,
@@ -228,9 +228,9 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
 fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
     for walk in 0..WALKS {
         // Only a full ledger has a newcomer guess; else who needs the bytes asks the driver for them.
-        let patience = if walk == 0 { DRAIN_MOST_MS } else { DRAIN_MS };
+        let patience = if walk <= 1 { DRAIN_MOST_MS } else { DRAIN_MS };
         for slot in 0..SLOTS {
-            if !region::lock(reaper.fd, slot)? {
+            if walk == 0 && reaper.seems_taken(slot) || !region::lock(reaper.fd, slot)? {
                 continue;
             }
             if reaper.is_free_locked(slot, patience) {
@@ -284,7 +284,8 @@ impl Seat {
     /// Whether the slot is still ours. A mapping's lock is; a kept descriptor may have been closed by a program that closes all, and
     /// is taken again unless the slot was given away meanwhile.
     pub fn is_held(&self) -> bool {
-        let Some(fd) = self.kept else { return true };
+        let Some(kept) = &self.kept else { return true };
+        let fd = kept.load(Ordering::Acquire);
         if self.probe.is_ledger(fd)
             && self
                 .probe
@@ -302,7 +303,8 @@ impl Seat {
                 && record.dying.load(Ordering::Acquire) == 0
         };
         if region::lock(fresh, self.slot).unwrap_or(false) && record.is_some_and(mine) {
-            // Held until the process ends; a lost number is only noticed again if this one is closed too.
+            // No other thread is here: one description has the lock. The number before is somebody else's by now.
+            region::keep_in_child(kept.swap(fresh, Ordering::AcqRel));
             return region::forget_in_child(fresh, self.probe.identity());
         }
         region::close(fresh);
@@ -335,7 +337,8 @@ impl Drop for Seat {
             record.owner.store(0, Ordering::Release);
         }
         self.probe.close();
-        if let Some(fd) = self.kept {
+        if let Some(kept) = &self.kept {
+            let fd = kept.load(Ordering::Acquire);
             region::keep_in_child(fd);
             if self.probe.is_ledger(fd) {
                 region::close(fd);

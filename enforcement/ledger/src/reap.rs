@@ -102,6 +102,18 @@ impl Reaper<'_> {
             .filter(|(slot, _)| Some(*slot) != self.me)
     }
 
+    /// Whether the slot's record names a process that lives, so that a newcomer need not try its byte: with each try the kernel walks all locks of the
+    /// file. Where a dead one's pid is another's it is wrong: who finds nothing else tries all the same.
+    pub fn seems_taken(&self, slot: usize) -> bool {
+        self.layout.slots.get(slot).is_some_and(|record| {
+            let owner = record.owner.load(Ordering::Acquire);
+            owner != 0
+                && owner as u32 == self.namespace
+                && record.dying.load(Ordering::Acquire) == 0
+                && region::exists((owner >> 32) as u32)
+        })
+    }
+
     /// Marks the slot's owner dead and drops what the driver never heard of.
     fn bury(&self, slot: usize, swept: &mut Swept) -> Result<(), Errno> {
         let Some(_lock) = ByteLock::take(self.fd, slot)? else {
