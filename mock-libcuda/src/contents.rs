@@ -1,7 +1,8 @@
 //! What device memory holds: nothing (zero), a repeated pattern, or bytes that the backing stores.
 //!
-//! A fill is remembered, not carried out, so that a 20 GiB memset costs nothing. Written bytes are stored up to a bound
-//! per process (1 GiB); beyond it a write is remembered by its first word alone, which is said on stderr once.
+//! A fill is remembered, not carried out, so that a 20 GiB memset costs nothing. Written bytes are stored: the first GiB whatever
+//! the machine has, more as long as it has memory to spare, and then a part of a write that only repeats a word is remembered as
+//! a fill. Where the machine has none a write is remembered by its first word alone, which is said on stderr once.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,9 +55,17 @@ enum Content {
     Shared,
 }
 
-/// Bytes that one process stores of all its devices' memory.
-const STORED_BOUND: u64 = 1 << 30;
-/// Whether it was said that the bound is reached.
+/// Bytes of a device's memory that are stored without a look at what the machine has.
+const STORED_FIRST: u64 = 1 << 30;
+/// So many at least are asked of the machine at once.
+const STEP: u64 = 64 << 20;
+/// What the machine is left.
+const SPARED: u64 = 2 << 30;
+/// A larger fill of memory that others see too is not carried out.
+const FILLED_BOUND: u64 = 1 << 30;
+/// Beyond [`STORED_FIRST`] a write is looked through in such parts.
+const PART: u64 = 1 << 20;
+/// Whether it was said that the machine has no more.
 static BEYOND: Once = Once::new();
 /// Fills up to this size are carried out, so that many small ones do not become many extents.
 const SMALL_FILL: u64 = 64 << 10;
@@ -66,8 +75,51 @@ pub struct Contents {
     /// Start → (end, content). What no extent covers is zero.
     extents: BTreeMap<u64, (u64, Content)>,
     stored: u64,
+    /// Up to where `stored` may grow before the machine is asked again.
+    granted: u64,
+    /// What the machine has left.
+    available: fn() -> u64,
     /// Extents that are a file's.
     shared: usize,
+}
+
+/// Bytes of memory that this machine, or this process's control group, can give away without pushing anything out; 0 where
+/// nobody tells.
+fn available() -> u64 {
+    let number = |text: &str| {
+        text.trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let machine = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = machine
+        .lines()
+        .find_map(|line| number(line.strip_prefix("MemAvailable:")?))
+        .map_or(0, |kib| kib << 10);
+    let of_group = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}"));
+        number(&text.unwrap_or_default())
+    };
+    match (of_group("memory.max"), of_group("memory.current")) {
+        (Some(most), Some(used)) => machine.min(most.saturating_sub(used)),
+        _ => machine,
+    }
+}
+
+/// The word that bytes of the client's repeat, if they are a word's repetition.
+fn repeated(host: u64, len: u64) -> Option<[u8; 4]> {
+    let mut bytes = vec![0; len as usize];
+    copy_host(bytes.as_mut_ptr() as u64, host, len);
+    let word = [
+        *bytes.first()?,
+        *bytes.get(1)?,
+        *bytes.get(2)?,
+        *bytes.get(3)?,
+    ];
+    let same = |part: &[u8]| part.iter().zip(word).all(|(byte, known)| *byte == known);
+    bytes.chunks(4).all(same).then_some(word)
 }
 
 impl Contents {
@@ -76,6 +128,8 @@ impl Contents {
             backing,
             extents: BTreeMap::new(),
             stored: 0,
+            granted: STORED_FIRST,
+            available,
             shared: 0,
         }
     }
@@ -96,7 +150,7 @@ impl Contents {
         let len = end - start;
         if self.is(Content::Exposed, start, end) {
             // Zeros, and what would eat the machine, are not written: the pages go back instead.
-            if pattern.is_zero() || len > STORED_BOUND {
+            if pattern.is_zero() || len > FILLED_BOUND {
                 self.backing.punch(start, end);
             } else {
                 fill_host(start, len, pattern.bytes());
@@ -104,7 +158,7 @@ impl Contents {
             return;
         }
         if self.is(Content::Shared, start, end) {
-            if pattern.is_zero() || len > STORED_BOUND {
+            if pattern.is_zero() || len > FILLED_BOUND {
                 self.backing.punch_attached(start, end);
             } else {
                 fill_host(start, len, pattern.bytes());
@@ -131,14 +185,35 @@ impl Contents {
     }
 
     fn write_part(&mut self, to: u64, from_host: u64, len: u64) {
+        let in_place = [Content::Exposed, Content::Shared];
+        let is_in_place = in_place
+            .iter()
+            .any(|content| self.is(*content, to, to + len));
+        if self.stored + len <= STORED_FIRST || is_in_place {
+            return self.write_some(to, from_host, len);
+        }
+        let mut at = 0;
+        while at < len {
+            let part = PART.min(len - at);
+            match repeated(from_host + at, part) {
+                Some(word) if part > SMALL_FILL => {
+                    self.fill_part(to + at, to + at + part, Pattern::anchored(&word, to + at));
+                }
+                _ => self.write_some(to + at, from_host + at, part),
+            }
+            at += part;
+        }
+    }
+
+    fn write_some(&mut self, to: u64, from_host: u64, len: u64) {
         if self.store(to, to + len) {
             return copy_host(to, from_host, len);
         }
         BEYOND.call_once(|| {
             eprintln!(
-                "mock-libcuda: this process wrote more than {} MiB of different bytes to device memory; of what it \
-                 writes beyond them only the first four bytes of each copy are kept, repeated",
-                STORED_BOUND >> 20
+                "mock-libcuda: this machine has no memory left for more than the {} MiB of different bytes that this process \
+                 wrote to a device's; of what it writes beyond them only the first four bytes of each MiB are kept, repeated",
+                self.stored >> 20
             );
         });
         let mut word = [0; 4];
@@ -232,7 +307,7 @@ impl Contents {
                 let place = offset + (from - start);
                 match content {
                     Some(Content::Stored | Content::Exposed) => save(file, place, from, to)?,
-                    Some(Content::Pattern(pattern)) if to - from <= STORED_BOUND => {
+                    Some(Content::Pattern(pattern)) if to - from <= FILLED_BOUND => {
                         fill_host(from, to - from, pattern.bytes());
                         save(file, place, from, to)?;
                         self.backing.punch(from, to);
@@ -297,7 +372,7 @@ impl Contents {
         holder.is_some_and(|(_, (to, content))| *to >= end && *content == wanted)
     }
 
-    /// Makes a range stored, its present content kept; false where the bound forbids it.
+    /// Makes a range stored, its present content kept; false where the machine has no room for it.
     fn store(&mut self, start: u64, end: u64) -> bool {
         let in_place = [Content::Stored, Content::Exposed, Content::Shared];
         if in_place.iter().any(|content| self.is(*content, start, end)) {
@@ -309,7 +384,7 @@ impl Contents {
             .filter(|piece| piece.2 != Some(Content::Stored))
             .map(|piece| piece.1 - piece.0)
             .sum();
-        if self.stored + more > STORED_BOUND {
+        if !self.may_store(self.stored + more) {
             return false;
         }
         for (from, to, content) in pieces {
@@ -326,6 +401,20 @@ impl Contents {
         }
         self.insert_stored(start, end);
         true
+    }
+
+    /// Whether the machine has room for so many stored bytes in all. It is asked now and then: what was granted before is written by
+    /// then, and no longer available.
+    fn may_store(&mut self, wanted: u64) -> bool {
+        if wanted <= self.granted {
+            return true;
+        }
+        let more = (wanted - self.granted).next_multiple_of(STEP);
+        let enough = (self.available)() >= more.saturating_add(SPARED);
+        if enough {
+            self.granted += more;
+        }
+        enough
     }
 
     /// Joined with stored neighbours, so that writing in pieces leaves one extent.
@@ -473,12 +562,53 @@ mod tests {
     }
 
     #[test]
-    fn writes_beyond_the_bound_are_kept_as_a_pattern() {
+    fn beyond_the_first_gib_bytes_are_kept_while_the_machine_has_room() {
         let mut contents = contents();
         let base = contents.base();
-        contents.stored = STORED_BOUND;
+        contents.stored = STORED_FIRST;
+        contents.available = || SPARED + STEP;
+        let data = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        contents.write(base + 1, data.as_ptr() as u64, 8);
+        assert_eq!(bytes(&contents, base + 1, 8), data);
+        assert_eq!(contents.granted, STORED_FIRST + STEP);
+        contents.available = || SPARED + STEP - 1;
+        let many: Vec<u8> = (0..2 * STEP).map(|at| (at % 251) as u8).collect();
+        contents.write(base + 4096, many.as_ptr() as u64, 2 * STEP);
+        let kept = STEP as usize - (1 << 20);
+        assert_eq!(
+            bytes(&contents, base + 4096, kept),
+            many[..kept],
+            "what was granted before"
+        );
+        let last = bytes(&contents, base + 4096 + 2 * STEP - 8, 8);
+        assert_ne!(last, many[many.len() - 8..], "the machine has no more");
+    }
+
+    #[test]
+    fn without_room_a_write_is_kept_as_its_first_word() {
+        let mut contents = contents();
+        let base = contents.base();
+        contents.stored = STORED_FIRST;
+        contents.available = || 0;
         let data = [1u8, 2, 3, 4, 5, 6, 7, 8];
         contents.write(base + 1, data.as_ptr() as u64, 8);
         assert_eq!(bytes(&contents, base + 1, 8), [1, 2, 3, 4, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn beyond_the_first_gib_a_repeated_word_takes_no_room() {
+        let mut contents = contents();
+        let base = contents.base();
+        contents.stored = STORED_FIRST;
+        contents.available = || 0;
+        let data = [5u8, 6, 7, 8].repeat(1 << 19);
+        contents.write(base + 2, data.as_ptr() as u64, data.len() as u64);
+        assert_eq!(contents.stored, STORED_FIRST);
+        assert_eq!(bytes(&contents, base + 2, data.len()), data);
+    }
+
+    #[test]
+    fn this_machine_tells_what_it_has() {
+        assert!(available() > 0, "/proc/meminfo");
     }
 }
