@@ -19,6 +19,7 @@ use crate::pace::Timed;
 use crate::physical::{MemoryTypes, Physical};
 use crate::records::{Charge, Object};
 use crate::standing;
+use crate::swapchains;
 use crate::table::{Key, Table};
 use crate::targets::Targets;
 use crate::trace;
@@ -286,8 +287,9 @@ impl Enforced {
 
 impl Device {
     /// Before next destroys it: whatever the application left in it is freed and given back.
-    pub fn leave_nothing(&self, free: impl Fn(Object, Charge)) {
+    pub fn leave_nothing(&self, free: impl Fn(Object, Charge), destroy: impl Fn(Object, Charge)) {
         if let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) {
+            swapchains::drain(self.id, enforced.attachment, destroy);
             memory::drain(self.id, enforced.attachment, free);
         }
     }

@@ -36,6 +36,7 @@ mod physical;
 mod records;
 mod settings;
 mod standing;
+mod swapchains;
 mod table;
 mod targets;
 mod trace;

@@ -21,6 +21,15 @@ pub const GRANULARITY: Bytes = Bytes(64 << 10);
 /// Of those that one resource has to itself and that are larger than this (oracle: vulkan-needs-580.txt, `allocate dedicated`).
 const DEDICATED_GRANULARITY: Bytes = Bytes(2 << 20);
 
+/// What an image takes that has its memory to itself; `None` beyond all memory.
+pub fn image_bytes(size: Bytes) -> Option<Bytes> {
+    size.round_up(if size > DEDICATED_GRANULARITY {
+        DEDICATED_GRANULARITY
+    } else {
+        GRANULARITY
+    })
+}
+
 static RECORDS: Records = Records::new();
 static EXPORTS: Exports = Exports::new();
 

@@ -139,6 +139,7 @@ seeds! {
     X1 = "X1", "whatever asks for memory is refused";
     V22 = "V22", "a VkInstance that does not fit is destroyed below the loader and refused";
     V21 = "V21", "the layer's refusals are said at no level";
+    K4 = "K4", "a swapchain's images are charged nothing", unhooks: ["vkCreateSwapchainKHR"];
 }
 
 macro_rules! marks {

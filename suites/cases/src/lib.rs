@@ -70,6 +70,8 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::asked::CASES,
         vulkan::chains::CASES,
         vulkan::floor::CASES,
+        vulkan::screen::CASES,
+        vulkan::waits::CASES,
         vulkan::wrapped::SIDES,
         vulkan::wrapped::CASES,
         cross::share::CASES,

@@ -9,5 +9,7 @@ pub mod heaps;
 pub mod identity;
 pub mod lifetime;
 pub mod loader;
+pub mod screen;
 pub mod submits;
+pub mod waits;
 pub mod wrapped;

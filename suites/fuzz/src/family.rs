@@ -167,6 +167,12 @@ const OTHERS: &[Family] = &[
         paced: true,
         machine: TWO_GPUS,
     },
+    Family {
+        name: "vulkan-screens",
+        calls: Calls::Commands(vulkan::SCREENS),
+        paced: false,
+        machine: TWO_GPUS,
+    },
 ];
 
 /// Every export of libcuda, by the signature table: they know of no hook. On one GPU and on two.

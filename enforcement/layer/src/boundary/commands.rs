@@ -12,8 +12,9 @@ use super::next::{DeviceNext, InstanceNext, MarkNext};
 use super::{chain, guard, key, structures};
 use crate::device::Made;
 use crate::physical::Told;
-use crate::records::Object;
-use crate::{attachment, device, heaps, instance, memory, pace, standing};
+use crate::records::{Charge, Object};
+use crate::swapchains::{self, Images};
+use crate::{attachment, device, floor, heaps, instance, memory, pace, standing};
 
 const FAILED: vk::Result = vk::Result::ERROR_INITIALIZATION_FAILED;
 const LAYER: &CStr = c"VK_LAYER_HAMI_vgpu";
@@ -166,14 +167,26 @@ pub unsafe extern "system" fn destroy_device(
                 .and_then(|device| device.next.destroy);
             if let Some((device, free)) = known.and_then(|device| Some((device, device.next.free?)))
             {
-                device.leave_nothing(|object, charge| {
-                    // Applications that bring callbacks bring the same for a device and for what they make in it.
-                    let callbacks = if charge.callbacks {
-                        allocator
-                    } else {
-                        ptr::null()
-                    };
-                    free(handle, vk::DeviceMemory::from_raw(object.0), callbacks);
+                // Applications that bring callbacks bring the same for a device and for what they make in it.
+                let callbacks = |charge: Charge| match charge.callbacks {
+                    true => allocator,
+                    false => ptr::null(),
+                };
+                let free_memory = |object: Object, charge| {
+                    free(
+                        handle,
+                        vk::DeviceMemory::from_raw(object.0),
+                        callbacks(charge),
+                    );
+                };
+                device.leave_nothing(free_memory, |object: Object, charge| {
+                    if let Some(destroy) = device.next.destroy_swapchain {
+                        destroy(
+                            handle,
+                            vk::SwapchainKHR::from_raw(object.0),
+                            callbacks(charge),
+                        );
+                    }
                 });
             }
             if let Some(destroy) = next {
@@ -465,6 +478,67 @@ pub unsafe extern "system" fn free_memory(
     });
 }
 
+pub unsafe extern "system" fn create_swapchain(
+    handle: vk::Device,
+    info: *const vk::SwapchainCreateInfoKHR<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    out: *mut vk::SwapchainKHR,
+) -> vk::Result {
+    guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {
+        // SAFETY: valid usage; where a pointer is null, next is called with it as it is, and does what it does.
+        unsafe {
+            let Some((found, next)) = device::find(key(handle))
+                .and_then(|found| Some((found, found.device.next.create_swapchain?)))
+            else {
+                return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+            };
+            let (Some(asked), false) = (info.as_ref(), out.is_null()) else {
+                return next(handle, info, allocator, out);
+            };
+            let before = out.read();
+            let device = &found.device.next;
+            let expected = device.image_like(handle, asked).map(|each| Images {
+                count: asked.min_image_count.max(swapchains::FEWEST),
+                each,
+            });
+            let call = || {
+                let result = next(handle, info, allocator, out);
+                (result, swapchain(out.read()))
+            };
+            let made = |made: Object| device.images_of(handle, vk::SwapchainKHR::from_raw(made.0));
+            let destroy = |unwanted: Object| {
+                if let Some(destroy) = device.destroy_swapchain {
+                    destroy(handle, vk::SwapchainKHR::from_raw(unwanted.0), allocator);
+                }
+                out.write(before);
+            };
+            let callbacks = !allocator.is_null();
+            let refuse = || vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+            floor::make(found, "vkCreateSwapchainKHR", refuse, || {
+                swapchains::create(found, expected, call, made, destroy, callbacks)
+            })
+        }
+    })
+}
+
+pub unsafe extern "system" fn destroy_swapchain(
+    handle: vk::Device,
+    object: vk::SwapchainKHR,
+    allocator: *const vk::AllocationCallbacks<'_>,
+) {
+    guard((), || {
+        // SAFETY: valid usage.
+        unsafe {
+            if let Some((found, next)) = device::find(key(handle))
+                .and_then(|found| Some((found, found.device.next.destroy_swapchain?)))
+            {
+                let call = || next(handle, object, allocator);
+                swapchains::destroy(found, swapchain(object), call);
+            }
+        }
+    });
+}
+
 pub unsafe extern "system" fn memory_fd(
     handle: vk::Device,
     info: *const vk::MemoryGetFdInfoKHR<'_>,
@@ -489,6 +563,10 @@ pub unsafe extern "system" fn memory_fd(
             result
         }
     })
+}
+
+fn swapchain(handle: vk::SwapchainKHR) -> Option<Object> {
+    (!handle.is_null()).then(|| Object(handle.as_raw()))
 }
 
 fn object(memory: vk::DeviceMemory) -> Option<Object> {

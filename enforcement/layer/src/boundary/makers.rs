@@ -41,7 +41,6 @@ makers! {
     "vkCreateRayTracingPipelinesKHR" ray_tracing_pipelines = ray_tracing_pipelines(operation: vk::DeferredOperationKHR, cache: vk::PipelineCache, count: u32, infos: *const vk::RayTracingPipelineCreateInfoKHR<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::Pipeline) nulls count out;
     "vkCreateRayTracingPipelinesNV" ray_tracing_pipelines_nv = ray_tracing_pipelines_nv(cache: vk::PipelineCache, count: u32, infos: *const vk::RayTracingPipelineCreateInfoNV<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::Pipeline) nulls count out;
     "vkCreateShadersEXT" shaders = shaders(count: u32, infos: *const vk::ShaderCreateInfoEXT<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::ShaderEXT) nulls count out;
-    "vkCreateSwapchainKHR" swapchain = swapchain(info: *const vk::SwapchainCreateInfoKHR<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::SwapchainKHR);
     "vkCreateSharedSwapchainsKHR" shared_swapchains = shared_swapchains(count: u32, infos: *const vk::SwapchainCreateInfoKHR<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::SwapchainKHR);
     "vkCreateVideoSessionKHR" video_session = video_session(info: *const vk::VideoSessionCreateInfoKHR<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::VideoSessionKHR);
     "vkCreateOpticalFlowSessionNV" optical_flow_session = optical_flow_session(info: *const vk::OpticalFlowSessionCreateInfoNV<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::OpticalFlowSessionNV);

@@ -11,6 +11,7 @@ use budget::Bytes;
 use budget::identity::{NVIDIA, Pci};
 
 use crate::physical::Description;
+use crate::swapchains::Images;
 
 /// What a look-up gives when it gives something.
 type Function = unsafe extern "system" fn();
@@ -75,6 +76,12 @@ next! {
         allocate: vk::PFN_vkAllocateMemory = c"vkAllocateMemory",
         free: vk::PFN_vkFreeMemory = c"vkFreeMemory",
         memory_fd: vk::PFN_vkGetMemoryFdKHR = c"vkGetMemoryFdKHR",
+        create_swapchain: vk::PFN_vkCreateSwapchainKHR = c"vkCreateSwapchainKHR",
+        destroy_swapchain: vk::PFN_vkDestroySwapchainKHR = c"vkDestroySwapchainKHR",
+        swapchain_images: vk::PFN_vkGetSwapchainImagesKHR = c"vkGetSwapchainImagesKHR",
+        create_image: vk::PFN_vkCreateImage = c"vkCreateImage",
+        destroy_image: vk::PFN_vkDestroyImage = c"vkDestroyImage",
+        image_requirements: vk::PFN_vkGetImageMemoryRequirements = c"vkGetImageMemoryRequirements",
         queue: vk::PFN_vkGetDeviceQueue = c"vkGetDeviceQueue",
         queue2: vk::PFN_vkGetDeviceQueue2 = c"vkGetDeviceQueue2",
         submit: vk::PFN_vkQueueSubmit = c"vkQueueSubmit",
@@ -86,7 +93,6 @@ next! {
         ray_tracing_pipelines: vk::PFN_vkCreateRayTracingPipelinesKHR = c"vkCreateRayTracingPipelinesKHR",
         ray_tracing_pipelines_nv: vk::PFN_vkCreateRayTracingPipelinesNV = c"vkCreateRayTracingPipelinesNV",
         shaders: vk::PFN_vkCreateShadersEXT = c"vkCreateShadersEXT",
-        swapchain: vk::PFN_vkCreateSwapchainKHR = c"vkCreateSwapchainKHR",
         shared_swapchains: vk::PFN_vkCreateSharedSwapchainsKHR = c"vkCreateSharedSwapchainsKHR",
         video_session: vk::PFN_vkCreateVideoSessionKHR = c"vkCreateVideoSessionKHR",
         optical_flow_session: vk::PFN_vkCreateOpticalFlowSessionNV = c"vkCreateOpticalFlowSessionNV",
@@ -127,6 +133,78 @@ mod mark {
 pub use mark::MarkNext;
 
 impl DeviceNext {
+    /// What an image needs that is like those which a swapchain is to have; `None` where next makes no such image.
+    ///
+    /// # Safety
+    /// `device` is of this chain, and `info` is what an application creates a swapchain with.
+    pub unsafe fn image_like(
+        &self,
+        device: vk::Device,
+        info: &vk::SwapchainCreateInfoKHR<'_>,
+    ) -> Option<Bytes> {
+        let mut flags = vk::ImageCreateFlags::empty();
+        if info
+            .flags
+            .contains(vk::SwapchainCreateFlagsKHR::MUTABLE_FORMAT)
+        {
+            flags |= vk::ImageCreateFlags::MUTABLE_FORMAT;
+        }
+        let like = vk::ImageCreateInfo::default()
+            .flags(flags)
+            .image_type(vk::ImageType::TYPE_2D)
+            .format(info.image_format)
+            .extent(info.image_extent.into())
+            .mip_levels(1)
+            .array_layers(info.image_array_layers)
+            .samples(vk::SampleCountFlags::TYPE_1)
+            .usage(info.image_usage);
+        let (create, destroy) = (self.create_image?, self.destroy_image?);
+        let mut image = vk::Image::null();
+        // SAFETY: the image is nobody else's, and goes before anybody sees it. By valid usage of the swapchain its format and usage are the
+        // surface's, which images have too.
+        unsafe {
+            if create(device, &like, ptr::null(), &mut image) != vk::Result::SUCCESS {
+                return None;
+            }
+            let needs = self.needs_of(device, image);
+            destroy(device, image, ptr::null());
+            needs
+        }
+    }
+
+    /// How many images a swapchain has, and what the first of them needs.
+    ///
+    /// # Safety
+    /// The swapchain lives, and is `device`'s, which is of this chain.
+    pub unsafe fn images_of(
+        &self,
+        device: vk::Device,
+        swapchain: vk::SwapchainKHR,
+    ) -> Option<Images> {
+        let images = self.swapchain_images?;
+        let (mut count, mut one, mut first) = (0, 1, vk::Image::null());
+        // SAFETY: the caller's obligation; room for one image is told as such.
+        unsafe {
+            if images(device, swapchain, &mut count, ptr::null_mut()) != vk::Result::SUCCESS
+                || images(device, swapchain, &mut one, &mut first).as_raw() < 0
+                || one == 0
+            {
+                return None;
+            }
+            let each = self.needs_of(device, first)?;
+            Some(Images { count, each })
+        }
+    }
+
+    /// # Safety
+    /// The image lives, and is `device`'s, which is of this chain.
+    unsafe fn needs_of(&self, device: vk::Device, image: vk::Image) -> Option<Bytes> {
+        let mut needs = vk::MemoryRequirements::default();
+        // SAFETY: the caller's obligation.
+        unsafe { self.image_requirements?(device, image, &mut needs) };
+        Some(Bytes(needs.size))
+    }
+
     /// Takes back a device that the application will not get.
     pub fn destroy_device(&self) {
         if let Some(destroy) = self.destroy {

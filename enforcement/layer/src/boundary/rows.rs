@@ -20,12 +20,13 @@ macro_rules! table {
             vkAllocateMemory: vk::PFN_vkAllocateMemory => commands::allocate_memory, Device, Budget;
             vkFreeMemory: vk::PFN_vkFreeMemory => commands::free_memory, Device, Budget;
             vkGetMemoryFdKHR: vk::PFN_vkGetMemoryFdKHR => commands::memory_fd, Device, Budget;
+            vkCreateSwapchainKHR: vk::PFN_vkCreateSwapchainKHR => commands::create_swapchain, Device, Budget;
+            vkDestroySwapchainKHR: vk::PFN_vkDestroySwapchainKHR => commands::destroy_swapchain, Device, Budget;
             vkCreateGraphicsPipelines: vk::PFN_vkCreateGraphicsPipelines => makers::graphics_pipelines, Device, Budget;
             vkCreateComputePipelines: vk::PFN_vkCreateComputePipelines => makers::compute_pipelines, Device, Budget;
             vkCreateRayTracingPipelinesKHR: vk::PFN_vkCreateRayTracingPipelinesKHR => makers::ray_tracing_pipelines, Device, Budget;
             vkCreateRayTracingPipelinesNV: vk::PFN_vkCreateRayTracingPipelinesNV => makers::ray_tracing_pipelines_nv, Device, Budget;
             vkCreateShadersEXT: vk::PFN_vkCreateShadersEXT => makers::shaders, Device, Budget;
-            vkCreateSwapchainKHR: vk::PFN_vkCreateSwapchainKHR => makers::swapchain, Device, Budget;
             vkCreateSharedSwapchainsKHR: vk::PFN_vkCreateSharedSwapchainsKHR => makers::shared_swapchains, Device, Budget;
             vkCreateVideoSessionKHR: vk::PFN_vkCreateVideoSessionKHR => makers::video_session, Device, Budget;
             vkCreateOpticalFlowSessionNV: vk::PFN_vkCreateOpticalFlowSessionNV => makers::optical_flow_session, Device, Budget;

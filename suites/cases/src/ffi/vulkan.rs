@@ -15,12 +15,16 @@ pub mod chains;
 mod device;
 pub mod embedding;
 mod memory;
+mod screen;
 pub mod validation;
+mod waits;
 mod work;
 
 pub use device::{Allocation, Device, Memory};
 pub use memory::{Buffer, Image, Pages, Wish};
+pub use screen::{Surface, Swapchain};
 pub use validation::validated;
+pub use waits::Timeline;
 pub use work::{Route, Worker};
 
 /// A VkResult as a number, shown with the name of the codes that cases meet.
@@ -81,6 +85,8 @@ pub enum Client {
     V1_4,
     /// A version that there is not yet.
     V1_9,
+    /// Vulkan 1.3 with VK_KHR_surface and VK_EXT_headless_surface.
+    Headless,
 }
 
 impl Client {
@@ -89,7 +95,7 @@ impl Client {
         match self {
             Self::V1_0 | Self::V1_0WithProperties2 | Self::V1_0WithGroups => vk::API_VERSION_1_0,
             Self::V1_1 => vk::API_VERSION_1_1,
-            Self::V1_3 => vk::API_VERSION_1_3,
+            Self::V1_3 | Self::Headless => vk::API_VERSION_1_3,
             Self::V1_4 => vk::make_api_version(0, 1, 4, 0),
             Self::V1_9 => vk::make_api_version(0, 1, 9, 0),
         }
@@ -151,6 +157,9 @@ pub struct Instance {
 }
 
 struct Inner {
+    entry: ash::Entry,
+    /// Destroyed before the instance too.
+    surfaces: Mutex<Vec<vk::SurfaceKHR>>,
     /// Destroyed before the instance.
     messenger: Option<validation::Messenger>,
     raw: ash::Instance,
@@ -159,8 +168,24 @@ struct Inner {
     groups: ash::khr::device_group_creation::Instance,
 }
 
+impl Inner {
+    fn surfaces(&self) -> std::sync::MutexGuard<'_, Vec<vk::SurfaceKHR>> {
+        self.surfaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        let surfaces = std::mem::take(&mut *self.surfaces());
+        if !surfaces.is_empty() {
+            let destroy = ash::khr::surface::Instance::new(&self.entry, &self.raw);
+            // SAFETY: the surfaces are this instance's and destroyed once; the devices with their swapchains are gone.
+            unsafe {
+                for surface in surfaces {
+                    destroy.destroy_surface(surface, None);
+                }
+            }
+        }
         self.messenger = None;
         // SAFETY: the last holder is gone, so are all devices.
         unsafe { self.raw.destroy_instance(None) };
@@ -229,6 +254,10 @@ impl Vulkan {
             Client::V1_0WithGroups => {
                 extensions.push(ash::khr::device_group_creation::NAME.as_ptr());
             }
+            Client::Headless => {
+                extensions.push(ash::khr::surface::NAME.as_ptr());
+                extensions.push(ash::ext::headless_surface::NAME.as_ptr());
+            }
             Client::V1_0 | Client::V1_1 | Client::V1_3 | Client::V1_4 | Client::V1_9 => {}
         }
         let mut layers = Vec::new();
@@ -253,6 +282,8 @@ impl Vulkan {
         let groups = ash::khr::device_group_creation::Instance::new(&self.entry, &raw);
         Ok(Instance {
             inner: Arc::new(Inner {
+                entry: self.entry.clone(),
+                surfaces: Mutex::default(),
                 messenger,
                 raw,
                 client,
@@ -423,10 +454,11 @@ impl Instance {
                     .inner
                     .properties2
                     .get_physical_device_properties2(device.0, properties),
-                Client::V1_1 | Client::V1_3 | Client::V1_4 | Client::V1_9 => self
-                    .inner
-                    .raw
-                    .get_physical_device_properties2(device.0, properties),
+                Client::V1_1 | Client::V1_3 | Client::V1_4 | Client::V1_9 | Client::Headless => {
+                    self.inner
+                        .raw
+                        .get_physical_device_properties2(device.0, properties)
+                }
             }
         }
     }

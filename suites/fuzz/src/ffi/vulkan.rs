@@ -6,6 +6,7 @@ mod list;
 mod memory;
 mod object;
 mod queue;
+mod screen;
 
 pub use self::client::Client;
 
@@ -16,6 +17,7 @@ use self::object::{
     instance_look_up,
 };
 use self::queue::{bind_sparse, queue, queue2, submit, submit2};
+use self::screen::{create_swapchain, destroy_swapchain};
 use super::calls::Answer;
 use super::frame;
 use crate::maker::Maker;
@@ -61,6 +63,16 @@ commands! { QUEUES {
     vkQueueSubmit => submit;
     vkQueueSubmit2 vkQueueSubmit2KHR => submit2;
     vkQueueBindSparse => bind_sparse;
+    vkAllocateMemory => allocate;
+    vkFreeMemory => free;
+} }
+
+commands! { SCREENS {
+    vkCreateSwapchainKHR => create_swapchain;
+    vkCreateSwapchainKHR => create_swapchain;
+    vkDestroySwapchainKHR => destroy_swapchain;
+    vkDestroyDevice => destroy_device;
+    vkCreateDevice => create_device;
     vkAllocateMemory => allocate;
     vkFreeMemory => free;
 } }

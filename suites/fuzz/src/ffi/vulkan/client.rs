@@ -9,6 +9,7 @@ pub struct Living {
     pub(super) physical: Vec<vk::PhysicalDevice>,
     pub(super) properties2: ash::khr::get_physical_device_properties2::Instance,
     pub(super) groups: ash::khr::device_group_creation::Instance,
+    pub(super) surfaces: Vec<vk::SurfaceKHR>,
 }
 
 pub struct Made {
@@ -20,11 +21,23 @@ pub struct Made {
     pub(super) submit2: ash::khr::synchronization2::Device,
     pub(super) memories: Vec<(vk::DeviceMemory, u32)>,
     pub(super) queues: Vec<vk::Queue>,
+    pub(super) screens: Option<ash::khr::swapchain::Device>,
+    pub(super) swapchains: Vec<vk::SwapchainKHR>,
 }
 
 impl Made {
+    pub(super) fn destroy_swapchain(&self, swapchain: vk::SwapchainKHR) {
+        if let Some(screens) = &self.screens {
+            // SAFETY: it was given to us by this device, and is not used again.
+            unsafe { screens.destroy_swapchain(swapchain, None) };
+        }
+    }
+
     /// Frees what was allocated from it.
     pub(super) fn tidy(&self) {
+        for swapchain in &self.swapchains {
+            self.destroy_swapchain(*swapchain);
+        }
         for (memory, _) in &self.memories {
             // SAFETY: it was given to us by this device, and is not used again.
             unsafe { self.device.free_memory(*memory, None) };
@@ -40,6 +53,8 @@ pub struct Client {
     pub(super) descriptors: Vec<i32>,
     /// Nobody frees what is left in a device that is destroyed.
     pub(super) tidies: bool,
+    /// The driver presents to surfaces that nobody sees.
+    pub(super) presents: bool,
 }
 
 /// Most objects of a kind at once.
@@ -68,7 +83,14 @@ impl Client {
                 >(get),
             })
         };
+        // SAFETY: no precondition.
+        let known = unsafe { entry.enumerate_instance_extension_properties(None) };
+        let presents = known
+            .unwrap_or_default()
+            .iter()
+            .any(|known| known.extension_name_as_c_str() == Ok(ash::ext::headless_surface::NAME));
         Some(Self {
+            presents,
             entry,
             instances: Vec::new(),
             devices: Vec::new(),
@@ -98,8 +120,14 @@ impl Client {
             }
         }
         for living in self.instances.drain(..).flatten() {
+            let surfaces = ash::khr::surface::Instance::new(&self.entry, &living.instance);
             // SAFETY: its devices are gone.
-            unsafe { living.instance.destroy_instance(None) };
+            unsafe {
+                for surface in living.surfaces {
+                    surfaces.destroy_surface(surface, None);
+                }
+                living.instance.destroy_instance(None);
+            }
         }
         for descriptor in self.descriptors.drain(..) {
             // SAFETY: a descriptor that was given to us.
@@ -162,10 +190,13 @@ impl Client {
         let names = [
             ash::khr::get_physical_device_properties2::NAME.as_ptr(),
             ash::khr::device_group_creation::NAME.as_ptr(),
+            ash::khr::surface::NAME.as_ptr(),
+            ash::ext::headless_surface::NAME.as_ptr(),
         ];
+        let names = &names[..if self.presents { 4 } else { 2 }];
         let create = vk::InstanceCreateInfo::default()
             .application_info(&application)
-            .enabled_extension_names(&names);
+            .enabled_extension_names(names);
         // SAFETY: the structures outlive the calls; an instance that was just made.
         unsafe {
             let instance = match self.entry.create_instance(&create, None) {
@@ -181,6 +212,7 @@ impl Client {
                 physical,
                 properties2,
                 groups,
+                surfaces: Vec::new(),
             }));
         }
         vk::Result::SUCCESS
@@ -203,12 +235,14 @@ impl Client {
             ash::khr::external_memory_fd::NAME.as_ptr(),
             ash::khr::synchronization2::NAME.as_ptr(),
             ash::ext::memory_priority::NAME.as_ptr(),
+            ash::khr::swapchain::NAME.as_ptr(),
         ];
+        let names = &names[..if self.presents { 4 } else { 3 }];
         let mut features = vk::PhysicalDeviceVulkan13Features::default().synchronization2(true);
         let plain = vk::PhysicalDeviceFeatures::default().sparse_binding(true);
         let create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&families)
-            .enabled_extension_names(&names)
+            .enabled_extension_names(names)
             .enabled_features(&plain)
             .push_next(&mut features);
         // SAFETY: a physical device of this instance; the structures outlive the calls.
@@ -229,8 +263,12 @@ impl Client {
                 physical,
                 external: ash::khr::external_memory_fd::Device::new(&living.instance, &device),
                 submit2: ash::khr::synchronization2::Device::new(&living.instance, &device),
+                screens: self
+                    .presents
+                    .then(|| ash::khr::swapchain::Device::new(&living.instance, &device)),
                 device,
                 memories: Vec::new(),
+                swapchains: Vec::new(),
                 queues,
             });
         }

@@ -1,0 +1,73 @@
+//! Threads that wait for what others signal.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use harness::{Failure, cases, ensure, ensure_eq, fail, skip};
+
+use crate::clients::{first_gpu, instance};
+use crate::ffi::vulkan::{Client, Timeline};
+
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Semaphore,
+    /// Of a submission that waits for the semaphore.
+    Fence,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Signal {
+    Host,
+    Submission,
+}
+
+fn woken(timeline: &Timeline, value: u64, wait: Wait, signal: Signal) -> Result<(), Failure> {
+    if let Wait::Fence = wait {
+        timeline.submit_fence(value)?;
+    }
+    let signaled = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let waited = match wait {
+                Wait::Semaphore => timeline.wait(value),
+                Wait::Fence => timeline.wait_for_fence(),
+            };
+            (waited, signaled.load(Ordering::SeqCst))
+        });
+        // Long enough for the other thread to wait, on an idle machine; on a busy one the case shows less.
+        std::thread::sleep(Duration::from_millis(20));
+        signaled.store(true, Ordering::SeqCst);
+        match signal {
+            Signal::Host => timeline.signal(value)?,
+            Signal::Submission => timeline.submit_signal(value)?,
+        }
+        let Ok((waited, after)) = waiter.join() else {
+            fail!("the thread that waited died")
+        };
+        ensure_eq!(waited, Ok(()), "{wait:?}, woken by {signal:?}");
+        ensure!(after, "{wait:?} was over before {signal:?}");
+        Ok(())
+    })
+}
+
+cases! {
+    /// A thread that waits, with all the time there is, goes on as soon as another one signals: whatever it waits for, and whether the host
+    /// signals or a submission does; under a compute budget too.
+    who_waits_is_woken_by_whoever_signals {
+        kind: Neutral, defects: ["K1"], entry_points: ["vkWaitSemaphores", "vkWaitForFences", "vkSignalSemaphore", "vkQueueSubmit"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "90")], unordered: "two threads",
+    } (_session) {
+        let instance = instance(Client::V1_3)?;
+        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
+            skip!("the first family has one queue");
+        };
+        let mut value = 0;
+        for wait in [Wait::Semaphore, Wait::Fence] {
+            for signal in [Signal::Host, Signal::Submission] {
+                value += 1;
+                woken(&timeline, value, wait, signal)?;
+            }
+        }
+        Ok(())
+    }
+}
