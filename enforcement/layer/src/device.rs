@@ -9,7 +9,7 @@ use budget::{Bytes, MAX_DEVICES};
 use seeds::{Seed, planted};
 
 use crate::arena::Id;
-use crate::attachment::{self, Attachment};
+use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::marks::Marking;
 use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
@@ -21,7 +21,7 @@ use crate::records::{Charge, Object};
 use crate::standing;
 use crate::swapchains;
 use crate::table::{Key, Table};
-use crate::targets::Targets;
+use crate::targets::{Held, Targets};
 use crate::trace;
 
 pub struct Device {
@@ -65,6 +65,8 @@ static LEARNED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEV
 
 /// Before the first was measured: reserved for a device, or an eighth of a small budget. Trued up at once.
 const FIRST_BOUND: Bytes = Bytes::mib(256);
+/// No VkDevice is made where less is left: on an H200 it takes 29 MiB and more.
+const LEAST: Bytes = Bytes::mib(24);
 /// What a GPU loses to a device beyond what the process's NVML row gains: 17.4 MiB on an H200.
 const UNSAID: standing::Unsaid = standing::Unsaid {
     usual: Bytes::mib(18),
@@ -154,9 +156,8 @@ fn charged(
 ) -> vk::Result {
     let (attachment, all) = (enforced.attachment, enforced.all);
     let bound = enforced.bound();
-    let held =
-        standing::late(attachment, all).and_then(|()| memory::reserve(attachment, all, bound));
-    let Ok(held) = held else {
+    let held = standing::late(attachment, all).and_then(|()| enforced.reserve(bound));
+    let Ok((held, reserved)) = held else {
         trace::line(format_args!(
             "create device reserve={} verdict=refused",
             bound.0
@@ -180,15 +181,15 @@ fn charged(
         .unwrap_or(Bytes::MAX);
     let Ok(rest) = took
         .0
-        .checked_sub(bound.0)
+        .checked_sub(reserved.0)
         .filter(|rest| *rest > 0)
         .map(|rest| memory::reserve_taken(attachment, all, Bytes(rest)))
         .transpose()
     else {
         return refuse(&made);
     };
-    held.commit_as(took.min(bound));
-    rest.into_iter().for_each(crate::targets::Held::commit);
+    held.commit_as(took.min(reserved));
+    rest.into_iter().for_each(Held::commit);
     for device in all.iter().filter(|_| measured.is_some()) {
         LEARNED[device.0 as usize].fetch_max(took.0, Ordering::Relaxed);
     }
@@ -263,6 +264,21 @@ impl Enforced {
             .min(eighth)
             .round_up(memory::GRANULARITY)
             .unwrap_or(FIRST_BOUND)
+    }
+
+    /// Reserves the bound of a device, or all that is left where that does not fit: the device is made and measured then, and destroyed and refused if it takes
+    /// more. Nothing is made where no device is known to be so small as what is left.
+    fn reserve(&self, bound: Bytes) -> Result<(Held<'static>, Bytes), Refused> {
+        let refusal = match memory::reserve_untold(self.attachment, self.all, bound) {
+            Ok(held) => return Ok((held, bound)),
+            Err(refusal) => refusal,
+        };
+        let left = self.attachment.available(self.all).unwrap_or_default();
+        let whole = Bytes(left.0 / memory::GRANULARITY.0 * memory::GRANULARITY.0);
+        if whole < LEAST || whole >= bound || planted(Seed::X1a) {
+            return Err(memory::told(refusal, bound));
+        }
+        Ok((memory::reserve(self.attachment, self.all, whole)?, whole))
     }
 
     /// What an allocation with this mask falls on. No mask is every device of the group: a MULTI_INSTANCE heap then has one

@@ -331,14 +331,23 @@ pub fn reserve(
     targets: Targets,
     bytes: Bytes,
 ) -> Result<Held<'_>, Refused> {
-    let held = match attachment.reserve(targets, bytes) {
-        Ok(held) => return Ok(held),
+    reserve_untold(attachment, targets, bytes).map_err(|refusal| told(refusal, bytes))
+}
+
+/// The same, with the refusal for the caller to tell.
+#[inline]
+pub fn reserve_untold(
+    attachment: &Attachment,
+    targets: Targets,
+    bytes: Bytes,
+) -> Result<Held<'_>, Option<Refusal>> {
+    match attachment.reserve(targets, bytes) {
+        Ok(held) => Ok(held),
         Err(refusal) if !(forget_closed(attachment) | attachment.look(targets, None)) => {
             Err(refusal)
         }
         Err(_) => attachment.reserve(targets, bytes),
-    };
-    held.map_err(|refusal| told(refusal, bytes))
+    }
 }
 
 /// Reserves what the driver has taken already for an instance or a device: no look before it is on the books, where it would be counted twice.
@@ -356,7 +365,7 @@ pub fn reserve_taken(
 }
 
 #[cold]
-fn told(refusal: Option<Refusal>, bytes: Bytes) -> Refused {
+pub fn told(refusal: Option<Refusal>, bytes: Bytes) -> Refused {
     match refusal {
         Some(refusal) => trace::refusal(format_args!("{refusal}")),
         None => trace::refusal(format_args!("{bytes} are refused: nothing can be enforced")),

@@ -137,6 +137,8 @@ seeds! {
     V17h = "V17h", "memory that is to be exported is no one resource's";
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
     X1 = "X1", "whatever asks for memory is refused";
+    X1a = "X1a", "a process's first VkDevice is refused where its upper bound does not fit";
+    V18 = "V18", "the first device whose share differs ends the joining of the others'";
     V22 = "V22", "a VkInstance that does not fit is destroyed below the loader and refused";
     V21 = "V21", "the layer's refusals are said at no level";
     K4 = "K4", "a swapchain's images are charged nothing", unhooks: ["vkCreateSwapchainKHR"];

@@ -1,11 +1,12 @@
 //! Several instances and devices at once, and Vulkan without the rest of the driver.
 
+use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq, fail};
 use mock_device::DeviceIndex;
 
-use crate::clients::{Gpu, NVIDIA, device_heap, first_gpu, gpus, instance};
+use crate::clients::{Gpu, NVIDIA, cuda, device_heap, fill, first_gpu, gpus, instance};
 use crate::ffi::vulkan::{Client, Code, Query, Vulkan};
-use crate::greed::{VULKAN_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 
 cases! {
     /// Two live instances of different versions and a device of each draw on one budget, each through its own chain.
@@ -36,6 +37,25 @@ cases! {
         ensure_eq!(heap, budget(session, 0)?, "the heap afterwards");
         let taken = kept.fill();
         fills(taken.bytes + Bytes::gib(3), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// A process's first VkDevice is granted where it fits, however little more is left.
+    a_first_device_is_granted_where_it_fits {
+        kind: Own, defects: ["X1"], entry_points: ["vkCreateDevice", "vkAllocateMemory"], budget: "0=4GiB",
+    } (session) {
+        let left = Bytes::mib(128);
+        let cuda = cuda()?;
+        let room = cuda.allocate(left.0);
+        ensure_eq!(room.code, CUresult::SUCCESS, "cuMemAlloc_v2 of {left}");
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        ensure!(taken.bytes + left + CONTEXT_ROOM >= budget(session, 0)?, "only {} were granted", taken.bytes);
+        ensure_eq!(cuda.free(room.out), CUresult::SUCCESS, "cuMemFree_v2");
+        let gpu = Gpu::first()?;
+        let beside = gpu.fill();
+        beside.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        ensure!(beside.bytes < left, "{} and a VkDevice in {left}", beside.bytes);
+        Ok(())
     }
 
     /// A VkInstance that takes more than the whole budget makes no VkDevice: refused or not, it ends no program by the loader's hand.
