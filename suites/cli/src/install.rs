@@ -5,6 +5,9 @@
 //! | prefix `/` | `/usr/local/vgpu` | `/etc/vulkan/implicit_layer.d/hami.json`, as shipped |
 //! | any other | the prefix itself | `PREFIX/share/vulkan/implicit_layer.d/hami.json`, its `library_path` rewritten |
 //!
+//! Where a tenant file is there already, `/etc/ringfence/tenant.toml` or `tenant.toml` beside the libraries, the manifest names no variable that enables the
+//! layer: it is in every program's chain, as what is in the file is enforced whatever the environment says.
+//!
 //! Every file appears whole or not at all: it is written beside its place and renamed, so that a program that starts meanwhile, or has the old library mapped, keeps a
 //! whole one.
 
@@ -15,10 +18,12 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf, absolute};
 
-use harness::{Library, artifacts, proxies};
+use harness::{Library, artifacts, proxies, without_switch};
 
 /// The manifest as shipped.
 const MANIFEST: &str = include_str!("../../../enforcement/layer/hami.json");
+/// Where an operator mounts a tenant's budgets.
+const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
 /// The library it names.
 const SHIPPED: &str = "/usr/local/vgpu/libvgpu_vk.so";
 
@@ -82,7 +87,11 @@ pub fn install(prefix: &Path, libvgpu: &Path, libvgpu_vk: &Path) -> io::Result<I
         libvgpu_vk: libraries.join("libvgpu_vk.so"),
         manifest: manifests.join("hami.json"),
     };
-    let manifest = manifest(&installed.libvgpu_vk)?;
+    let mut manifest = manifest(&installed.libvgpu_vk)?;
+    let beside = libraries.join("tenant.toml");
+    if Path::new(TENANT_FILE).exists() || beside.exists() {
+        manifest = without_switch(&manifest)?;
+    }
     // Read before anything is written: a missing build leaves an old installation as it was.
     let (preload, layer) = (read(libvgpu)?, read(libvgpu_vk)?);
     put(&installed.libvgpu, &preload, 0o755)?;
@@ -179,6 +188,24 @@ mod tests {
             fs::read_dir(&prefix).expect("there").count(),
             3,
             "nothing is left beside them"
+        );
+    }
+
+    #[test]
+    fn beside_a_tenant_file_no_variable_enables_the_layer() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (preload, layer) = built(place.path());
+        let prefix = place.path().join("prefix");
+        fs::create_dir(&prefix).expect("a directory");
+        fs::write(prefix.join("tenant.toml"), "RINGFENCE_MEMORY = \"4g\"\n").expect("a file");
+        let installed = install(&prefix, &preload, &layer).expect("installed");
+        let text = fs::read_to_string(&installed.manifest).expect("there");
+        let manifest: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let layer = manifest["layer"].as_object().expect("a layer");
+        assert!(!layer.contains_key("enable_environment"), "{text}");
+        assert_eq!(
+            layer["disable_environment"]["HAMI_VULKAN_DISABLE"], "1",
+            "no loader takes an implicit layer without it"
         );
     }
 

@@ -1,8 +1,8 @@
 //! Programs that are started without the environment that says their budget: the proxies find it elsewhere (FINDINGS 24).
 
-use harness::{Failure, Launch, Session, cases, ensure_eq};
+use harness::{Failure, Launch, Session, cases, ensure, ensure_eq, without_switch};
 
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
 /// What a tenant file says of this case.
@@ -12,6 +12,28 @@ fn tenant_file(session: &Session) -> Result<String, Failure> {
         budget(session, 0)?.0,
         session.ledger_path().display()
     ))
+}
+
+/// Installs the target's layer as `ringfence install` does beside a tenant file: a copy with the file beside it, and a manifest without a variable that enables
+/// it. Nothing where the target has no layer.
+pub fn install_layer_beside(session: &Session, file: &str) -> Result<(), Failure> {
+    let Ok(layer) = session.layer() else {
+        return Ok(());
+    };
+    let directory = session.directory().join("layer");
+    std::fs::create_dir_all(&directory)?;
+    std::fs::write(directory.join("tenant.toml"), file)?;
+    let copy = directory.join("libvgpu_vk.so");
+    std::fs::copy(layer, &copy)?;
+    let path = session
+        .directory()
+        .join("data/vulkan/implicit_layer.d/hami.json");
+    let shipped = std::fs::read_to_string(&path)?;
+    let text = without_switch(&shipped).map_err(|error| Failure::Broken(error.to_string()))?;
+    let [old, new] = [layer, &copy].map(|path| path.display().to_string());
+    ensure!(text.contains(&old), "{text} does not name {old}");
+    std::fs::write(&path, text.replace(&old, &new))?;
+    Ok(())
 }
 
 /// What a process that is started like this gets before it is refused.
@@ -67,6 +89,19 @@ cases! {
         std::fs::create_dir_all(&proxies)?;
         std::fs::write(proxies.join("tenant.toml"), tenant_file(session)?)?;
         is_held(session, session.launch("tenant").scrubbed(&["LD_LIBRARY_PATH", "RINGFENCE_WORLD"]))
+    }
+
+    /// The same of Vulkan alone: beside a tenant file the layer is installed without a variable that enables it.
+    without_an_environment_the_layer_beside_the_file_holds {
+        kind: Budget, defects: ["R20", "R11"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB", libraries: IdleLayer,
+        on_real: No("the layer is installed into the session's directory"), unordered: "the tenant's settings are a file's",
+    } (session) {
+        install_layer_beside(session, &tenant_file(session)?)?;
+        let kept = ["LD_LIBRARY_PATH", "RINGFENCE_WORLD", "RINGFENCE_SEED", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"];
+        let mut tenant = Tenant::launch(session.launch("tenant").scrubbed(&kept))?;
+        let granted = tenant.fill_vulkan()?;
+        tenant.peer.finish()?;
+        fills(granted, budget(session, 0)?, VULKAN_ROOM)
     }
 
     /// A tenant file is not outbid by the environment.
