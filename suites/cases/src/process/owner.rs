@@ -4,6 +4,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
+use crate::activation::scrubbed::install_layer_beside;
 use crate::clients::{Gpu, cuda, device_heap, nvml, told};
 use crate::cuda::launches::{Long, unbudgeted};
 use crate::ffi::cuda::{Cuda, Stream};
@@ -108,6 +109,33 @@ fn lines(stderr: &str) -> Vec<&str> {
         .lines()
         .filter(|line| line.contains("ledger"))
         .collect()
+}
+
+/// A tenant file with a share for each of two devices.
+fn shares(session: &Session) -> String {
+    format!(
+        "RINGFENCE_MEMORY = \"4GiB\"\nRINGFENCE_COMPUTE_0 = 50\nRINGFENCE_COMPUTE_1 = 30\nRINGFENCE_LEDGER = \"{}\"\n",
+        session.ledger_path().display()
+    )
+}
+
+/// The ledger has less than the file for the first device and more for the second; a further process that begins as `ready` says lowers what is more.
+fn shares_are_lowered(session: &Session, ready: &str) -> Result<(), Failure> {
+    const SECOND: DeviceIndex = DeviceIndex(1);
+    let mut first = Tenant::start(session)?;
+    first.ask(ready)?;
+    let ledger = session.ledger()?;
+    ledger.set_share(FIRST, 2_000);
+    ledger.set_share(SECOND, 6_000);
+    let mut second = Tenant::start(session)?;
+    second.ask(ready)?;
+    ensure_eq!(
+        (ledger.share(FIRST), ledger.share(SECOND)),
+        (2_000, 3_000),
+        "the shares in hundredths of a percent"
+    );
+    first.peer.finish()?;
+    second.peer.finish()
 }
 
 cases! {
@@ -262,21 +290,17 @@ cases! {
         kind: Own, defects: ["V18", "P8"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB,1=4GiB", libraries: Proxies, machine: "rtx6000-ada*2", needs_gpus: 2,
         on_real: No("the proxies are put before a mock"), unordered: "the tenant's settings are a file's",
     } (session) {
-        const SECOND: DeviceIndex = DeviceIndex(1);
-        let text = format!(
-            "RINGFENCE_MEMORY = \"4GiB\"\nRINGFENCE_COMPUTE_0 = 50\nRINGFENCE_COMPUTE_1 = 30\nRINGFENCE_LEDGER = \"{}\"\n",
-            session.ledger_path().display()
-        );
+        let text = shares(session);
         std::fs::write(session.directory().join("proxies/tenant.toml"), text)?;
-        let mut first = Tenant::start(session)?;
-        first.ask("ready-cuda")?;
-        let ledger = session.ledger()?;
-        ledger.set_share(FIRST, 2_000);
-        ledger.set_share(SECOND, 6_000);
-        let mut second = Tenant::start(session)?;
-        second.ask("ready-cuda")?;
-        ensure_eq!((ledger.share(FIRST), ledger.share(SECOND)), (2_000, 3_000), "the shares in hundredths of a percent");
-        first.peer.finish()?;
-        second.peer.finish()
+        shares_are_lowered(session, "ready-cuda")
+    }
+
+    /// The same where the layer alone, beside which the file lies, begins last.
+    a_tenant_file_lowers_every_devices_share_by_the_layer {
+        kind: Own, defects: ["V18", "P8"], entry_points: ["vkCreateDevice"], budget: "0=4GiB,1=4GiB", libraries: IdleLayer, machine: "rtx6000-ada*2", needs_gpus: 2,
+        on_real: No("the layer's directory is the mock's session's"), unordered: "the tenant's settings are a file's",
+    } (session) {
+        install_layer_beside(session, &shares(session))?;
+        shares_are_lowered(session, "ready-vulkan")
     }
 }
