@@ -3,6 +3,7 @@
 use seeds::{Seed, planted};
 
 use crate::account::Account;
+use crate::carried::{Carried, carry_over};
 use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
 use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
@@ -125,11 +126,25 @@ fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
     );
     let temporary = CString::new(temporary).map_err(|_| Reason::BadPath)?;
     let budgets = setup.budgets.map(|budget| budget.map(|bytes| bytes.0));
-    Ok(region::create(
-        path,
-        &temporary,
-        &region::first_bytes(&budgets),
-    )?)
+    let mut carried = Carried::default();
+    let is_ours = region::create(path, &temporary, &region::first_bytes(&budgets), |fd| {
+        if !planted(Seed::R21) {
+            carried = carry_over(path, fd)?;
+        }
+        Ok(())
+    })?;
+    if is_ours && carried != Carried::default() {
+        region::complain(
+            format!(
+                "ringfence: ledger {}: it was deleted while {} processes used it; the {} that they hold stay charged in the new one\n",
+                path.to_string_lossy(),
+                carried.processes,
+                Bytes(carried.bytes)
+            )
+            .as_bytes(),
+        );
+    }
+    Ok(())
 }
 
 fn nanoseconds() -> u128 {

@@ -5,6 +5,7 @@
 
 mod account;
 mod attach;
+mod carried;
 mod contest;
 mod driver;
 mod errors;

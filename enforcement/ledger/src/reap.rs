@@ -76,7 +76,7 @@ impl Reaper<'_> {
                 continue;
             }
             if record.dying.load(Ordering::Acquire) == 0 {
-                if region::is_locked(self.fd, slot)? {
+                if self.lives(slot)? {
                     continue;
                 }
                 self.bury(slot, &mut swept)?;
@@ -102,6 +102,17 @@ impl Reaper<'_> {
             .filter(|(slot, _)| Some(*slot) != self.me)
     }
 
+    /// Whether the slot's owner lives: it holds the slot's byte, here or on a ledger that was deleted.
+    fn lives(&self, slot: usize) -> Result<bool, Errno> {
+        let elsewhere = || {
+            let record = self.layout.slots.get(slot);
+            record.is_some_and(|record| {
+                record.dying.load(Ordering::Acquire) == 0 && record.lives_elsewhere(self.namespace)
+            })
+        };
+        Ok(region::is_locked(self.fd, slot)? || elsewhere())
+    }
+
     /// Whether the slot's record names a process that lives, so that a newcomer need not try its byte: with each try the kernel walks all locks of the
     /// file. Where a dead one's pid is another's it is wrong: who finds nothing else tries all the same.
     pub fn seems_taken(&self, slot: usize) -> bool {
@@ -120,7 +131,7 @@ impl Reaper<'_> {
             swept.busy = true;
             return Ok(());
         };
-        if !region::is_locked(self.fd, slot)? {
+        if !self.lives(slot)? {
             swept.freed |= self.bury_locked(slot);
         }
         Ok(())
@@ -179,7 +190,7 @@ impl Reaper<'_> {
             swept.busy = true;
             return Ok(());
         };
-        if read() != (since, owner) || region::is_locked(self.fd, slot)? {
+        if read() != (since, owner) || self.lives(slot)? {
             return Ok(());
         }
         if let Some(device) = device.slot()
@@ -235,7 +246,7 @@ impl Reaper<'_> {
                 && record.owner.load(Ordering::Acquire) == owner
                 && record.dying.load(Ordering::Acquire) == 0
         };
-        let began = |record: &Slot| record.start.load(Ordering::Acquire) & !LISTED;
+        let began = Slot::began;
         let now = region::start_of(pid);
         pid == std::process::id()
             || self.layout.slots.get(slot).is_some_and(|record| {
@@ -250,7 +261,7 @@ impl Reaper<'_> {
         for (slot, record) in self.records() {
             let is_meant = record.owner.load(Ordering::Acquire) == owner
                 && record.dying.load(Ordering::Acquire) == 0;
-            if is_meant && !region::is_locked(self.fd, slot)? {
+            if is_meant && !self.lives(slot)? {
                 self.bury(slot, &mut Swept::default())?;
             }
         }
@@ -270,6 +281,9 @@ impl Reaper<'_> {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
+        if record.dying.load(Ordering::Acquire) == 0 && record.lives_elsewhere(self.namespace) {
+            return false;
+        }
         // A reaper that saw the slot's byte free just before may still be writing.
         let Ok(Some(_lock)) = ByteLock::take(self.fd, slot) else {
             return false;

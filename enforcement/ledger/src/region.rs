@@ -114,7 +114,7 @@ impl Fixed {
 pub struct Slot {
     /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
     pub owner: AtomicU64,
-    /// In clock ticks since boot, and [`LISTED`].
+    /// In clock ticks since boot, with [`LISTED`] and [`ELSEWHERE`].
     pub start: AtomicU64,
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
@@ -127,6 +127,31 @@ pub struct Slot {
 
 /// The owner has seen a row of its own among the driver's: in its PID namespace they are in terms of that.
 pub const LISTED: u64 = 1 << 63;
+/// The owner's lock is on another ledger, which was deleted: it lives as long as its pid has this start. See `carried`.
+pub const ELSEWHERE: u64 = 1 << 62;
+
+impl Slot {
+    /// When the owner started, in clock ticks since boot; 0 where that was not known.
+    pub fn began(&self) -> u64 {
+        self.start.load(Ordering::Acquire) & !(LISTED | ELSEWHERE)
+    }
+
+    /// Whether the owner lives and has its lock on another ledger. `namespace` is the PID namespace of who asks: of another nothing can be known,
+    /// and its processes are taken to live.
+    pub fn lives_elsewhere(&self, namespace: u32) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner == 0 || self.start.load(Ordering::Acquire) & ELSEWHERE == 0 {
+            return false;
+        }
+        let (pid, then) = ((owner >> 32) as u32, self.began());
+        owner as u32 != namespace
+            || if then == 0 {
+                exists(pid)
+            } else {
+                start_of(pid) == then
+            }
+    }
+}
 
 /// The file's size: 2 MiB of lines, and a little.
 pub const SIZE: usize = size_of::<Layout>();

@@ -146,7 +146,8 @@ impl View {
     fn slot(&self, slot: usize, record: &Slot) -> Option<SlotView> {
         let owner = record.owner.load(Ordering::Acquire);
         let fd = self.probe.fd().ok();
-        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false));
+        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false))
+            || record.lives_elsewhere(attach::pid_namespace());
         let shares = DeviceIndex::all().filter_map(|device| {
             let word = self.account(device)?.word(slot);
             let beyond = Bytes(self.account(device)?.beyond(slot));
@@ -161,7 +162,7 @@ impl View {
         let view = SlotView {
             slot,
             pid: (owner >> 32) as u32,
-            start: record.start.load(Ordering::Acquire) & !LISTED,
+            start: record.began(),
             listed: record.start.load(Ordering::Acquire) & LISTED != 0,
             alive,
             devices: shares.collect(),

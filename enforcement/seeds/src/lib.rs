@@ -59,6 +59,7 @@ seeds! {
     F1d = "F1d", "of Vulkan's commands only vkAllocateMemory is followed by a look", unhooks: ["vkCreate*Pipelines", "vkQueueSubmit*", "vkBeginCommandBuffer", "vkEndCommandBuffer"];
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
+    R21 = "R21", "a new ledger knows nothing of who uses a deleted one";
     R22 = "R22", "a location of a newer type is taken for the host's";
     R23 = "R23", "versions and limits that nobody here knows are the driver's business";
     R18 = "R18", "a thread's own stream is no reason for a look", unhooks: ["cuMemcpy*_ptds", "cuMemcpy*Async*", "cuEventRecord*", "cuStreamQuery*", "cuStreamWaitEvent*"];

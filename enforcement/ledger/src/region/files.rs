@@ -149,8 +149,14 @@ pub fn open(path: &CStr) -> Result<RawFd, Errno> {
 }
 
 /// Creates the file with all its blocks and the given beginning, under `path`, unless something is there already: that is left
-/// alone and is no error. `temporary` is a name beside it that nobody else uses.
-pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Errno> {
+/// alone and is no error: whether the file is ours. `temporary` is a name beside it that nobody else uses. `prepare` gets the file before it has a name
+/// that others know.
+pub fn create(
+    path: &CStr,
+    temporary: &CStr,
+    beginning: &[u8],
+    prepare: impl FnOnce(RawFd) -> Result<(), Errno>,
+) -> Result<bool, Errno> {
     may_be_so_large()?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: a NUL-terminated path; the mode is passed as the variadic argument that O_CREAT asks for.
@@ -158,9 +164,10 @@ pub fn create(path: &CStr, temporary: &CStr, beginning: &[u8]) -> Result<(), Err
     if fd < 0 {
         return Err(Errno::last("open"));
     }
-    let made = fill(fd, beginning).and_then(|()| match give_name(temporary, path) {
-        Err(errno) if errno.code != libc::EEXIST => Err(errno),
-        _ => Ok(()),
+    let filled = fill(fd, beginning).and_then(|()| prepare(fd));
+    let made = filled.and_then(|()| match give_name(temporary, path) {
+        Err(errno) if errno.code == libc::EEXIST => Ok(false),
+        named => named.map(|()| true),
     });
     // SAFETY: removes the name made above; the descriptor is ours.
     unsafe {

@@ -126,6 +126,38 @@ fn a_replaced_file_refuses_and_says_so() {
 }
 
 #[test]
+fn what_is_held_by_a_deleted_ledger_is_charged_in_the_next_until_its_holder_ends() {
+    let (_place, path) = place();
+    let mut holders: Vec<Child> = (0..2).map(|_| Child::attached(&path, BUDGET)).collect();
+    assert_eq!(holders[0].ask(&format!("reserve {}", 100 * MIB)), "granted");
+    assert_eq!(holders[1].ask(&format!("reserve {}", 50 * MIB)), "granted");
+    fs::remove_file(&path).unwrap();
+    let mut newcomer = Child::attached(&path, BUDGET);
+    let asks = |child: &mut Child, mib: u64| child.ask(&format!("reserve-asking {}", mib * MIB));
+    assert_eq!(asks(&mut newcomer, 107), "OverBudget");
+    // Twice over: the ledger that knows of all three is deleted too, and so is the first still.
+    assert_eq!(asks(&mut newcomer, 40), "granted");
+    fs::remove_file(&path).unwrap();
+    let mut last = Child::attached(&path, BUDGET);
+    assert_eq!(asks(&mut last, 67), "OverBudget");
+    let slots = View::open(&path).unwrap().slots();
+    let alive: Vec<u32> = slots
+        .iter()
+        .filter(|slot| slot.alive)
+        .map(|slot| slot.pid)
+        .collect();
+    let all = [
+        holders[0].pid(),
+        holders[1].pid(),
+        newcomer.pid(),
+        last.pid(),
+    ];
+    assert_eq!(alive, all, "each once: {slots:?}");
+    holders[0].kill();
+    assert_eq!(asks(&mut last, 150), "granted");
+}
+
+#[test]
 fn a_foreign_file_is_refused_by_its_first_differing_field_and_left_alone() {
     let (_place, path) = place();
     drop(Ledger::attach(&path, &setup(BUDGET)).unwrap());

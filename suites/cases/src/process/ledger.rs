@@ -5,7 +5,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
-use crate::ffi::process::in_root;
+use crate::ffi::process::{in_root, overhear};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -127,5 +127,29 @@ cases! {
         ensure_eq!(vulkan, Ok(()), "1 GiB by vkAllocateMemory in another root");
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes + Bytes::gib(2), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A ledger's file that is removed while a process uses it gives no fresh budget: the next process makes another, which begins with what
+    /// the first one holds, and says so. The first one is granted nothing more.
+    a_ledger_that_is_removed_gives_no_fresh_budget {
+        kind: Budget, defects: ["R21"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let mut holder = Tenant::start(session)?;
+        ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
+        match std::fs::remove_file(session.ledger_path()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let newcomer = || -> Result<_, Failure> {
+            let mut newcomer = Tenant::start(session)?;
+            Ok((newcomer.fill_cuda()?, newcomer))
+        };
+        let (answer, [_, stderr]) = overhear(newcomer)?;
+        let (taken, newcomer) = answer?;
+        fills(taken + Bytes::gib(5), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        ensure!(stderr.contains("it was deleted while 1 processes used it"), "on stderr: {stderr}");
+        ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for who has the old one");
+        newcomer.peer.finish()?;
+        holder.peer.finish()
     }
 }
