@@ -278,6 +278,9 @@ pub struct ExecArguments {
     /// Write what the drivers were asked, as JSON lines: the mocks by themselves, a real one through recorders
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Leave /dev, /sys and /proc as this machine has them
+    #[arg(long)]
+    pub host_files: bool,
     /// The program and its arguments
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,

@@ -2,12 +2,14 @@
 
 use std::error::Error;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use harness::environment::{Environment, Request};
-use harness::{Bytes, Driver, Target, nvml};
+use harness::{Bytes, Driver, Target, World, nvml};
 
 mod boundary;
+mod host_files;
 
 use crate::TROUBLE;
 use crate::arguments::ExecArguments;
@@ -39,6 +41,11 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
             .map_err(|error| format!("--fault {}: {error}", path.display()))?,
         None => String::new(),
     };
+    // Before there is a second thread: a user namespace is made by a process of one.
+    let own_mounts = match driver {
+        Driver::Mock { .. } if !arguments.host_files => Some(boundary::own_mounts()),
+        _ => None,
+    };
     let mut environment = Environment::create(&Request {
         machine: &machine,
         real_devices: &real_devices(&driver)?,
@@ -48,6 +55,16 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         ..Request::new("exec", &Target::named(&arguments.target)?, &driver)
     })?;
 
+    let missing = match (own_mounts, &environment.world) {
+        (Some(Ok(())), Some(world)) => show_host_files(world, &environment.plan.root),
+        (Some(Err(error)), _) => vec![format!("a mount namespace: {error}")],
+        _ => Vec::new(),
+    };
+    for what in missing {
+        eprintln!(
+            "ringfence: where it looks for files, the program sees this machine's own GPUs: {what}"
+        );
+    }
     let written = match arguments.trace {
         Some(_) if driver.is_real() => environment.record()?,
         _ => environment.plan.trace_path(),
@@ -77,6 +94,30 @@ pub fn run(arguments: &ExecArguments) -> Result<ExitCode, Box<dyn Error>> {
         code.and_then(|code| u8::try_from(code).ok())
             .unwrap_or(TROUBLE),
     ))
+}
+
+/// Has this process, and the program that it starts, see the simulated machine's GPUs where programs look for files. Answers where
+/// that cannot be.
+fn show_host_files(world: &World, root: &Path) -> Vec<String> {
+    let folder = root.join("host");
+    let (pci, proc) = (folder.join("pci"), folder.join("proc"));
+    let over = |from: &Path, over: &str| boundary::bind(from, Path::new(over));
+    let shown = [
+        (
+            host_files::PCI_DEVICES,
+            host_files::write_pci(world, &pci).and_then(|()| over(&pci, host_files::PCI_DEVICES)),
+        ),
+        (
+            host_files::PROC_DRIVER,
+            host_files::write_proc(world, &proc)
+                .and_then(|()| over(&proc, host_files::PROC_DRIVER)),
+        ),
+        ("/dev", boundary::replace_nodes(&host_files::nodes(world))),
+    ];
+    let failed = |(path, result): (&str, std::io::Result<()>)| {
+        result.err().map(|error| format!("{path}: {error}"))
+    };
+    shown.into_iter().filter_map(failed).collect()
 }
 
 fn real_devices(driver: &Driver) -> Result<Vec<Bytes>, Box<dyn Error>> {

@@ -213,3 +213,136 @@ fn the_coverage_is_whole() {
     let output = ringfence(&["list", "--coverage"]);
     assert!(output.status.success(), "{output:?}");
 }
+
+/// The lines that a script says under `exec`, with variables set for it.
+fn lines(arguments: &[&str], variables: &[(&str, &str)], script: &str) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command
+        .arg("exec")
+        .args(arguments)
+        .args(["--", "sh", "-c", script]);
+    for name in [
+        "LD_LIBRARY_PATH",
+        "XDG_DATA_HOME",
+        "XDG_DATA_DIRS",
+        "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS",
+    ] {
+        command.env_remove(name);
+    }
+    let output = command
+        .envs(variables.iter().copied())
+        .output()
+        .expect("ringfence starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    stdout.lines().map(str::to_owned).collect()
+}
+
+/// What a user's program finds by these variables it finds under `exec` too: ours stands before it, never in its place (K11).
+#[test]
+fn what_the_user_set_stays_behind_what_is_put_before_it() {
+    let script = "printf '%s\\n' \"$LD_LIBRARY_PATH\" \"$XDG_DATA_DIRS\" \"$XDG_CONFIG_DIRS\" \"$XDG_DATA_HOME\" \"$XDG_CONFIG_HOME\"";
+    let theirs = [
+        ("LD_LIBRARY_PATH", "/opt/theirs/lib:/opt/more"),
+        ("XDG_DATA_DIRS", "/opt/theirs/data"),
+        ("XDG_CONFIG_DIRS", "/opt/theirs/etc"),
+        ("XDG_DATA_HOME", "/home/theirs/data"),
+        ("XDG_CONFIG_HOME", "/home/theirs/etc"),
+    ];
+    for target in ["ours", "none", "proxy"] {
+        let seen = lines(&["--target", target], &theirs, script);
+        for (line, (name, value)) in seen.iter().zip(theirs) {
+            assert!(
+                line == value || line.ends_with(&format!(":{value}")),
+                "{target}: {name}={line}"
+            );
+        }
+        assert!(
+            seen[0].starts_with('/') && seen[0] != theirs[0].1,
+            "{target}: the drivers: {}",
+            seen[0]
+        );
+        assert_eq!(seen[3..], [theirs[3].1, theirs[4].1], "{target}");
+        let unset = lines(&["--target", target], &[], script);
+        assert!(
+            !unset[0].ends_with(':'),
+            "{target}: an empty entry means the working directory: {}",
+            unset[0]
+        );
+        assert!(
+            unset[1].ends_with("/usr/local/share:/usr/share"),
+            "{target}: {}",
+            unset[1]
+        );
+        assert!(unset[2].ends_with("/etc/xdg"), "{target}: {}", unset[2]);
+        assert_eq!(unset[3..], ["", ""], "{target}");
+    }
+}
+
+/// Programs that look at files find the simulated GPUs, and not this machine's: on the PCI bus, in what the kernel module says, among the
+/// device nodes; the rest of the machine stays (K10).
+#[test]
+fn the_simulated_gpus_are_where_programs_look_for_files() {
+    let script = "for device in /sys/bus/pci/devices/*; do
+            [ $(cat $device/vendor) = 0x10de ] && echo $(cat $device/device) $(od -An -tx1 -N4 $device/config)
+        done
+        cat /proc/driver/nvidia/gpus/*/information | grep UUID
+        ls /dev | grep '^nvidia[0-9]'
+        ls /dev/nvidiactl /dev/nvidia-uvm /proc/driver/nvidia/capabilities/mig/config
+        echo kept > /dev/null && test -d /dev/shm && test -e /dev/fd && echo kept
+        ls /sys/bus/pci/devices | wc -l";
+    let seen = lines(
+        &["--profile", "rtx6000-ada*2", "--target", "none"],
+        &[],
+        script,
+    );
+    let here = std::fs::read_dir("/sys/bus/pci/devices")
+        .expect("the bus")
+        .count();
+    assert_eq!(seen[..2], ["0x26b1 de 10 b1 26"; 2], "{seen:?}");
+    let uuids: Vec<_> = seen[2..4]
+        .iter()
+        .filter(|line| line.contains("GPU-"))
+        .collect();
+    assert!(uuids.len() == 2 && uuids[0] != uuids[1], "{seen:?}");
+    assert_eq!(seen[4..6], ["nvidia0", "nvidia1"], "{seen:?}");
+    assert_eq!(seen[9], "kept", "{seen:?}");
+    let count: usize = seen[10].parse().expect("a number");
+    assert!(count >= 2 && count <= here + 2, "{seen:?}");
+    let left = lines(
+        &["--host-files", "--target", "none"],
+        &[],
+        "ls /sys/bus/pci/devices | wc -l; ls /dev | wc -l",
+    );
+    let own = Command::new("sh")
+        .args(["-c", "ls /dev | wc -l"])
+        .output()
+        .expect("sh");
+    assert_eq!(
+        left,
+        [
+            here.to_string(),
+            String::from_utf8_lossy(&own.stdout).trim().to_owned()
+        ]
+    );
+    let mig = "cat /proc/driver/nvidia/capabilities/gpu0/mig/gi*/access | grep Minor; ls /dev/nvidia-caps";
+    let mig = lines(&["--profile", "h200-mig", "--target", "none"], &[], mig);
+    let (minors, nodes): (Vec<_>, Vec<_>) = mig
+        .iter()
+        .partition(|line| line.starts_with("DeviceFileMinor"));
+    assert!(
+        !minors.is_empty() && nodes.len() > minors.len() + 2,
+        "{mig:?}"
+    );
+    for minor in minors {
+        let number = minor.rsplit(' ').next().expect("a number");
+        assert!(
+            nodes
+                .iter()
+                .any(|node| **node == format!("nvidia-cap{number}")),
+            "{minor}: {nodes:?}"
+        );
+    }
+}

@@ -162,8 +162,52 @@ impl Plan {
         }
         let mut set = self.variables(self.libraries)?;
         set.retain(|name, _| name != "VK_LAYER_PATH" || std::env::var_os(name).is_none());
+        if self.world.is_some() {
+            self.append_inherited(&mut set, &crate::recording::inherited);
+        }
         command.envs(set);
         Ok(())
+    }
+
+    /// What a case is cut off from, a user's own program keeps: the libraries, data and settings that it finds by LD_LIBRARY_PATH and the
+    /// XDG variables stay, behind ours. The target's layer goes where the Vulkan loader looks before it looks into any installed
+    /// directory but the user's own XDG_CONFIG_HOME, so that what is installed does not stand in for what is run.
+    fn append_inherited(
+        &self,
+        set: &mut BTreeMap<String, String>,
+        inherited: &dyn Fn(&str) -> Option<String>,
+    ) {
+        let inherited = |name: &str| inherited(name).filter(|value| !value.is_empty());
+        let behind = |first: Option<String>, rest: Option<String>| {
+            let all: Vec<String> = first.into_iter().chain(rest).collect();
+            (!all.is_empty()).then(|| all.join(":"))
+        };
+        set.remove("XDG_CONFIG_HOME");
+        set.remove("XDG_DATA_HOME");
+        let bare = self.root.join("bare").display().to_string();
+        let recorder = set
+            .remove("XDG_DATA_DIRS")
+            .map(|dirs| {
+                dirs.split(':')
+                    .filter(|dir| *dir != bare)
+                    .collect::<Vec<_>>()
+                    .join(":")
+            })
+            .filter(|dirs| !dirs.is_empty());
+        set.remove("XDG_CONFIG_DIRS");
+        let layer = self.libraries.installs_layer();
+        let layer = layer.then(|| self.root.join("data").display().to_string());
+        let lists = [
+            ("LD_LIBRARY_PATH", set.remove("LD_LIBRARY_PATH"), None),
+            ("XDG_CONFIG_DIRS", layer, Some("/etc/xdg")),
+            ("XDG_DATA_DIRS", recorder, Some(crate::recording::DATA_DIRS)),
+        ];
+        for (name, ours, default) in lists {
+            let theirs = inherited(name).or(default.map(str::to_owned));
+            if let Some(all) = behind(ours, theirs) {
+                set.insert(name.to_owned(), all);
+            }
+        }
     }
 
     /// What the drivers, the target and the case need, for whatever program.

@@ -117,7 +117,7 @@ pub(crate) fn inherited(name: &str) -> Option<String> {
 }
 
 /// What no XDG_DATA_DIRS means to the loader.
-const DATA_DIRS: &str = "/usr/local/share:/usr/share";
+pub(crate) const DATA_DIRS: &str = "/usr/local/share:/usr/share";
 /// What the recorder's layer is called.
 const LAYER: &str = "VK_LAYER_RINGFENCE_recorder";
 
