@@ -106,7 +106,9 @@ cases! {
         kind: Budget, defects: ["V21"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB", env: [("LIBCUDA_LOG_LEVEL", "0")],
     } (_session) {
         let (answer, [_, stderr]) = overhear(|| -> Result<Option<Code>, Failure> {
-            Ok(Gpu::first()?.allocate(Bytes::gib(6)).err())
+            let gpu = Gpu::first()?;
+            ensure_eq!(gpu.allocate(Bytes::gib(3)).err(), None, "3 of 4 GiB");
+            Ok(gpu.allocate(Bytes::gib(6)).err())
         })?;
         ensure_eq!(answer?, Some(Code::OUT_OF_DEVICE_MEMORY), "6 of 4 GiB");
         ensure!(!stderr.contains("Vulkan: "), "the refusal is said: {stderr:?}");
