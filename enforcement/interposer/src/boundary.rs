@@ -18,6 +18,18 @@ pub mod sign;
 pub mod thread;
 pub mod time;
 
+/// This library's constructor.
+extern "C" fn begin() {
+    loader::begin();
+    #[cfg(not(proxy))]
+    lookup::begin();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
 /// The states of `seeds::Mark` that this process has reached, a bit each. What is shipped has no such export, and no marks.
 #[cfg(seeded)]
 #[unsafe(no_mangle)]

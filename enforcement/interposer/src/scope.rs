@@ -3,91 +3,96 @@
 //! Pure: the objects are given as the loader lists them. An object is global if it was there when the program started, or was opened RTLD_GLOBAL; one that
 //! was opened RTLD_LOCAL is seen by those it was opened with.
 
-/// A loaded object, as far as a look-up of one name is concerned.
-#[derive(Clone, Debug, Default)]
-pub struct Object {
-    pub base: usize,
-    pub path: Vec<u8>,
-    pub soname: Vec<u8>,
-    pub needed: Vec<Vec<u8>>,
+/// The objects in the loader's order, as far as a look-up of one name is concerned.
+pub trait Objects {
+    fn count(&self) -> usize;
     /// The address of the name that is looked up, if this object defines it.
-    pub definition: Option<usize>,
-    /// It was loaded with the program, or later with RTLD_GLOBAL.
-    pub global: bool,
+    fn definition(&self, at: usize) -> Option<usize>;
+    /// It was loaded with the program, or later with RTLD_GLOBAL. Asked of objects that define the name.
+    fn is_global(&self, at: usize) -> bool;
     /// The library that this code is part of: never an answer.
-    pub ourselves: bool,
+    fn is_ourselves(&self, at: usize) -> bool;
+    /// Whether a dependency of this name is this object.
+    fn is_called(&self, at: usize, name: &[u8]) -> bool;
+    /// Visits the names of an object's dependencies.
+    fn needed(&self, at: usize, visit: &mut dyn FnMut(&[u8]));
 }
 
-/// The objects in the loader's order. The first `started` of them were loaded with the program.
+/// What a look-up sees.
 pub struct Scope<'a> {
-    pub objects: &'a [Object],
+    pub objects: &'a dyn Objects,
+    /// So many of the first objects were loaded with the program.
     pub started: usize,
+    /// Room for a list of all objects.
+    pub order: &'a mut [u16],
 }
 
 impl Scope<'_> {
     /// The object whose definition RTLD_DEFAULT means to `caller`, an index; `None` for code that belongs to no object, which looks from the program.
-    pub fn default(&self, caller: Option<usize>) -> Option<&Object> {
-        let global = (0..self.objects.len()).filter(|at| self.objects[*at].global);
-        let local = caller
-            .into_iter()
-            .flat_map(|caller| self.roots_of(caller))
-            .flat_map(|root| self.closure(root));
-        self.first(global.chain(local))
+    pub fn default(&mut self, caller: Option<usize>) -> Option<usize> {
+        let mut all = 0..self.objects.count();
+        if let Some(global) = all.find(|at| self.answers(*at) && self.objects.is_global(*at)) {
+            return Some(global);
+        }
+        // What came with the program sees what everybody sees.
+        let caller = caller.filter(|caller| *caller >= self.started)?;
+        if !(self.started..self.objects.count()).any(|at| self.answers(at)) {
+            return None;
+        }
+        (self.started..self.objects.count()).find_map(|root| {
+            let members = self.closure(root);
+            let closure = &self.order[..members];
+            let sees = closure.contains(&(caller as u16));
+            sees.then(|| self.first(closure)).flatten()
+        })
     }
 
     /// The object whose definition RTLD_NEXT means to `caller`.
-    pub fn next(&self, caller: usize) -> Option<&Object> {
+    pub fn next(&mut self, caller: usize) -> Option<usize> {
+        let behind = caller + 1..self.objects.count();
         if caller < self.started {
-            return self
-                .first((caller + 1..self.objects.len()).filter(|at| self.objects[*at].global));
+            return behind
+                .into_iter()
+                .find(|at| self.answers(*at) && self.objects.is_global(*at));
         }
         // What was opened later looks through what was opened with it.
-        let root = self.roots_of(caller).next()?;
-        self.first(
-            self.closure(root)
-                .into_iter()
-                .skip_while(|at| *at != caller)
-                .skip(1),
-        )
+        (self.started..self.objects.count()).find_map(|root| {
+            let members = self.closure(root);
+            let closure = &self.order[..members];
+            let at = closure.iter().position(|at| usize::from(*at) == caller)?;
+            Some(self.first(&closure[at + 1..]))
+        })?
     }
 
-    fn first(&self, order: impl Iterator<Item = usize>) -> Option<&Object> {
+    fn answers(&self, at: usize) -> bool {
+        !self.objects.is_ourselves(at) && self.objects.definition(at).is_some()
+    }
+
+    fn first(&self, order: &[u16]) -> Option<usize> {
         order
-            .map(|at| &self.objects[at])
-            .find(|object| object.definition.is_some() && !object.ourselves)
+            .iter()
+            .map(|at| usize::from(*at))
+            .find(|at| self.answers(*at))
     }
 
-    /// Objects opened after the start whose dependencies include `member`, itself among them.
-    fn roots_of(&self, member: usize) -> impl Iterator<Item = usize> {
-        (self.started..self.objects.len()).filter(move |root| self.closure(*root).contains(&member))
-    }
-
-    /// An object and its dependencies, breadth first, as the loader orders a scope.
-    fn closure(&self, root: usize) -> Vec<usize> {
-        let mut order = vec![root];
-        let mut at = 0;
-        while at < order.len() {
-            for needed in &self.objects[order[at]].needed {
-                if let Some(found) = self.named(needed)
-                    && !order.contains(&found)
+    /// An object and its dependencies, breadth first, as the loader orders a scope: into `order`, and how many.
+    fn closure(&mut self, root: usize) -> usize {
+        let (objects, order) = (self.objects, &mut *self.order);
+        order[0] = root as u16;
+        let (mut at, mut count) = (0, 1);
+        while at < count {
+            objects.needed(usize::from(order[at]), &mut |name| {
+                let found = (0..objects.count()).find(|at| objects.is_called(*at, name));
+                if let Some(found) = found
+                    && !order[..count].contains(&(found as u16))
                 {
-                    order.push(found);
+                    order[count] = found as u16;
+                    count += 1;
                 }
-            }
+            });
             at += 1;
         }
-        order
-    }
-
-    fn named(&self, name: &[u8]) -> Option<usize> {
-        self.objects.iter().position(|object| {
-            let file = object
-                .path
-                .rsplit(|byte| *byte == b'/')
-                .next()
-                .unwrap_or(&object.path);
-            object.soname == name || object.path == name || (!file.is_empty() && file == name)
-        })
+        count
     }
 }
 
@@ -95,19 +100,75 @@ impl Scope<'_> {
 mod tests {
     use super::*;
 
-    fn object(soname: &str, needed: &[&str], defines: bool, global: bool) -> Object {
-        Object {
-            soname: soname.into(),
-            needed: needed.iter().map(|name| name.as_bytes().to_vec()).collect(),
-            definition: defines.then_some(1),
-            global,
-            ourselves: soname == "libvgpu.so",
-            ..Object::default()
+    #[derive(Clone)]
+    struct Object {
+        soname: &'static str,
+        needed: &'static [&'static str],
+        defines: bool,
+        global: bool,
+    }
+
+    impl Objects for Vec<Object> {
+        fn count(&self) -> usize {
+            self.len()
+        }
+
+        fn definition(&self, at: usize) -> Option<usize> {
+            self[at].defines.then_some(1)
+        }
+
+        fn is_global(&self, at: usize) -> bool {
+            self[at].global
+        }
+
+        fn is_ourselves(&self, at: usize) -> bool {
+            self[at].soname == "libvgpu.so"
+        }
+
+        fn is_called(&self, at: usize, name: &[u8]) -> bool {
+            self[at].soname.as_bytes() == name
+        }
+
+        fn needed(&self, at: usize, visit: &mut dyn FnMut(&[u8])) {
+            self[at]
+                .needed
+                .iter()
+                .for_each(|name| visit(name.as_bytes()));
         }
     }
 
-    fn soname(object: Option<&Object>) -> Option<String> {
-        object.map(|object| String::from_utf8_lossy(&object.soname).into_owned())
+    fn object(
+        soname: &'static str,
+        needed: &'static [&'static str],
+        defines: bool,
+        global: bool,
+    ) -> Object {
+        Object {
+            soname,
+            needed,
+            defines,
+            global,
+        }
+    }
+
+    fn default(objects: &Vec<Object>, started: usize, caller: Option<usize>) -> Option<&str> {
+        let order = &mut [0; 8];
+        let mut scope = Scope {
+            objects,
+            started,
+            order,
+        };
+        scope.default(caller).map(|at| objects[at].soname)
+    }
+
+    fn next(objects: &Vec<Object>, started: usize, caller: usize) -> Option<&str> {
+        let order = &mut [0; 8];
+        let mut scope = Scope {
+            objects,
+            started,
+            order,
+        };
+        scope.next(caller).map(|at| objects[at].soname)
     }
 
     /// program, us, wrapper → driver, libc.
@@ -124,32 +185,20 @@ mod tests {
     #[test]
     fn a_wrapper_finds_the_driver_behind_it_and_the_program_finds_the_wrapper() {
         let objects = linked();
-        let scope = Scope {
-            objects: &objects,
-            started: objects.len(),
-        };
-        assert_eq!(soname(scope.next(2)).as_deref(), Some("libcuda.so.1"));
-        assert_eq!(soname(scope.next(0)).as_deref(), Some("libwrap.so"));
-        assert_eq!(
-            soname(scope.default(Some(2))).as_deref(),
-            Some("libwrap.so")
-        );
-        assert_eq!(soname(scope.default(None)).as_deref(), Some("libwrap.so"));
-        assert_eq!(soname(scope.next(4)), None);
+        let all = objects.len();
+        assert_eq!(next(&objects, all, 2), Some("libcuda.so.1"));
+        assert_eq!(next(&objects, all, 0), Some("libwrap.so"));
+        assert_eq!(default(&objects, all, Some(2)), Some("libwrap.so"));
+        assert_eq!(default(&objects, all, None), Some("libwrap.so"));
+        assert_eq!(next(&objects, all, 4), None);
     }
 
     #[test]
     fn without_a_driver_our_own_name_is_no_answer() {
-        let objects = &linked()[..2];
-        let scope = Scope {
-            objects,
-            started: 2,
-        };
-        assert!(
-            scope.next(0).is_none()
-                && scope.default(Some(0)).is_none()
-                && scope.default(None).is_none()
-        );
+        let objects = linked()[..2].to_vec();
+        assert_eq!(next(&objects, 2, 0), None);
+        assert_eq!(default(&objects, 2, Some(0)), None);
+        assert_eq!(default(&objects, 2, None), None);
     }
 
     #[test]
@@ -160,26 +209,16 @@ mod tests {
         objects.push(object("module.so", &["libcuda.so.1"], false, false));
         objects.push(object("libcuda.so.1", &["libc.so.6"], true, false));
         objects.push(object("other.so", &[], false, false));
-        let scope = Scope {
-            objects: &objects,
-            started: 3,
-        };
-        assert_eq!(
-            soname(scope.default(Some(3))).as_deref(),
-            Some("libcuda.so.1")
-        );
-        assert_eq!(soname(scope.next(3)).as_deref(), Some("libcuda.so.1"));
-        assert!(scope.default(Some(0)).is_none() && scope.next(0).is_none());
-        assert!(scope.default(Some(5)).is_none() && scope.next(5).is_none());
+        assert_eq!(default(&objects, 3, Some(3)), Some("libcuda.so.1"));
+        assert_eq!(next(&objects, 3, 3), Some("libcuda.so.1"));
+        assert_eq!(default(&objects, 3, Some(0)), None);
+        assert_eq!(next(&objects, 3, 0), None);
+        assert_eq!(default(&objects, 3, Some(5)), None);
+        assert_eq!(next(&objects, 3, 5), None);
+        // libc was opened with the program, though the driver needs it.
+        assert_eq!(default(&objects, 3, Some(2)), None);
         objects[4].global = true;
-        let scope = Scope {
-            objects: &objects,
-            started: 3,
-        };
-        assert_eq!(
-            soname(scope.default(Some(0))).as_deref(),
-            Some("libcuda.so.1")
-        );
-        assert_eq!(soname(scope.next(0)).as_deref(), Some("libcuda.so.1"));
+        assert_eq!(default(&objects, 3, Some(0)), Some("libcuda.so.1"));
+        assert_eq!(next(&objects, 3, 0), Some("libcuda.so.1"));
     }
 }

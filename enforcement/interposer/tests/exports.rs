@@ -1,4 +1,4 @@
-//! What the built library shows to the loader: the table and nothing else.
+//! What the built library shows to the loader: the table, and the name by which our libraries know one another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -35,17 +35,17 @@ struct Built {
 const BUILT: [Built; 3] = [
     Built {
         file: "libvgpu.so",
-        exports: &[TABLE.0, TABLE.1, &["dlsym", "dlvsym"]],
+        exports: &[TABLE.0, TABLE.1, &["dlsym", "dlvsym", "ringfence.libvgpu"]],
         driver: None,
     },
     Built {
         file: "libvgpu_cuda.so",
-        exports: &[TABLE.0],
+        exports: &[TABLE.0, &["ringfence.libcuda"]],
         driver: Some("libcuda.driver.so"),
     },
     Built {
         file: "libvgpu_nvml.so",
-        exports: &[TABLE.1],
+        exports: &[TABLE.1, &["ringfence.libnvml"]],
         driver: Some("libnvidia-ml.driver.so"),
     },
 ];
@@ -63,7 +63,7 @@ fn with_each(check: impl Fn(&Built, &ElfFile64<'_, Endianness>, &[u8])) {
 
 fn exports(file: &ElfFile64<'_, Endianness>) -> BTreeMap<String, u64> {
     file.dynamic_symbols()
-        .filter(|symbol| symbol.is_definition())
+        .filter(|symbol| !symbol.is_undefined())
         .map(|symbol| (symbol.name().expect("a name").to_owned(), symbol.address()))
         .collect()
 }

@@ -84,6 +84,7 @@ seeds! {
     C30 = "C30", "the end of a guard lets a thread be cancelled again";
     C31 = "C31", "one more hold on a primary context waits for contexts that others make";
     C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";
+    C14 = "C14", "look-ups go by the program's dl_iterate_phdr, whose lock no forked child is freed of";
     D3 = "D3", "the driver is asked for a device that is not there";
     R1 = "R1", "pools are not hooked", unhooks: ["cuMemAllocFromPoolAsync*"];
     R2 = "R2", "arrays are not hooked", unhooks: ["cuArray*", "cuMipmappedArray*"];

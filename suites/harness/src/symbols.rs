@@ -215,7 +215,8 @@ pub fn has_section(library: &Path, name: &str) -> Result<bool, SymbolError> {
     })
 }
 
-/// Every exported symbol, with the file offset of its entry in `.dynsym`.
+/// Every exported symbol, with the file offset of its entry in `.dynsym`. Names with a dot are left out: no C program has or calls one, and they take
+/// nobody's place.
 pub fn exports(bytes: &[u8]) -> Result<Vec<(String, usize)>, object::Error> {
     let header = elf::FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
@@ -226,7 +227,9 @@ pub fn exports(bytes: &[u8]) -> Result<Vec<(String, usize)>, object::Error> {
     for (index, symbol) in symbols.enumerate() {
         if symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_bind() != elf::STB_LOCAL {
             let name = String::from_utf8_lossy(symbols.symbol_name(endian, symbol)?).into_owned();
-            found.push((name, start + index.0 * size_of::<elf::Sym64<Endianness>>()));
+            if !name.contains('.') {
+                found.push((name, start + index.0 * size_of::<elf::Sym64<Endianness>>()));
+            }
         }
     }
     Ok(found)

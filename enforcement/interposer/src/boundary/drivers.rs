@@ -127,22 +127,19 @@ impl Library {
         let leader = (Library::STANDS_FOR == Some(self))
             .then(|| sign::leader(self.first_hook()))
             .flatten();
-        let (mut found, mut path) = (false, [0; libc::PATH_MAX as usize]);
+        let mut found = false;
         elf::each(&mut |object| {
             found = Library::of(object) == Some(self) && wanted(object);
             if found {
                 self.store(object, leader);
-                object.copy_name(&mut path);
+                // The addresses outlive a dlclose by the program. By path: by its name alone the loader may find a proxy of ours.
+                loader::open(
+                    object.map.name(),
+                    libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+                );
             }
             found
         });
-        // The addresses outlive a dlclose by the program. By path: by its name alone the loader may find a proxy of ours.
-        if found && let Ok(path) = CStr::from_bytes_until_nul(&path) {
-            loader::open(
-                path,
-                libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-            );
-        }
         found
     }
 

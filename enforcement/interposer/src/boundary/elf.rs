@@ -1,9 +1,11 @@
-//! Reads the loaded objects as the dynamic loader sees them. Allocates nothing.
+//! Reads the loaded objects as the dynamic loader sees them: its list, as `<link.h>` shows it to everybody. Allocates nothing.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::mem::size_of;
 
-use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
+use libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Sym};
+
+use super::loader;
 
 const DT_NULL: i64 = 0;
 const DT_NEEDED: i64 = 1;
@@ -60,17 +62,34 @@ mod kind {
     pub const GLOBAL: u32 = 1025;
 }
 
-/// How often the loader has loaded an object: another figure is another set of objects.
-pub fn generation() -> u64 {
-    unsafe extern "C" fn one(info: *mut dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-        // SAFETY: the loader passes a valid record, which has had this member since glibc 2.4; `data` is the place below.
-        unsafe { *data.cast::<u64>() = (*info).dlpi_adds };
-        1
+/// glibc's `struct link_map`, as far as `<link.h>` shows it. A handle of dlopen's is a pointer to one.
+#[repr(C)]
+pub struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Dyn,
+    next: *const LinkMap,
+    previous: *const LinkMap,
+}
+
+impl LinkMap {
+    pub fn dynamic(&self) -> *const u8 {
+        self.dynamic.cast()
     }
-    let mut loaded = 0_u64;
-    // SAFETY: `one` has the expected signature and only uses `data` as the place it is.
-    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut loaded).cast()) };
-    loaded
+
+    pub fn next(&self) -> *const LinkMap {
+        self.next
+    }
+
+    /// The path that the loader knows the object by; empty for the program.
+    pub fn name(&self) -> &CStr {
+        if self.name.is_null() {
+            c""
+        } else {
+            // SAFETY: the loader's own string, there as long as the entry.
+            unsafe { CStr::from_ptr(self.name) }
+        }
+    }
 }
 
 /// The word at an address that the loader has filled, or of a mapped function's text.
@@ -83,9 +102,7 @@ pub fn word(address: usize) -> usize {
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
     pub base: usize,
-    name: *const core::ffi::c_char,
-    headers: &'a [Elf64_Phdr],
-    dynamic: *const Dyn,
+    pub map: &'a LinkMap,
     strings: *const u8,
     symbols: *const Elf64_Sym,
     gnu_hash: *const u32,
@@ -93,38 +110,48 @@ pub struct Object<'a> {
     soname: u64,
 }
 
-/// Calls `visit` for each object of our namespace in the loader's order, under the loader's lock, until it answers true.
-///
-/// `visit` must not call the loader: the lock that is held here is the inner one of two.
+/// Calls `visit` for each object of our namespace in the loader's order, under the loader's lock, until it answers true. `visit` may call the loader
+/// for what loads and unloads nothing.
 pub fn each(visit: &mut dyn FnMut(&Object<'_>) -> bool) {
-    unsafe extern "C" fn one(info: *mut dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-        // SAFETY: `data` is the pointer that `each` passes below, alive for its whole call.
-        let visit = unsafe { &mut *data.cast::<&mut dyn FnMut(&Object<'_>) -> bool>() };
-        // SAFETY: the loader passes a valid record, and the object stays mapped while its lock is held.
-        let object = unsafe { Object::of(&*info) };
-        c_int::from(object.is_some_and(|object| visit(&object)))
-    }
-    let mut visit = visit;
-    // SAFETY: `one` has the expected signature and only uses `data` as the pointer it is.
-    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut visit).cast()) };
+    loader::locked(&mut || {
+        let Some(mut map) = loader::own() else {
+            return;
+        };
+        // SAFETY: the list's entries stay while the loader's lock is held.
+        while let Some(previous) = unsafe { map.previous.as_ref() } {
+            map = previous;
+        }
+        let mut left = match loader::is_unloading() {
+            true => loader::started(),
+            false => usize::MAX,
+        };
+        let mut next = core::ptr::from_ref(map);
+        // SAFETY: as above, and the objects stay mapped.
+        while let Some(map) = unsafe { next.as_ref() }
+            && left > 0
+        {
+            // SAFETY: as above.
+            if unsafe { Object::of(map) }.is_some_and(|object| visit(&object)) {
+                break;
+            }
+            (next, left) = (map.next, left - 1);
+        }
+    });
 }
 
 impl<'a> Object<'a> {
+    /// `None` for what has no dynamic section with symbols.
+    ///
     /// # Safety
-    /// `info` describes an object that stays mapped for `'a`.
-    unsafe fn of(info: &'a dl_phdr_info) -> Option<Object<'a>> {
-        let base = info.dlpi_addr as usize;
-        // SAFETY: the loader gives the table and its length.
-        let headers =
-            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let dynamic = headers
-            .iter()
-            .find(|header| header.p_type == libc::PT_DYNAMIC)?;
+    /// `map` is the loader's entry of an object that stays mapped for `'a`.
+    pub unsafe fn of(map: &'a LinkMap) -> Option<Object<'a>> {
+        if map.dynamic.is_null() {
+            return None;
+        }
+        let base = map.base;
         let mut object = Object {
             base,
-            name: info.dlpi_name,
-            headers,
-            dynamic: (base + dynamic.p_vaddr as usize) as *const Dyn,
+            map,
             strings: core::ptr::null(),
             symbols: core::ptr::null(),
             gnu_hash: core::ptr::null(),
@@ -151,7 +178,7 @@ impl<'a> Object<'a> {
     }
 
     fn dynamic(&self) -> impl Iterator<Item = (i64, u64)> + use<> {
-        let mut entry = self.dynamic;
+        let mut entry = self.map.dynamic;
         core::iter::from_fn(move || {
             // SAFETY: a dynamic section is a mapped table that ends with DT_NULL.
             let (tag, value) = unsafe { ((*entry).tag, (*entry).value) };
@@ -169,22 +196,9 @@ impl<'a> Object<'a> {
         unsafe { CStr::from_ptr(self.strings.add(offset as usize).cast()) }
     }
 
-    /// The path that the loader knows it by; empty for the program.
-    pub fn name(&self) -> &'a CStr {
-        if self.name.is_null() {
-            c""
-        } else {
-            // SAFETY: the loader's own string.
-            unsafe { CStr::from_ptr(self.name) }
-        }
-    }
-
-    /// The same into a buffer of zeros, whole or not at all: nothing may be allocated while the loader's lock is held.
-    pub fn copy_name(&self, buffer: &mut [u8]) {
-        let name = self.name().to_bytes_with_nul();
-        if let Some(buffer) = buffer.get_mut(..name.len()) {
-            buffer.copy_from_slice(name);
-        }
+    /// Whether this is the object of a loader's entry.
+    pub fn is(&self, map: Option<*const LinkMap>) -> bool {
+        map.is_some_and(|map| core::ptr::eq(self.map, map))
     }
 
     pub fn soname(&self) -> Option<&'a CStr> {
@@ -196,35 +210,6 @@ impl<'a> Object<'a> {
         self.dynamic()
             .filter(|(tag, _)| *tag == DT_NEEDED)
             .map(move |(_, offset)| object.string(offset))
-    }
-
-    /// Whether an address lies in one of its segments.
-    pub fn contains(&self, address: usize) -> bool {
-        self.headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD)
-            .any(|header| {
-                let start = self.base + header.p_vaddr as usize;
-                (start..start + header.p_memsz as usize).contains(&address)
-            })
-    }
-
-    /// From its first to past its last mapped byte.
-    pub fn range(&self) -> core::ops::Range<usize> {
-        let loads = || {
-            self.headers
-                .iter()
-                .filter(|header| header.p_type == libc::PT_LOAD)
-        };
-        let start = loads()
-            .map(|header| self.base + header.p_vaddr as usize)
-            .min()
-            .unwrap_or(self.base);
-        let end = loads()
-            .map(|header| self.base + (header.p_vaddr + header.p_memsz) as usize)
-            .max()
-            .unwrap_or(self.base);
-        start..end
     }
 
     /// The address of a datum, a pointer at least, that it defines and exports.
@@ -282,13 +267,13 @@ impl<'a> Object<'a> {
     pub fn store(&self, place: usize, value: usize) {
         const PAGE: usize = 4096;
         let relro = self
-            .headers
+            .program_headers()
             .iter()
-            .find(|header| header.p_type == libc::PT_GNU_RELRO)
-            .map(|header| {
-                let start = self.base + header.p_vaddr as usize;
-                start / PAGE * PAGE..start + header.p_memsz as usize
-            });
+            .find(|header| header.p_type == libc::PT_GNU_RELRO);
+        let relro = relro.map(|header| {
+            let start = self.base + header.p_vaddr as usize;
+            start / PAGE * PAGE..start + header.p_memsz as usize
+        });
         let page = (place / PAGE * PAGE) as *mut c_void;
         let length = place + size_of::<usize>() - page as usize;
         let protected = relro.is_some_and(|range| range.contains(&place));
@@ -329,19 +314,28 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Whether one of its notes is of this owner: the name of an ELF note, its NUL included.
-    pub fn has_note(&self, owner: &[u8]) -> bool {
-        self.headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_NOTE)
-            .any(|header| {
-                let start = self.base + header.p_vaddr as usize;
-                // SAFETY: the segment is mapped and that long.
-                let bytes = unsafe {
-                    core::slice::from_raw_parts(start as *const u8, header.p_memsz as usize)
-                };
-                notes(bytes, header.p_align).any(|name| name == owner)
-            })
+    /// Whether it exports this name.
+    pub fn exports_name(&self, name: &CStr) -> bool {
+        self.definition(name).is_some()
+    }
+
+    /// By the ELF header at its beginning; none where there is no such.
+    fn program_headers(&self) -> &'a [Elf64_Phdr] {
+        let Some(start) = loader::start_of(self.map.dynamic as usize) else {
+            return &[];
+        };
+        // SAFETY: the object's first mapped page, which its ELF header lies in if it begins with the magic number.
+        let header = unsafe { &*(start as *const Elf64_Ehdr) };
+        if header.e_ident[..4] != *b"\x7fELF" {
+            return &[];
+        }
+        // SAFETY: the table lies behind the header, in the same segment as the loader needs it.
+        unsafe {
+            core::slice::from_raw_parts(
+                (start + header.e_phoff as usize) as *const Elf64_Phdr,
+                usize::from(header.e_phnum),
+            )
+        }
     }
 
     /// Names of functions that it exports, in no order, none if it has no GNU hash table.
@@ -458,21 +452,6 @@ impl<'a> Object<'a> {
             (first, last + 1)
         }
     }
-}
-
-/// The owners of a note segment's notes. Stops at what is no note.
-fn notes(mut bytes: &[u8], align: u64) -> impl Iterator<Item = &[u8]> {
-    // Entries are padded to 8 bytes only where the segment says so.
-    let align = if align == 8 { 8 } else { 4 };
-    core::iter::from_fn(move || {
-        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        let (name, description) = (word(0)? as usize, word(4)? as usize);
-        let owner = bytes.get(12..12usize.checked_add(name)?)?;
-        let described = (12 + name).next_multiple_of(align);
-        let next = described.checked_add(description)?.next_multiple_of(align);
-        bytes = bytes.get(next..).unwrap_or_default();
-        Some(owner)
-    })
 }
 
 const _: () = assert!(size_of::<Dyn>() == 16);

@@ -3,16 +3,19 @@
 //! The entries are naked: whatever is none of our business is a jump to the real function, which then sees the true caller (S4 of DEFECTS).
 //! Until a name of our table is asked for nothing here allocates, locks or touches thread-local storage.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use seeds::{Seed, planted};
 
 use super::drivers::Library;
+use super::elf::LinkMap;
 use super::entries::{self, Entry};
 use super::{elf, loader, rebind};
 use crate::nvml;
-use crate::scope::{Object, Scope};
+use crate::scope::{Objects, Scope};
 use crate::variants;
 
 const RTLD_DEFAULT: usize = 0;
@@ -31,30 +34,13 @@ impl Decision {
     }
 }
 
-/// Objects that were loaded before the first constructor ran, 0 until then.
-static STARTED: AtomicUsize = AtomicUsize::new(0);
-
-extern "C" fn note_start() {
-    STARTED.store(count_objects(), Ordering::Relaxed);
+/// At this library's constructor.
+pub fn begin() {
     rebind::rebind();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(127) };
     }
-}
-
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static NOTE_START: extern "C" fn() = note_start;
-
-fn count_objects() -> usize {
-    let mut count = 0;
-    elf::each(&mut |_| {
-        count += 1;
-        false
-    });
-    count
 }
 
 /// # Safety
@@ -91,7 +77,7 @@ unsafe extern "C" fn decide_dlsym(
         if entries::is_unknown_variant(name) {
             let found = match special {
                 true => in_scope(handle as usize == RTLD_NEXT, name, Some(caller))
-                    .and_then(|found| found.definition),
+                    .map(|found| found.definition),
                 false => loader::symbol(handle, name),
             };
             return if is_withheld(found.unwrap_or(0), name) {
@@ -155,7 +141,7 @@ unsafe extern "C" fn decide_dlvsym(
             )),
             None if entries::is_unknown_variant(name) => {
                 let found = in_scope(handle as usize == RTLD_NEXT, name, Some(caller));
-                match is_withheld(found.and_then(|found| found.definition).unwrap_or(0), name) {
+                match is_withheld(found.map_or(0, |found| found.definition), name) {
                     true => Decision::answer(0),
                     false => forward,
                 }
@@ -180,17 +166,22 @@ unsafe extern "C" fn decide_dlvsym(
 
 /// Whether what was found under the name of an unknown version is a driver's, and is not to be had. Then the loader has said that there is none.
 fn is_withheld(found: usize, name: &CStr) -> bool {
-    let mut of_driver = false;
-    elf::each(&mut |object| {
-        let holds = found != 0 && object.contains(found);
-        of_driver |= holds && Library::of(object).is_some();
-        holds
-    });
-    let withheld = of_driver && variants::is_withheld(name);
+    let withheld = found != 0 && driver_at(found).is_some() && variants::is_withheld(name);
     if withheld {
         loader::fail(name);
     }
     withheld
+}
+
+/// The driver that an address lies in, and its base.
+fn driver_at(address: usize) -> Option<(Library, usize)> {
+    let mut driver = None;
+    loader::locked(&mut || {
+        // SAFETY: an entry of the loader's, whose lock is held.
+        let object = loader::map_at(address).and_then(|map| unsafe { elf::Object::of(&*map) });
+        driver = object.and_then(|object| Some((Library::of(&object)?, object.base)));
+    });
+    driver
 }
 
 /// Whoever looks up a name of NVML's is going to call it, and counts on its own inits; and whoever looks up one of a driver's may be about to write
@@ -241,18 +232,10 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usi
         };
     }
     let library = entries::library(entry);
-    if !library.is_bound() {
-        let mut driver = None;
-        elf::each(&mut |object| {
-            let found = object.contains(found);
-            if found && Library::of(object) == Some(library) {
-                driver = Some(object.base);
-            }
-            found
-        });
-        if driver.is_none_or(|base| !library.bind(base)) {
-            return found;
-        }
+    if !library.is_bound()
+        && driver_at(found).is_none_or(|(of, base)| of != library || !library.bind(base))
+    {
+        return found;
     }
     if library.next(entry) == found {
         entries::answer(entry, found)
@@ -261,18 +244,9 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usi
     }
 }
 
+/// The loader's handles are pointers to its entries.
 fn is_ourselves(handle: *mut c_void) -> bool {
-    // SAFETY: the loader just accepted the handle, and its handles are `struct link_map` pointers, whose first public field is the base address.
-    let base = unsafe { *handle.cast::<usize>() };
-    let mut ours = 0;
-    elf::each(&mut |object| {
-        let found = object.contains(note_start as *const () as usize);
-        if found {
-            ours = object.base;
-        }
-        found
-    });
-    base == ours
+    loader::own().is_some_and(|own| core::ptr::eq(own, handle.cast()))
 }
 
 /// RTLD_NEXT or RTLD_DEFAULT for a name of our table: our hook if the driver is meant, another object's definition, or nothing.
@@ -281,95 +255,205 @@ fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize
         loader::fail(name);
         return 0;
     };
-    let library = entries::library(entry);
-    let is_driver = library.bind(found.base);
-    let definition = found.definition.unwrap_or(0);
-    if is_driver {
-        entries::answer(entry, definition)
+    if entries::library(entry).bind(found.base) {
+        entries::answer(entry, found.definition)
     } else {
-        definition
+        found.definition
     }
 }
 
-/// The object whose definition of a name RTLD_NEXT or RTLD_DEFAULT means.
-fn in_scope(next: bool, name: &CStr, caller: Option<usize>) -> Option<Object> {
-    let (objects, caller, probes) = survey(name, caller);
-    let mut objects = objects;
-    let started = match STARTED.load(Ordering::Relaxed) {
-        0 => objects.len(),
-        started => started.min(objects.len()),
-    };
-    for (at, object) in objects.iter_mut().enumerate() {
-        object.global = at < started || probes[at].iter().any(|probe| probe.is_visible());
-    }
-    loader::forget_error();
-    let scope = Scope {
-        objects: &objects,
-        started,
-    };
-    match (next, caller) {
-        (true, Some(caller)) => scope.next(caller),
-        (true, None) => None,
-        (false, caller) => scope.default(caller),
-    }
-    .cloned()
+/// What RTLD_NEXT or RTLD_DEFAULT means.
+#[derive(Clone, Copy)]
+struct Found {
+    base: usize,
+    definition: usize,
 }
 
-/// A function of a later object, to ask the loader whether everybody sees that object.
-struct Probe {
-    name: std::ffi::CString,
-    range: core::ops::Range<usize>,
-}
-
-impl Probe {
-    fn is_visible(&self) -> bool {
-        loader::symbol(core::ptr::null_mut(), &self.name)
-            .is_some_and(|found| self.range.contains(&found))
-    }
-}
-
-/// All objects, which of them the caller is, and probes for those that define the name. Nothing is asked of the loader while it lists them.
-fn survey(name: &CStr, caller: Option<usize>) -> (Vec<Object>, Option<usize>, Vec<Vec<Probe>>) {
-    const PROBES: usize = 16;
-    let (mut objects, mut probes, mut at) = (Vec::new(), Vec::new(), None);
-    let started = STARTED.load(Ordering::Relaxed);
-    elf::each(&mut |object| {
-        if caller.is_some_and(|caller| object.contains(caller)) {
-            at = Some(objects.len());
-        }
-        let definition = object.symbol(name);
-        let ask = definition.is_some() && started != 0 && objects.len() >= started;
-        probes.push(if ask {
-            object
-                .exports()
-                .filter(|name| entries::exported(name).is_none())
-                .take(PROBES)
-                .map(|name| Probe {
-                    name: name.to_owned(),
-                    range: object.range(),
+/// The definition of a name that RTLD_NEXT or RTLD_DEFAULT means, were we not there. Nothing is allocated on the way: a program's malloc may fail, or
+/// be waiting for the loader.
+fn in_scope(next: bool, name: &CStr, caller: Option<usize>) -> Option<Found> {
+    let mut found = None;
+    loader::locked(&mut || {
+        Tables::with(&mut |tables| {
+            let view = Loaded::list(&mut tables.rows, name);
+            let caller = caller.and_then(|caller| view.index_of(loader::map_at(caller)));
+            let mut scope = Scope {
+                objects: &view,
+                started: match loader::started() {
+                    0 => view.rows.len(),
+                    started => started.min(view.rows.len()),
+                },
+                order: &mut tables.order,
+            };
+            let at = match (next, caller) {
+                (true, Some(caller)) => scope.next(caller),
+                (true, None) => None,
+                (false, caller) => scope.default(caller),
+            };
+            found = at.and_then(|at| {
+                Some(Found {
+                    base: view.object(at)?.base,
+                    definition: view.definition(at)?,
                 })
-                .collect()
-        } else {
-            Vec::new()
+            });
         });
-        objects.push(Object {
-            base: object.base,
-            path: object.name().to_bytes().to_vec(),
-            soname: object
-                .soname()
-                .map(|name| name.to_bytes().to_vec())
-                .unwrap_or_default(),
-            needed: object
-                .needed()
-                .map(|name| name.to_bytes().to_vec())
-                .collect(),
-            definition,
-            global: false,
-            ourselves: object.contains(note_start as *const () as usize),
-        });
-        false
+        loader::forget_error();
     });
-    (objects, at, probes)
+    found
+}
+
+/// As many objects are looked through; what is loaded behind them is not seen.
+const MOST: usize = 4096;
+
+#[derive(Clone, Copy)]
+struct Row {
+    map: *const LinkMap,
+    soname: Option<&'static CStr>,
+}
+
+/// Room for a look-up. Zeros are what it begins with.
+struct Tables {
+    rows: [Row; MOST],
+    order: [u16; MOST],
+}
+
+/// The room, and which thread has it. Another thread than the one that asks cannot: who has it holds the loader's lock, or did so in the parent when
+/// this process was forked.
+struct Room {
+    owner: AtomicUsize,
+    tables: UnsafeCell<MaybeUninit<Tables>>,
+}
+
+// SAFETY: used by who holds the loader's lock alone, one look-up at a time: `Tables::with`.
+unsafe impl Sync for Room {}
+
+static ROOM: Room = Room {
+    owner: AtomicUsize::new(0),
+    tables: UnsafeCell::new(MaybeUninit::zeroed()),
+};
+
+impl Tables {
+    /// Works with the room. A signal's handler that interrupts this very thread at it gets some of the kernel's, or goes without.
+    fn with(work: &mut dyn FnMut(&mut Tables)) {
+        let me = loader::thread();
+        if ROOM.owner.load(Ordering::Relaxed) != me {
+            ROOM.owner.store(me, Ordering::Relaxed);
+            // SAFETY: nobody else has it, as said above; zeros are a valid value, and so is what was left in it.
+            work(unsafe { (*ROOM.tables.get()).assume_init_mut() });
+            ROOM.owner.store(0, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: new pages of zeros, given back below.
+        let pages = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                size_of::<Tables>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if pages != libc::MAP_FAILED {
+            // SAFETY: as above; long enough, and zeros are a valid value.
+            unsafe {
+                work(&mut *pages.cast());
+                libc::munmap(pages, size_of::<Tables>());
+            }
+        }
+    }
+}
+
+/// The objects that there are, as far as a look-up of one name is concerned. Valid while the loader's lock is held.
+struct Loaded<'a> {
+    rows: &'a [Row],
+    name: &'a CStr,
+    /// The object of the first definition behind us that the loader sees.
+    behind: Option<*const LinkMap>,
+}
+
+impl<'a> Loaded<'a> {
+    fn list(rows: &'a mut [Row], name: &'a CStr) -> Loaded<'a> {
+        let mut count = 0;
+        elf::each(&mut |object| {
+            // SAFETY: it is used while the loader's lock is held alone.
+            let soname = unsafe {
+                core::mem::transmute::<Option<&CStr>, Option<&'static CStr>>(object.soname())
+            };
+            rows[count] = Row {
+                map: object.map,
+                soname,
+            };
+            count += 1;
+            count == rows.len()
+        });
+        let behind = loader::own_symbol(RTLD_NEXT as *mut c_void, name);
+        Loaded {
+            rows: &rows[..count],
+            name,
+            behind: behind.and_then(loader::map_at),
+        }
+    }
+
+    fn index_of(&self, map: Option<*const LinkMap>) -> Option<usize> {
+        let map = map?;
+        self.rows.iter().position(|row| core::ptr::eq(row.map, map))
+    }
+
+    fn object(&self, at: usize) -> Option<elf::Object<'_>> {
+        // SAFETY: the loader's entries, whose lock is held.
+        unsafe { elf::Object::of(&*self.rows[at].map) }
+    }
+}
+
+impl Objects for Loaded<'_> {
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn definition(&self, at: usize) -> Option<usize> {
+        self.object(at)?.symbol(self.name)
+    }
+
+    /// Of what was opened later the loader is asked: for the name itself as seen from us, who stand before all drivers, or, where another has
+    /// the name too, for some other of the object's names.
+    fn is_global(&self, at: usize) -> bool {
+        const PROBES: usize = 16;
+        let Some(object) = self.object(at) else {
+            return false;
+        };
+        if at < loader::started() || loader::started() == 0 || object.is(self.behind) {
+            return true;
+        }
+        object
+            .exports()
+            .filter(|name| entries::exported(name).is_none())
+            .take(PROBES)
+            .any(|name| {
+                let found = loader::own_symbol(core::ptr::null_mut(), name);
+                object.is(found.and_then(loader::map_at))
+            })
+    }
+
+    fn is_ourselves(&self, at: usize) -> bool {
+        loader::own().is_some_and(|own| core::ptr::eq(own, self.rows[at].map))
+    }
+
+    fn is_called(&self, at: usize, name: &[u8]) -> bool {
+        let row = &self.rows[at];
+        if row.soname.is_some_and(|soname| soname.to_bytes() == name) {
+            return true;
+        }
+        // SAFETY: the loader's entries, whose lock is held.
+        let path = unsafe { (*row.map).name() }.to_bytes();
+        !path.is_empty() && (path == name || path.rsplit(|byte| *byte == b'/').next() == Some(name))
+    }
+
+    fn needed(&self, at: usize, visit: &mut dyn FnMut(&[u8])) {
+        if let Some(object) = self.object(at) {
+            object.needed().for_each(|name| visit(name.to_bytes()));
+        }
+    }
 }
 
 /// `dlsym` as the program sees it.

@@ -4,33 +4,99 @@
 //! it again: in the objects that a program begins with before its main, in those that it opens later at the first look-up of a CUDA or NVML name after
 //! that, which is what fills such pointers. What an object reads of them before it has looked anything up is not covered; the proxies have no such limit.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use seeds::{Seed, planted};
 
 use super::elf::{self, Object, Relocation};
 use super::entries::{self, HOOKS};
-use super::sign;
+use super::{loader, sign};
 
-/// What the loader had loaded at the last look, 0 before the first.
-static SEEN: AtomicU64 = AtomicU64::new(0);
+/// The [`fingerprint`] at the last look, 0 before the first.
+static SEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Of each hook's name where the first object that has data of that name has it, and the first behind the program itself.
-struct Data {
-    first: [usize; HOOKS],
-    behind: [usize; HOOKS],
+/// A place of an object that was bound anew, and what it was bound to. Objects come back at the same addresses when they are closed and opened again, and
+/// then their places are as the loader left them. Used with the loader's lock held.
+struct Restored {
+    dynamic: AtomicUsize,
+    place: AtomicUsize,
+    word: AtomicUsize,
 }
+
+/// One for each object. Where there are more, each look-up is followed by a look.
+static RESTORED: [Restored; 64] = [const {
+    Restored {
+        dynamic: AtomicUsize::new(0),
+        place: AtomicUsize::new(0),
+        word: AtomicUsize::new(0),
+    }
+}; 64];
+
+impl Restored {
+    fn of(object: &Object<'_>) -> Option<&'static Restored> {
+        let dynamic = object.map.dynamic() as usize;
+        RESTORED
+            .iter()
+            .find(|row| [0, dynamic].contains(&row.dynamic.load(Ordering::Relaxed)))
+    }
+
+    fn is_intact(&self, object: &Object<'_>) -> bool {
+        let place = self.place.load(Ordering::Relaxed);
+        object.is(loader::map_at(place)) && elf::word(place) == self.word.load(Ordering::Relaxed)
+    }
+}
+
+/// The set of loaded objects, as a number that is not 0. Another set is another number, but for chance.
+fn fingerprint() -> usize {
+    let mut print = 1_usize;
+    elf::each(&mut |object| {
+        let fold = |print: usize, word: usize| {
+            print.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word
+        };
+        print = fold(print, core::ptr::from_ref(object.map) as usize);
+        print = fold(print, object.map.dynamic() as usize);
+        let changed = Restored::of(object)
+            .is_none_or(|row| row.dynamic.load(Ordering::Relaxed) != 0 && !row.is_intact(object));
+        print = fold(
+            print,
+            if changed {
+                SEEN.load(Ordering::Relaxed)
+            } else {
+                0
+            },
+        );
+        false
+    });
+    print | 1
+}
+
+/// Of each hook's name where the first object that has data of that name has it, and the first behind the program itself. Used with the loader's lock
+/// held; not on the stack, which may be a signal's of 8 KiB.
+struct Data {
+    first: [AtomicUsize; HOOKS],
+    behind: [AtomicUsize; HOOKS],
+}
+
+static DATA: Data = Data {
+    first: [const { AtomicUsize::new(0) }; HOOKS],
+    behind: [const { AtomicUsize::new(0) }; HOOKS],
+};
 
 /// Binds what objects have come meanwhile refer to.
 pub fn rebind() {
-    let loaded = elf::generation();
-    if planted(Seed::C13) || SEEN.swap(loaded, Ordering::AcqRel) == loaded {
+    if !planted(Seed::C13) {
+        loader::locked(&mut rebind_locked);
+    }
+}
+
+fn rebind_locked() {
+    let loaded = fingerprint();
+    if SEEN.swap(loaded, Ordering::AcqRel) == loaded {
         return;
     }
-    let mut data = Data {
-        first: [0; HOOKS],
-        behind: [0; HOOKS],
-    };
+    for word in DATA.first.iter().chain(&DATA.behind) {
+        word.store(0, Ordering::Relaxed);
+    }
     let (mut any, mut at) = (false, 0);
     elf::each(&mut |object| {
         if !sign::is_ours(object) {
@@ -39,11 +105,10 @@ pub fn rebind() {
                     continue;
                 };
                 any = true;
-                if data.first[hook] == 0 {
-                    data.first[hook] = address;
-                }
-                if data.behind[hook] == 0 && at > 0 {
-                    data.behind[hook] = address;
+                for (word, counts) in [(&DATA.first[hook], true), (&DATA.behind[hook], at > 0)] {
+                    if counts && word.load(Ordering::Relaxed) == 0 {
+                        word.store(address, Ordering::Relaxed);
+                    }
                 }
             }
         }
@@ -53,7 +118,7 @@ pub fn rebind() {
     if any {
         elf::each(&mut |object| {
             if !sign::is_ours(object) {
-                object.relocations(&mut |relocation| restore(object, &data, relocation));
+                object.relocations(&mut |relocation| restore(object, relocation));
             }
             false
         });
@@ -61,14 +126,14 @@ pub fn rebind() {
 }
 
 /// Binds one place to the data that it means, if it was bound to our export of that name.
-fn restore(object: &Object<'_>, data: &Data, relocation: &Relocation<'_>) {
+fn restore(object: &Object<'_>, relocation: &Relocation<'_>) {
     let Some(entry) = entries::exported(relocation.name) else {
         return;
     };
     let (hook, export) = (entry as usize, entries::export_address(entry));
     if relocation.copies {
         // The program has it, with what lies at the beginning of our function in it.
-        let source = data.behind[hook];
+        let source = DATA.behind[hook].load(Ordering::Relaxed);
         if source != 0 && elf::word(relocation.place) == elf::word(export) {
             object.store(relocation.place, elf::word(source));
         }
@@ -77,11 +142,18 @@ fn restore(object: &Object<'_>, data: &Data, relocation: &Relocation<'_>) {
     let own = object.data(relocation.name);
     let meant = match own {
         Some(own) => own,
-        None if relocation.may_be_data => data.first[hook],
+        None if relocation.may_be_data => DATA.first[hook].load(Ordering::Relaxed),
         None => 0,
     };
     let bound = export.wrapping_add(relocation.addend);
     if meant != 0 && elf::word(relocation.place) == bound {
-        object.store(relocation.place, meant.wrapping_add(relocation.addend));
+        let word = meant.wrapping_add(relocation.addend);
+        object.store(relocation.place, word);
+        if let Some(row) = Restored::of(object) {
+            row.place.store(relocation.place, Ordering::Relaxed);
+            row.word.store(word, Ordering::Relaxed);
+            row.dynamic
+                .store(object.map.dynamic() as usize, Ordering::Relaxed);
+        }
     }
 }

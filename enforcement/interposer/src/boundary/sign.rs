@@ -1,16 +1,13 @@
-//! How our libraries know one another in a process: an ELF note, which is no export and costs nothing.
+//! How our libraries know one another in a process: by the names that they export besides the drivers'.
 //!
 //! A preloaded `libvgpu.so` and the proxies in the drivers' place may meet. None of them takes another for a driver, and one of them alone
-//! keeps account: who comes later hands its calls on.
+//! keeps account: who comes later hands its calls on. Their files are known by an ELF note, which costs nothing; in a process it is not read, as a
+//! note may lie in no segment that is mapped.
 
 use core::ffi::CStr;
 use std::path::PathBuf;
 
-use super::elf;
-
-const OWNER: [u8; 12] = *b"Ringfence\0\0\0";
-/// The owner's length in the note counts its first NUL; the rest is padding.
-const OWNER_LEN: usize = 10;
+use super::{elf, loader};
 
 /// An Elf64_Nhdr, the owner's name and a description of four bytes.
 #[repr(C, align(4))]
@@ -18,7 +15,8 @@ struct Note {
     name_len: u32,
     description_len: u32,
     kind: u32,
-    owner: [u8; OWNER.len()],
+    /// Its length in the note counts the first NUL; the rest is padding.
+    owner: [u8; 12],
     version: u32,
 }
 
@@ -26,25 +24,27 @@ struct Note {
 #[used]
 #[unsafe(link_section = ".note.ringfence")]
 static NOTE: Note = Note {
-    name_len: OWNER_LEN as u32,
+    name_len: 10,
     description_len: 4,
     kind: 1,
-    owner: OWNER,
+    owner: *b"Ringfence\0\0\0",
     version: 1,
 };
 
 /// Whether an object is one of our libraries that have hooks.
 pub fn is_ours(object: &elf::Object<'_>) -> bool {
-    object.has_note(&OWNER[..OWNER_LEN])
+    loader::RESOLVED
+        .iter()
+        .any(|name| object.exports_name(name))
 }
 
 /// The base address of the first of our libraries that exports `name`, unless that is this one.
 pub fn leader(name: &CStr) -> Option<usize> {
-    let here = is_ours as *const () as usize;
+    let own = loader::own().map(core::ptr::from_ref);
     let mut leader = None;
     elf::each(&mut |object| {
-        let found = is_ours(object) && object.symbol(name).is_some();
-        if found && !object.contains(here) {
+        let found = is_ours(object) && object.exports_name(name);
+        if found && !object.is(own) {
             leader = Some(object.base);
         }
         found
@@ -54,15 +54,7 @@ pub fn leader(name: &CStr) -> Option<usize> {
 
 /// Where the loader found this library.
 pub fn own_path() -> Option<PathBuf> {
-    let mut path = [0; libc::PATH_MAX as usize];
-    elf::each(&mut |object| {
-        let found = object.contains(own_path as *const () as usize);
-        if found {
-            object.copy_name(&mut path);
-        }
-        found
-    });
-    sources::library(CStr::from_bytes_until_nul(&path).ok()?)
+    sources::library(loader::own()?.name())
 }
 
 /// Whether another of our libraries in this process says what a user must know: of two proxies, libcuda's.

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, cases, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
+use crate::ffi::library::{Scope, Visibility, look_up};
 use crate::ffi::process::{Ending, in_fork};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -119,5 +120,29 @@ cases! {
         });
         children?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A child that is forked while another thread looks names up finds what its parent finds, and waits for nobody.
+    a_child_forked_beside_a_look_up_finds_names {
+        defects: ["C14"], entry_points: ["dlsym"], budget: "0=4GiB", unordered: "a thread races with the fork",
+    } (_session) {
+        Cuda::open_as("libcuda.so.1", Visibility::Global)?;
+        let find = || look_up(Scope::Default, "cuMemAlloc_v2");
+        let found = find();
+        ensure!(found.is_some(), "cuMemAlloc_v2 is not found");
+        let stop = AtomicBool::new(false);
+        let children = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    find();
+                }
+            });
+            let children = (0..50).try_for_each(|number| {
+                forked(&format!("whether child {number} finds less"), 0, || u8::from(find() != found))
+            });
+            stop.store(true, Ordering::Relaxed);
+            children
+        });
+        children
     }
 }
