@@ -25,6 +25,9 @@ pub struct Needs {
     pub own: Bytes,
     /// Of smaller ones, which share blocks, and of code.
     pub rest: Bytes,
+    /// The most that those smaller ones hold of the blocks that they share: twice their size, and no more than a block each. A driver that packs
+    /// them first fit leaves one block no more than half full.
+    pub shared: Bytes,
     /// All of it could be read: it needs nothing else.
     pub whole: bool,
 }
@@ -40,6 +43,8 @@ impl Needs {
     fn add_variable(&mut self, bytes: Bytes) {
         if bytes < BLOCK {
             self.rest = self.rest.saturating_add(bytes);
+            let held = bytes.saturating_add(bytes).min(BLOCK);
+            self.shared = self.shared.saturating_add(held);
         } else {
             let blocks = bytes.round_up(BLOCK).unwrap_or(Bytes::MAX);
             self.own = self.own.saturating_add(blocks);
@@ -112,6 +117,7 @@ fn fat(bytes: &[u8]) -> Needs {
         most = Needs {
             own: most.own.max(one.own),
             rest: most.rest.max(one.rest),
+            shared: most.shared.max(one.shared),
             whole: true,
         };
         packed |= !one.whole;
@@ -132,6 +138,7 @@ fn entry(bytes: &[u8]) -> Option<(Needs, &[u8])> {
         Needs {
             own: Bytes::ZERO,
             rest: Bytes(number(bytes, 56, 8)?),
+            shared: Bytes::ZERO,
             whole: false,
         }
     } else if number(bytes, 0, 2)? == FAT_ELF {
@@ -183,6 +190,7 @@ fn ptx(text: &[u8]) -> Needs {
     let mut needs = Needs {
         own: Bytes::ZERO,
         rest: Bytes(text.len() as u64),
+        shared: Bytes::ZERO,
         whole: true,
     };
     let mut words = Words { rest: text };
@@ -361,6 +369,7 @@ mod tests {
         let expected = Needs {
             own: Bytes::ZERO,
             rest: Bytes(text.len() as u64 + bytes),
+            shared: Bytes(2 * bytes),
             whole: true,
         };
         assert_eq!(needs(text.as_bytes()), expected);
@@ -423,11 +432,19 @@ mod tests {
         let expected = Needs {
             own: Bytes(1 << 30),
             rest: Bytes(4196),
+            shared: Bytes(200),
             whole: true,
         };
         assert_eq!(needs(&bytes), expected);
         assert_eq!(Form::of(&bytes), Form::Sized(bytes.len()));
         assert_eq!(needs(&fat_of(2, 0, &bytes, 0)), expected);
+    }
+
+    #[test]
+    fn small_variables_hold_no_more_than_a_block_each() {
+        let bytes = cubin(&[(".nv.global.a", (2 << 20) - 1), (".nv.global.b", 100)]);
+        assert_eq!(needs(&bytes).shared, Bytes((2 << 20) + 200));
+        assert_eq!(needs(&bytes).own, Bytes::ZERO);
     }
 
     #[test]

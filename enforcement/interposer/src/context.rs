@@ -495,6 +495,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
     tenant.end_openings(context.handle);
     tenant.end_views(context.handle);
     tenant.end_modules(context.handle);
+    tenant.end_branches_of(context.handle);
     let last = !tenant.memory.contexts.has_any(device.ordinal);
     if last {
         tenant.forget_pools(device);

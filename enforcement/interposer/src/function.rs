@@ -106,6 +106,9 @@ fn one<T: Copy>(
     call: impl FnOnce() -> CUresult,
     may: impl FnOnce(T) -> Result<(), Refused>,
 ) -> Outcome<CUresult> {
+    if let Err(refused) = tenant.room_for_unasked() {
+        return Outcome::Refused(refused);
+    }
     let before = place.read();
     let code = call();
     let Some(obtained) = place.read().filter(|_| code == CUresult::SUCCESS) else {
@@ -141,6 +144,9 @@ fn all<T: Copy>(
     call: impl FnOnce() -> CUresult,
     may: impl FnOnce(&[T]) -> Result<(), Refused>,
 ) -> Outcome<CUresult> {
+    if let Err(refused) = tenant.room_for_unasked() {
+        return Outcome::Refused(refused);
+    }
     let listed = || (0..count as usize).map_while(|at| places.read_at(at));
     let before: Vec<T> = listed().collect();
     let code = call();

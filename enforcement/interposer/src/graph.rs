@@ -383,7 +383,7 @@ fn updated(
     let outcome = branching(tenant, graph, || {
         let code = call();
         updated = code == CUresult::SUCCESS;
-        code
+        (code, Some(exec))
     });
     if !updated {
         return outcome;
@@ -399,12 +399,17 @@ fn updated(
 }
 
 pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
-    if !tenant.memory.graphs.any_executable() {
+    let branches = tenant.end_branches(exec);
+    if branches.is_none() && !tenant.memory.graphs.any_executable() {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    // The record leaves first: the handle may come back at once.
+    // The records leave first: the handle may come back at once.
     let known = tenant.forget_executable(exec);
     let code = next::cuGraphExecDestroy(exec);
+    if let Some((context, bytes)) = branches.filter(|_| code != CUresult::SUCCESS) {
+        // It is charged still.
+        let _ = tenant.begin_branches(context, exec, bytes);
+    }
     if let Some(known) = known.filter(|_| code != CUresult::SUCCESS) {
         tenant.know_executable(exec, known);
     }
@@ -433,7 +438,7 @@ fn instantiated(
     let outcome = branching(tenant, graph, || {
         let code = call();
         made = place.read().filter(|_| code == CUresult::SUCCESS);
-        code
+        (code, made)
     });
     let Some(exec) = made else {
         return outcome;
@@ -451,12 +456,17 @@ fn instantiated(
 
 /// A call that makes or changes an executable graph: the driver keeps memory for as much of it as may run side by side (R17 of
 /// `fixtures/defects.txt`; 112 KiB each on an H200). As much is reserved before, and what the driver's figure says is charged after.
-/// Refused after the call, what it made has to go again.
-fn branching(tenant: Tenant, graph: CUgraph, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
+/// Refused after the call, what it made has to go again. Where no row tells it a context is charged for the most that its executable graphs needed
+/// together, for which the driver keeps memory (R32). The call answers which executable graph it made or changed besides.
+fn branching(
+    tenant: Tenant,
+    graph: CUgraph,
+    call: impl FnOnce() -> (CUresult, Option<CUgraphExec>),
+) -> Outcome<CUresult> {
     let device = tenant.current_device().ok();
     let counted = tenant.settings().context_charge == ContextCharge::Count;
     let Some(device) = device.filter(|_| counted && !planted(Seed::R17)) else {
-        return Outcome::Done(call());
+        return Outcome::Done(call().0);
     };
     // Its kernels' local memory is taken now or at its launch.
     if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
@@ -467,13 +477,21 @@ fn branching(tenant: Tenant, graph: CUgraph, call: impl FnOnce() -> CUresult) ->
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),
     };
-    let code = call();
+    let (code, exec) = call();
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
     }
     match tenant.settle_by_row(device, grant, bound, Bytes::ZERO, bound) {
-        Ok(kept) => {
-            tenant.memory.contexts.add_to(current_context(), kept);
+        Ok(Bytes::ZERO) => Outcome::Done(code),
+        // No row: it is charged as what it takes at most.
+        Ok(most) => {
+            let context = current_context();
+            let more = match exec.filter(|_| !planted(Seed::R32)) {
+                Some(exec) => tenant.begin_branches(context, exec, most).min(most),
+                None => most,
+            };
+            tenant.memory.contexts.add_to(context, more);
+            tenant.release(device.indices, most.saturating_sub(more));
             Outcome::Done(code)
         }
         Err((refused, _)) => Outcome::Refused(refused),

@@ -14,6 +14,7 @@
 
 mod array;
 mod boundary;
+mod branches;
 mod capture;
 mod context;
 mod contexts;

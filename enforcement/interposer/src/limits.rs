@@ -60,6 +60,18 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         };
     };
     match limit {
+        STACK if !planted(Seed::R33) => {
+            // The stack is what the call makes of it, whatever launches made it before (R33). They are charged again from now on, those of other threads
+            // before the driver is asked.
+            let local = limits.local.swap(0, Ordering::AcqRel);
+            tenant.recount_local();
+            let outcome = set_charged(tenant, device, limits, limit, value);
+            if !matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
+                limits.local.fetch_max(local, Ordering::AcqRel);
+                tenant.recount_local();
+            }
+            return outcome;
+        }
         STACK | PRINTF | HEAP => {}
         // What they take of a device is the driver's secret: its figure tells.
         SYNC_DEPTH | LAUNCHES => {
@@ -88,6 +100,17 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
             return Outcome::Done(CUresult::ERROR_UNSUPPORTED_LIMIT);
         }
     }
+    set_charged(tenant, device, limits, limit, value)
+}
+
+/// Sets a limit whose cost is known, and charges it.
+fn set_charged(
+    tenant: Tenant,
+    device: &Device,
+    limits: &Limits,
+    limit: CUlimit,
+    value: usize,
+) -> Outcome<CUresult> {
     // What it would take more than now cannot be told otherwise.
     let before = match told(limit) {
         Ok(before) => before,

@@ -21,6 +21,7 @@ use crate::modules::{Library, Part};
 use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
+use seeds::{Seed, planted};
 
 pub fn load(tenant: Tenant, module: Out<'_, CUmodule>, name: In<'_, c_char>) -> Outcome<CUresult> {
     load_module(tenant, module, || image::needs_of_file(name), &|| {
@@ -83,7 +84,7 @@ fn load_module(
         Ok(granted) => granted,
         Err(refused) => return Outcome::Refused(refused),
     };
-    // Far from the budget what it takes is charged at most, and not looked at.
+    // Far from the budget what it takes is charged at most, and not looked at before the next look comes.
     let unseen = needs.whole && granted == bound && tenant.is_far(device, bound);
     let before = module.read();
     let code = call();
@@ -205,7 +206,8 @@ pub fn load_library_file(
     })
 }
 
-/// A library's variables are taken in each context when it is first used there. Its code comes function by function.
+/// A library's variables are taken in each context when it is first used there, and charged from its load on (R31 of `fixtures/defects.txt`). Its code
+/// comes function by function.
 fn load_for_all(
     tenant: Tenant,
     library: Out<'_, CUlibrary>,
@@ -215,7 +217,16 @@ fn load_for_all(
     if library.is_null() {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let own = needs().own;
+    let needs = needs();
+    // Many ways lead to a library's variables, launches among them, so whoever loads it answers for all of them. What the image does not tell (one that
+    // is packed, and code) is the next look's.
+    let own = match tenant.settings().context_charge {
+        ContextCharge::Count if !planted(Seed::R31) => needs.own.saturating_add(needs.shared),
+        _ => needs.own,
+    };
+    if let Err(refused) = tenant.room_for_unasked() {
+        return Outcome::Refused(refused);
+    }
     // No context may come between, unless it would be charged nothing.
     let _held = (own != Bytes::ZERO).then(|| tenant.memory.changing.hold());
     let parts: Vec<Part> = tenant

@@ -1,5 +1,5 @@
-//! What modules and libraries were charged: variables with blocks of their own, which live as long as they do. The rest of what
-//! they take is the driver's figure (`truth`).
+//! What modules and libraries were charged: variables with blocks of their own, which live as long as they do, and a library's smaller ones
+//! at the most that they hold of blocks that they share. The rest of what they take is the driver's figure (`truth`).
 //!
 //! A module is one context's. A library is everybody's: each context has its variables from the first use on, which may be a
 //! launch, so each is charged for them from the library's load, or from its own beginning.

@@ -26,7 +26,7 @@ const THREADS: usize = 4096;
 const WAYS: usize = 4;
 
 /// So many times longer than a look lasts nobody looks again.
-const SPACING: u64 = 100;
+pub const SPACING: u64 = 100;
 
 /// Looks at the driver's figures, if it is time to.
 #[inline(always)]

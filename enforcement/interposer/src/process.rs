@@ -10,6 +10,7 @@ use std::panic::catch_unwind;
 
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
 use crate::boundary::sign;
+use crate::branches::Branches;
 use crate::contexts::Contexts;
 use crate::deferred::Deferred;
 use crate::devices::Devices;
@@ -76,6 +77,7 @@ pub struct Memory {
     pub modules: Forever<Modules>,
     pub physical: Forever<Physical>,
     pub executables: Forever<Executables>,
+    pub branches: Forever<Branches>,
     pub pools: Pools,
     pub frees: Frees,
     pub deferred: Deferred,

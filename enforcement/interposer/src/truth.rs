@@ -7,18 +7,21 @@
 //! is none, and upper bounds stay.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use ledger::KeptErrno;
+use ledger::{KeptErrno, Refusal};
 
+use budget::charge::BLOCK;
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 
 use seeds::{Mark, Seed, mark, planted};
 
 use crate::boundary::arena::Lock;
+use crate::boundary::time;
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
 use crate::nvml::Session;
 use crate::outcome::Refused;
+use crate::poll::SPACING;
 use crate::process::Tenant;
 use crate::report::{self, Once};
 use crate::slack::FREED;
@@ -50,6 +53,14 @@ struct Figures {
     managed: AtomicU64,
     /// What this process may hold before the next look.
     next: AtomicU64,
+    /// A part of the budget more than the least that it held since the last look: so much it may hold before the next one that is due.
+    near: AtomicU64,
+    /// That part of the budget; 0 where there is nothing to look at.
+    step: AtomicU64,
+    /// When a look that `near` asks for is due, by the processor's counter: a hundred times what the last one took after it.
+    due: AtomicU64,
+    /// Not 0: the last look found a row of ours.
+    listed: AtomicU64,
 }
 
 /// Changes that are under way: what two looks see may differ meanwhile, as driver and ledger do.
@@ -137,6 +148,38 @@ impl Look {
 }
 
 impl Figures {
+    /// Whether a process that holds `usage` is to be looked at before it takes so much more.
+    #[inline]
+    fn has_grown(&self, usage: Bytes, more: Bytes) -> bool {
+        let then = usage.saturating_add(more).0;
+        let step = self.step.load(Ordering::Relaxed);
+        let near = usage.0.saturating_add(step);
+        if step != 0 && near < self.near.load(Ordering::Relaxed) {
+            self.near.fetch_min(near, Ordering::Relaxed);
+        }
+        then > self.next.load(Ordering::Relaxed)
+            || then > self.near.load(Ordering::Relaxed) && self.is_due()
+    }
+
+    #[cold]
+    fn is_due(&self) -> bool {
+        time::ticks() >= self.due.load(Ordering::Relaxed) && !planted(Seed::R31a)
+    }
+
+    /// A look begins, of a process that holds `usage`.
+    fn begin_look(&self, usage: Bytes, step: u64) {
+        let next = usage.0.saturating_add(step);
+        self.next.store(next, Ordering::Relaxed);
+        self.near.store(next, Ordering::Relaxed);
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// Nothing tells what is held there: nobody looks.
+    fn leave(&self) {
+        self.begin_look(Bytes::MAX, 0);
+        self.listed.store(0, Ordering::Relaxed);
+    }
+
     /// By a look, after which nothing of it is unseen.
     fn set_drift(&self, drift: Bytes) {
         self.unseen.store(0, Ordering::Release);
@@ -186,12 +229,41 @@ impl Tenant {
     pub fn has_grown(self, devices: DeviceSet, bytes: Bytes) -> bool {
         self.ledger().is_some_and(|ledger| {
             devices.iter().any(|index| {
-                let next = self
-                    .figures(index)
-                    .map_or(u64::MAX, |figures| figures.next.load(Ordering::Relaxed));
-                ledger.own_usage(index).saturating_add(bytes).0 > next
+                self.figures(index)
+                    .is_some_and(|figures| figures.has_grown(ledger.own_usage(index), bytes))
             })
         })
+    }
+
+    /// Whether the driver may take memory that nobody asks it for (code, the stream of a thread): not while the tenant is over its budget on a
+    /// device that this process has a context on (R31 of `fixtures/defects.txt`).
+    pub fn room_for_unasked(self) -> Result<(), Refused> {
+        let Some(ledger) = self.ledger().filter(|_| !planted(Seed::R31b)) else {
+            return Ok(());
+        };
+        let over = |device: &Device| {
+            device.indices.iter().find_map(|index| {
+                let (budget, usage) = (ledger.budget(index)?, ledger.usage(index));
+                (usage > budget).then_some(Refusal::OverBudget {
+                    requested: BLOCK,
+                    usage,
+                    budget,
+                })
+            })
+        };
+        let devices = self.devices().into_iter().flat_map(Devices::iter);
+        for device in devices.filter(|device| self.memory.contexts.has_any(device.ordinal)) {
+            if over(device).is_none() {
+                continue;
+            }
+            // What is held without need goes first, and the dead are waited for, as before any refusal. What a lease covers is granted all the same.
+            drop(self.reserve_or_trim(device.indices, BLOCK)?);
+            self.look_at(device);
+            if let Some(refusal) = over(device) {
+                return Err(Refused::Ledger(refusal));
+            }
+        }
+        Ok(())
     }
 
     /// What was granted after a look counts as looked at: only what is taken *and kept* calls for another one.
@@ -216,6 +288,13 @@ impl Tenant {
             let Some(budget) = ledger.budget(index) else {
                 return false;
             };
+            // Where no row shows this process there is no next look.
+            let listed = self
+                .figures(index)
+                .is_some_and(|figures| figures.listed.load(Ordering::Relaxed) != 0);
+            if !listed && !planted(Seed::R32a) {
+                return false;
+            }
             let part = Bytes(budget.0 / PART);
             let used = ledger.usage(index).saturating_add(bytes);
             bytes <= part && used.saturating_add(part) <= budget
@@ -407,15 +486,34 @@ impl Tenant {
         let told = told && !planted(Seed::V15) && !planted(Seed::C10);
         let Some(index) = indices.next().filter(|_| told) else {
             for figures in self.all_figures(device.indices) {
-                figures.next.store(u64::MAX, Ordering::Relaxed);
+                figures.leave();
             }
             return None;
         };
-        let (figures, ledger) = (self.figures(index)?, self.ledger()?);
+        let figures = self.figures(index)?;
+        let began = time::ticks();
+        let looked = self.look_by_row(device, index, figures, pending, changes);
+        let took = time::ticks().saturating_sub(began);
+        let pause = took.saturating_mul(SPACING).saturating_add(took);
+        figures
+            .due
+            .store(began.saturating_add(pause), Ordering::Relaxed);
+        looked
+    }
+
+    fn look_by_row(
+        self,
+        device: &Device,
+        index: DeviceIndex,
+        figures: &'static Figures,
+        pending: Bytes,
+        changes: u64,
+    ) -> Option<(&'static Figures, Look)> {
+        let ledger = self.ledger()?;
         let budget = ledger.budget(index);
         let step = budget.map_or(u64::MAX, |budget| budget.0 / PART);
-        let next = ledger.own_usage(index).0.saturating_add(step);
-        figures.next.store(next, Ordering::Relaxed);
+        figures.begin_look(ledger.own_usage(index), step);
+        figures.listed.store(0, Ordering::Relaxed);
         // A device without a budget has nothing to keep.
         if budget.is_none() || planted(Seed::R17b) && self.shares() {
             return None;
@@ -451,6 +549,7 @@ impl Tenant {
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
             let row = rows.own()?;
             ledger.note_listed();
+            figures.listed.store(1, Ordering::Relaxed);
             // A pool grows into its spare without a change of the books.
             let (all_after, imported_after) =
                 (ledger.process_usage(index), ledger.shared_usage(index));

@@ -101,6 +101,12 @@ seeds! {
     R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];
     R29 = "R29", "memory of a context that another thread destroys stays charged where its address is given out before the books know";
     R30 = "R30", "what cannot be looked at beside other threads is charged to its context for good";
+    R31 = "R31", "a library is charged only for variables that have blocks of their own";
+    R31a = "R31a", "below the most that was ever held nobody looks at the driver's figure";
+    R31b = "R31b", "what the driver takes unasked is refused to nobody who is over the budget";
+    R32 = "R32", "what no row shows is charged to its context again with each graph that is made executable";
+    R32a = "R32a", "what a module takes is left to a look that no row answers";
+    R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];

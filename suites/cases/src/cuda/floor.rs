@@ -166,6 +166,73 @@ cases! {
         Ok(())
     }
 
+    /// What is taken past the hooks below the most that a process ever held is charged before as much is granted again.
+    what_is_taken_unseen_below_an_old_peak_is_charged {
+        kind: Budget, defects: ["R31", "F1"], entry_points: ["cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2"], budget: "0=6GiB",
+        unordered: "allocates until it is looked at",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        const STEP: Bytes = Bytes::mib(16);
+        let cuda = cuda()?;
+        let budget = budget(session, 0)?;
+        let peak = fill(&cuda);
+        peak.refused_with(OUT_OF_MEMORY)?;
+        for block in peak.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let mut granted = Bytes::ZERO;
+        loop {
+            let block = cuda.allocate(STEP.0);
+            ensure_eq!(block.code, OK, "{STEP} beside {granted} and {UNSEEN} unseen");
+            granted += STEP;
+            let info = cuda.memory_info();
+            ensure_eq!(info.code, OK, "cuMemGetInfo_v2");
+            if Bytes(info.out.0) + granted + UNSEEN <= budget {
+                return Ok(());
+            }
+            ensure!(granted + UNSEEN <= budget, "{granted} were granted under {budget} beside {UNSEEN} that nobody looked at");
+            // No look takes more than a hundredth of the time.
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    }
+
+    /// While the budget is exceeded the driver takes nothing unasked either: no code of a function, no library.
+    what_takes_memory_unasked_is_refused_over_the_budget {
+        kind: Budget, defects: ["R31", "F1"], budget: "0=6GiB",
+        entry_points: ["cuMemAlloc_v2", "cuModuleGetFunction", "cuLibraryLoadData", "cuLibraryGetKernel"], needs: ["cuLibraryLoadData"],
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "what is taken past the hooks exceeds the budget",
+    } (session) {
+        let cuda = cuda()?;
+        let image = Image::ptx(".version 7.0
+.target sm_70
+.address_size 64
+.visible .entry empty()
+{
+ret;
+}
+");
+        let (module, library) = (cuda.load_module(&image), cuda.load_library(&image));
+        ensure_eq!((module.code, library.code), (OK, OK), "a module and a library");
+        let asked = || {
+            let more = cuda.load_library(&image);
+            if more.code == OK {
+                cuda.unload_library(more.out);
+            }
+            [cuda.function(module.out, "empty").code, cuda.kernel(library.out, "empty").code, more.code]
+        };
+        let driver = driver(session)?;
+        {
+            let _unseen = [Unseen::take(&driver, UNSEEN)?, Unseen::take(&driver, UNSEEN)?];
+            ensure_eq!(cuda.allocate(UNSEEN.0).code, OUT_OF_MEMORY, "{UNSEEN} over the budget");
+            ensure_eq!(asked(), [OUT_OF_MEMORY; 3], "a function, a kernel and a library over the budget");
+        }
+        ensure_eq!(asked(), [OK; 3], "a function, a kernel and a library within the budget again");
+        Ok(())
+    }
+
     /// A process that took memory past the hooks and only launches kernels is charged for it while it launches.
     what_is_taken_unseen_is_charged_while_a_process_only_launches {
         kind: Budget, defects: ["F1"], entry_points: ["cuLaunchKernel", "cuMemGetInfo_v2"], budget: "0=6GiB",

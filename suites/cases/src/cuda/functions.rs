@@ -119,6 +119,27 @@ cases! {
         fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// A stack that is set smaller after a launch has made it larger is the tenant's again; the next such launch wants it once more.
+    a_stack_that_is_set_smaller_is_charged_no_longer {
+        kind: Budget, defects: ["R33"], budget: "0=20GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+    } (session) {
+        /// CU_LIMIT_STACK_SIZE.
+        const STACK: i32 = 0;
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let large = cuda.function(module(&cuda)?, "large");
+        ensure_eq!(large.code, OK, "a function of 64 KiB a thread");
+        ensure_eq!(cuda.launch_function(large.out, memory.out), OK, "its launch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.set_limit(STACK, 1024), OK, "cuCtxSetLimit");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)?;
+        ensure_eq!(cuda.launch_function(large.out, memory.out), OUT_OF_MEMORY, "its launch beside a full budget");
+        within(session, &cuda)
+    }
+
     /// A graph's kernels take as much: none is captured, or it is not made executable.
     local_memory_of_graphs_is_no_way_past_the_budget {
         kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],

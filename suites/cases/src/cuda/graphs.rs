@@ -169,6 +169,33 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// The same of one thread where the driver tells of no process, and of a graph that is updated with each step of a program.
+    graphs_that_come_and_go_use_up_no_budget_without_rows {
+        kind: Budget, defects: ["R32"], budget: "0=2GiB",
+        entry_points: ["cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuGraphExecUpdate_v2", "cuMemAlloc_v2"],
+        faults: r#"fault = [
+            { at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "result:3" }, { at = "nvmlDeviceGetComputeRunningProcesses_v2", then = "result:3" },
+        ]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let (graph, target) = (cuda.create_graph(), cuda.allocate(Bytes::mib(2).0));
+        ensure_eq!((graph.code, target.code), (OK, OK), "a graph and what it sets");
+        ensure_eq!(cuda.add_branch(graph.out, &[], target.out).code, OK, "a node");
+        let kept = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(kept.code, OK, "cuGraphInstantiateWithFlags");
+        for _ in 0..900 {
+            let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+            ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+            ensure_eq!(cuda.destroy_exec(exec.out), OK, "cuGraphExecDestroy");
+            let updated = match session.exports("cuGraphExecUpdate_v2")? {
+                true => cuda.update_exec(kept.out, graph.out),
+                false => cuda.update_exec_v1(kept.out, graph.out),
+            };
+            ensure_eq!(updated, OK, "an update");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A graph of whose nodes the driver does not tell is not launched, alone or as another's child.
     a_graph_that_the_driver_does_not_tell_of_is_not_launched {
         kind: Budget, defects: ["R3"], entry_points: ["cuGraphLaunch", "cuGraphInstantiateWithFlags"], budget: "0=4GiB",

@@ -112,6 +112,77 @@ cases! {
         fills(left, budget, CONTEXT_ROOM)
     }
 
+    /// Small variables of libraries are within the budget too, whichever call makes them present: beside a budget that is used up none is,
+    /// and what is held below an earlier peak is charged.
+    small_variables_of_libraries_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R31"], budget: "0=2GiB",
+        entry_points: ["cuLibraryLoadData", "cuKernelGetFunction", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemFree_v2"], needs: ["cuLibraryLoadData"],
+    } (session) {
+        const LIBRARIES: u64 = 200;
+        let cuda = cuda()?;
+        let budget = budget(session, 0)?;
+        // Of a block, which two of them do not share.
+        let image = Image::ptx(&program(Bytes::kib(1900)));
+        let present = |at: u64| -> Result<Option<crate::ffi::cuda::LoadedLibrary>, Failure> {
+            let library = cuda.load_library(&image);
+            if library.code == OUT_OF_MEMORY {
+                return Ok(None);
+            }
+            ensure_eq!(library.code, OK, "cuLibraryLoadData");
+            let kernel = cuda.kernel(library.out, "empty");
+            let code = match at % 3 {
+                0 => cuda.library_variable(library.out, "large").code,
+                1 if kernel.code == OK => cuda.function_of_kernel(kernel.out).code,
+                _ if kernel.code == OK => cuda.launch_kernel(kernel.out, 0),
+                _ => kernel.code,
+            };
+            if code == OUT_OF_MEMORY {
+                ensure_eq!(cuda.unload_library(library.out), OK, "cuLibraryUnload");
+                return Ok(None);
+            }
+            ensure_eq!(code, OK, "way {} to a library's variables", at % 3);
+            Ok(Some(library.out))
+        };
+        let held = |libraries: usize| Bytes::mib(2 * libraries as u64);
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let mut libraries = Vec::new();
+        for at in 0..LIBRARIES {
+            libraries.extend(present(at)?);
+        }
+        let beside = taken.bytes + held(libraries.len());
+        ensure!(beside <= budget, "{} libraries beside {} under {budget}", libraries.len(), taken.bytes);
+        for block in taken.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        for at in 0..LIBRARIES {
+            libraries.extend(present(at)?);
+        }
+        ensure!(libraries.len() as u64 >= LIBRARIES, "only {} libraries of 2 MiB under {budget}", libraries.len());
+        fills(fill(&cuda).bytes + held(libraries.len()), budget, CONTEXT_ROOM)?;
+        for library in libraries {
+            ensure_eq!(cuda.unload_library(library), OK, "cuLibraryUnload");
+        }
+        let again = cuda.allocate(held(LIBRARIES as usize).0);
+        ensure_eq!(again.code, OK, "what libraries had, once they are unloaded");
+        Ok(())
+    }
+
+    /// Modules that are loaded and unloaded again and again use up no budget where the driver tells of no process.
+    modules_that_come_and_go_use_up_no_budget_without_rows {
+        kind: Budget, defects: ["R32"], budget: "0=1GiB", entry_points: ["cuModuleLoadData", "cuModuleUnload"],
+        faults: r#"fault = [
+            { at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "result:3" }, { at = "nvmlDeviceGetComputeRunningProcesses_v2", then = "result:3" },
+        ]"#,
+    } (session) {
+        let cuda = cuda()?;
+        for _ in 0..600 {
+            let module = load(&cuda, Bytes::kib(4))?;
+            ensure_eq!(cuda.unload_module(module), OK, "cuModuleUnload");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A library's variables are each context's own: one that is made later is charged for them too.
     a_library_is_charged_to_contexts_to_come {
         kind: Budget, defects: ["R13"], budget: "0=4GiB",
