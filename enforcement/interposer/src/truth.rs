@@ -235,6 +235,15 @@ impl Tenant {
         })
     }
 
+    /// As [`Tenant::room_for_unasked`], by the driver's figures of this moment.
+    pub fn look_for_unasked(self) -> Result<(), Refused> {
+        let devices = self.devices().into_iter().flat_map(Devices::iter);
+        devices
+            .filter(|device| self.memory.contexts.has_any(device.ordinal))
+            .for_each(|device| self.look_at(device));
+        self.room_for_unasked()
+    }
+
     /// Whether the driver may take memory that nobody asks it for (code, the stream of a thread): not while the tenant is over its budget on a
     /// device that this process has a context on (R31 of `fixtures/defects.txt`).
     pub fn room_for_unasked(self) -> Result<(), Refused> {
@@ -445,6 +454,29 @@ impl Tenant {
                 Ok(known)
             }
             None => Ok(bound),
+        }
+    }
+
+    /// Something is about to be charged by itself that the driver's row may have shown already: answers how much of the drift, at most `bytes`, is
+    /// charged for it from now on. A look has to follow.
+    pub fn take_drift(self, device: &Device, bytes: Bytes) -> Bytes {
+        let _held = self.memory.truth.looking.hold();
+        let alone = device.indices.len() == 1;
+        let index = device.indices.iter().next().filter(|_| alone);
+        let figures = index.and_then(|index| self.figures(index));
+        figures.map_or(Bytes::ZERO, |figures| {
+            let drift = Bytes(figures.drift.load(Ordering::Acquire));
+            let taken = bytes.min(drift);
+            figures.set_drift(drift.saturating_sub(taken));
+            taken
+        })
+    }
+
+    /// It was not made after all.
+    pub fn return_drift(self, device: &Device, bytes: Bytes) {
+        let _held = self.memory.truth.looking.hold();
+        for figures in self.all_figures(device.indices) {
+            figures.drift.fetch_add(bytes.0, Ordering::AcqRel);
         }
     }
 

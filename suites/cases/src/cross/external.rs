@@ -185,4 +185,38 @@ cases! {
         ensure_eq!(cuda.destroy_external(import), OK, "cuDestroyExternalMemory");
         stranger.0.finish()
     }
+
+    /// What strangers made, exported and let go of is charged to who imported it, though it is never mapped: once that exceeds the budget nothing
+    /// more is imported, and what is released is the tenant's again.
+    memory_of_strangers_that_is_never_mapped_is_charged_to_who_imports_it {
+        kind: Budget, defects: ["R34"], budget: "0=8GiB", entry_points: ["cuMemImportFromShareableHandle", "cuMemRelease", "cuMemAlloc_v2"],
+        unaccounted: "nobody tells an import's size before its maker has let go of it: one of them exceeds the budget",
+    } (session) {
+        let cuda = cuda()?;
+        let (world, own) = (session.world()?, std::process::id());
+        let device = mock_device::DeviceIndex(0);
+        let mut imports = Vec::new();
+        for at in 0..3 {
+            let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+            let descriptor = stranger.sends(session, Maker::Cuda)?;
+            let import = cuda.import_memory(&descriptor);
+            drop(descriptor);
+            stranger.0.finish()?;
+            session.eventually("the stranger has let go", || {
+                world.processes(device).iter().all(|process| process.pid == own)
+            })?;
+            if at < 2 {
+                ensure_eq!(import.code, OK, "cuMemImportFromShareableHandle");
+                imports.push(import.out);
+            } else {
+                ensure_eq!(import.code, OUT_OF_MEMORY, "cuMemImportFromShareableHandle beside 8 GiB of 8");
+            }
+        }
+        ensure_eq!(cuda.allocate(Bytes::mib(64).0).code, OUT_OF_MEMORY, "64 MiB beside 8 GiB of 8");
+        for import in imports {
+            ensure_eq!(cuda.release_memory(import), OK, "cuMemRelease");
+        }
+        ensure_eq!(cuda.allocate(SHARED.0).code, OK, "{SHARED} when all is released");
+        Ok(())
+    }
 }
