@@ -7,6 +7,7 @@ pub mod cross;
 pub mod drivers;
 mod elf;
 pub mod entries;
+mod heap;
 pub mod image;
 pub mod loader;
 #[cfg(not(proxy))]

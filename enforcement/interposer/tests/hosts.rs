@@ -108,6 +108,13 @@ fn a_look_up_waits_for_no_allocator_and_needs_none() {
     machine.does(&["looks up without memory".as_ref()], &[]);
 }
 
+/// What is asked of us where malloc has nothing left may be refused, but the program lives.
+#[test]
+fn a_program_without_memory_lives() {
+    let machine = Machine::new(&["-DOWN_MALLOC"]);
+    machine.does(&["begins without memory".as_ref()], &[]);
+}
+
 #[test]
 fn a_look_up_fits_on_a_signals_stack() {
     Machine::new(&[]).does(&["looks up on a signal's stack".as_ref()], &[]);
