@@ -42,22 +42,18 @@ impl Driver {
         if handle.is_null() {
             fail(&format!("{}: {}", path.to_string_lossy(), last_error()));
         }
-        // SAFETY: glibc's handles are link maps, whose first word is the object's base; this one is never closed.
-        let base = unsafe { *handle.cast::<usize>() };
+        // SAFETY: glibc's handles are link maps, and this object is never closed.
+        let object = unsafe { elf::Object::of(&*handle.cast::<elf::LinkMap>()) };
         let mut ours: HashMap<usize, Vec<usize>> = HashMap::new();
         // By its own tables: dlsym may be another's, who would answer with us.
-        elf::each(&mut |object| {
-            if object.base != base {
-                return false;
-            }
+        if let Some(object) = object {
             for (at, (name, next)) in self.names.iter().zip(self.next).enumerate() {
                 if let Some(address) = object.symbol(name) {
                     next.store(address, Ordering::Release);
                     ours.entry(address).or_default().push(at);
                 }
             }
-            true
-        });
+        }
         if ours.is_empty() {
             fail(&format!("{}: not a driver", path.to_string_lossy()));
         }
