@@ -228,9 +228,22 @@ impl Account {
         self.pools.values().map(Pool::living).sum()
     }
 
+    /// Nobody but the program can have the driver give back what was freed: a stream or a context ended, or a wait by the enforcer would find more
+    /// than one destroyed pool to give back, or one in which something lives, which a card's driver does not outlive.
+    fn waits_for_program(&self) -> bool {
+        let pending =
+            |pool: &&Pool| pool.doomed && (!pool.steps.is_empty() || !pool.kept.is_empty());
+        let mut pending = self.pools.values().filter(pending);
+        let first = pending.next();
+        self.order_lost
+            || first.is_some_and(|pool| !pool.steps.is_empty())
+            || pending.next().is_some()
+    }
+
     /// Of pools that are in use, or of those that are not.
     fn spares(&self, in_use: bool) -> u64 {
-        let meant = |pool: &&Pool| (self.order_lost || !pool.steps.is_empty()) == in_use;
+        let waits = self.waits_for_program();
+        let meant = |pool: &&Pool| (waits || !pool.steps.is_empty()) == in_use;
         self.pools.values().filter(meant).map(Pool::spare).sum()
     }
 
@@ -252,7 +265,7 @@ impl Account {
     }
 
     pub fn needed(&self) -> u64 {
-        let stuck: u64 = match self.order_lost {
+        let stuck: u64 = match self.waits_for_program() {
             true => self.kept(),
             false => self.pools.values().map(Pool::stuck).sum(),
         };
