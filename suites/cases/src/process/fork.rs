@@ -131,7 +131,7 @@ cases! {
         let found = find();
         ensure!(found.is_some(), "cuMemAlloc_v2 is not found");
         let stop = AtomicBool::new(false);
-        let children = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     find();
@@ -142,7 +142,6 @@ cases! {
             });
             stop.store(true, Ordering::Relaxed);
             children
-        });
-        children
+        })
     }
 }
