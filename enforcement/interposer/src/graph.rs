@@ -273,6 +273,7 @@ impl Parametrised<'_> {
             decided => decided,
         };
         if !matches!(uploaded, Outcome::Done(CUresult::SUCCESS)) {
+            let _ = tenant.end_branches(exec);
             let _ = tenant.forget_executable(exec);
             let _ = next::cuGraphExecDestroy(exec);
             if let Some(before) = before {
@@ -486,7 +487,7 @@ fn branching(
         // No row: it is charged as what it takes at most.
         Ok(most) => {
             let context = current_context();
-            let more = match exec.filter(|_| !planted(Seed::R32)) {
+            let more = match exec.filter(|_| !planted(Seed::R32) && !planted(Seed::R30)) {
                 Some(exec) => tenant.begin_branches(context, exec, most).min(most),
                 None => most,
             };

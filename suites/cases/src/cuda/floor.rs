@@ -104,23 +104,35 @@ cases! {
         const CHURNED: Bytes = Bytes::mib(16);
         let cuda = cuda()?;
         let current = crate::clients::context(&cuda, 0)?;
-        let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
         let budget = budget(session, 0)?;
         let done = std::sync::atomic::AtomicBool::new(false);
+        let rounds = [const { std::sync::atomic::AtomicU32::new(0) }; 3];
         std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
+            for rounds in &rounds {
+                let done = &done;
+                let cuda = &cuda;
+                scope.spawn(move || {
                     cuda.set_current(current);
                     while !done.load(std::sync::atomic::Ordering::Relaxed) {
                         let block = cuda.allocate(CHURNED.0);
                         if block.code == OK {
                             cuda.free(block.out);
                         }
+                        rounds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
                 });
             }
+            // A thread's first call has the driver looked at while nothing else goes on: nothing is there to be seen yet.
             let patience = Instant::now() + Duration::from_secs(20);
+            let begun = || rounds.iter().all(|rounds| rounds.load(std::sync::atomic::Ordering::Relaxed) >= 64);
+            while !begun() && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let unseen = driver(session).and_then(|driver| Unseen::take(&driver, UNSEEN));
             let charged = loop {
+                if let Err(failure) = &unseen {
+                    break Err(Failure::Broken(format!("{failure:?}")));
+                }
                 // A wait, on whose way the driver is looked at now and then.
                 let waited = cuda.synchronize();
                 let info = cuda.memory_info();
