@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, cuda_without_context};
 use crate::ffi::cuda::{Cancelled, Cuda};
@@ -14,20 +14,25 @@ use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const THREADS: usize = 8;
 
+/// Threads that allocate are cancelled one after another, and whoever allocates after each of them is granted what it asks for.
+fn takes_nothing_along(cancelled: Cancelled) -> Result<(), Failure> {
+    let cuda = cuda_without_context()?;
+    let retained = context(&cuda, 0)?;
+    for _ in 0..20 {
+        cuda.cancelled_at_work(retained, cancelled, Duration::from_millis(5))?;
+        let block = cuda.allocate(Bytes::mib(2).0);
+        ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
+        ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
+    }
+    Ok(())
+}
+
 cases! {
     /// A thread that is cancelled while it is refused ends where a driver's call would have let it, and takes nothing along: others allocate.
     a_thread_that_is_cancelled_at_work_takes_nothing_along {
         defects: ["C12"], entry_points: ["cuMemAlloc_v2"], budget: "0=1GiB", unordered: "asks until it is cancelled",
     } (_session) {
-        let cuda = cuda_without_context()?;
-        let retained = context(&cuda, 0)?;
-        for _ in 0..20 {
-            cuda.cancelled_at_work(retained, Cancelled::AtAPoint, Duration::from_millis(5))?;
-            let block = cuda.allocate(Bytes::mib(2).0);
-            ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
-            ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
-        }
-        Ok(())
+        takes_nothing_along(Cancelled::AtAPoint)
     }
 
     /// A thread that lets itself be cancelled at once, wherever it is, is not torn out of the midst of a hook, and ends as it would without us.
@@ -35,15 +40,7 @@ cases! {
         kind: Own, defects: ["C30"], entry_points: ["cuMemAlloc_v2"], budget: "0=1GiB", unordered: "asks until it is cancelled",
         on_real: No("the vendor's driver may be cancelled in the midst of its own"),
     } (_session) {
-        let cuda = cuda_without_context()?;
-        let retained = context(&cuda, 0)?;
-        for _ in 0..20 {
-            cuda.cancelled_at_work(retained, Cancelled::AtOnce, Duration::from_millis(5))?;
-            let block = cuda.allocate(Bytes::mib(2).0);
-            ensure_eq!(block.code, CUresult::SUCCESS, "2 MiB after it");
-            ensure_eq!(cuda.free(block.out), CUresult::SUCCESS, "cuMemFree_v2");
-        }
-        Ok(())
+        takes_nothing_along(Cancelled::AtOnce)
     }
 
     /// A thread that takes one more hold on a live primary context waits for no context that another thread is making.
