@@ -108,6 +108,7 @@ seeds! {
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
+    R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];

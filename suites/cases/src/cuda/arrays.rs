@@ -62,6 +62,23 @@ cases! {
         Ok(())
     }
 
+    /// And what fits is granted: arrays of a quarter of a block, of which none is destroyed, get what is left of the budget.
+    small_arrays_get_what_is_left_of_the_budget {
+        kind: Budget, defects: ["R35"], entry_points: ["cuArrayCreate_v2"], budget: "0=3GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let (small, budget) = (Bytes::kib(512), budget(session, 0)?);
+        let mut taken = Bytes::ZERO;
+        loop {
+            match cuda.create_array(512, small.0 / 4 / 512).code {
+                CUresult::SUCCESS => taken += small,
+                refused => break ensure_eq!(refused, OUT_OF_MEMORY, "an array beside {taken} in others"),
+            }
+            ensure!(taken <= budget, "{taken} were granted under {budget}");
+        }
+        fills(taken, budget, CONTEXT_ROOM)
+    }
+
     /// The unsuffixed calls of 32-bit days are charged as the others.
     unsuffixed_arrays_are_no_way_past_the_budget {
         kind: Budget, defects: ["R2", "R7"], entry_points: ["cuArrayCreate"], budget: "0=2GiB",
