@@ -429,17 +429,22 @@ pub fn answer(entry: Entry, address: usize) -> usize {
 }
 
 /// One bit per class of names that a hook's name falls into: most names are none of ours, and one load says so.
-static CLASSES: [u64; CLASS_WORDS] = {
+static CLASSES: [u64; CLASS_WORDS] = classes(false);
+/// Likewise of hooks' names without version and stream variant.
+static STEM_CLASSES: [u64; CLASS_WORDS] = classes(true);
+
+const fn classes(of_stems: bool) -> [u64; CLASS_WORDS] {
     let mut classes = [0; CLASS_WORDS];
     let mut hook = 0;
     while hook < HOOKS {
         let name = text(hook);
-        let (word, bit) = class(name.split_at(name.len() - 1).0);
+        let name = name.split_at(name.len() - 1).0;
+        let (word, bit) = class(if of_stems { variants::stem(name) } else { name });
         classes[word] |= bit;
         hook += 1;
     }
     classes
-};
+}
 
 const CLASS_WORDS: usize = 16;
 
@@ -475,7 +480,10 @@ pub fn exported(name: &CStr) -> Option<Entry> {
 /// Whether some version of this function has a hook that keeps books, paces or tells the share: of `cuMemAlloc` that of `cuMemAlloc_v2`. A function that
 /// is only followed by a look may have any versions: what they take is the next look's.
 pub fn has_hook(stem: &[u8]) -> bool {
-    // Most names are none of a hook's: the first of its own is looked for, not its length.
+    let (word, bit) = class(stem);
+    if STEM_CLASSES[word] & bit == 0 {
+        return false;
+    }
     (0..HOOKS).any(|hook| {
         let name = text(hook);
         name.starts_with(stem)
