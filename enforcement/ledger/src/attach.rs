@@ -3,7 +3,7 @@
 use seeds::{Seed, planted};
 
 use crate::account::Account;
-use crate::carried::{Carried, carry_over};
+use crate::displaced::{self, Place};
 use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
 use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
@@ -11,7 +11,7 @@ use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, 
 use crate::word::Budget;
 use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -34,9 +34,9 @@ pub struct Seat {
 }
 
 /// An opened and checked file, closed again unless it is taken out.
-struct Opened {
-    fd: RawFd,
-    identity: Identity,
+pub struct Opened {
+    pub fd: RawFd,
+    pub identity: Identity,
 }
 
 impl Drop for Opened {
@@ -46,7 +46,7 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    fn into_fd(self) -> RawFd {
+    pub fn into_fd(self) -> RawFd {
         let fd = self.fd;
         core::mem::forget(self);
         fd
@@ -88,7 +88,11 @@ pub fn look(path: &Path) -> Result<(Map, Probe), AttachError> {
         reason,
     };
     let name = c_path(path).map_err(failed)?;
-    let opened = open(&name).map_err(failed)?;
+    let opened = match open(&name) {
+        Err(reason) if is_nothing_there(&reason) => displaced::find(&name).ok_or(reason),
+        opened => opened,
+    };
+    let opened = opened.map_err(failed)?;
     let map = Map::new(opened.fd, false).map_err(|errno| failed(errno.into()))?;
     let identity = opened.identity;
     Ok((map, Probe::new(name, identity, opened.into_fd())))
@@ -106,14 +110,39 @@ fn c_path(path: &Path) -> Result<CString, Reason> {
 fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
     for _ in 0..ATTEMPTS {
         match open(path) {
-            Err(Reason::System {
-                call: "open",
-                errno: libc::ENOENT,
-            }) => create(path, setup)?,
+            Err(reason) if is_nothing_there(&reason) => {}
             opened => return opened,
+        }
+        match displaced::find(path).filter(|_| !planted(Seed::R21)) {
+            None => create(path, setup)?,
+            Some(found) => {
+                let is_named = found.identity.links > 0;
+                let named = is_named && region::name_again(found.fd, path).is_ok();
+                say_displaced(path, is_named);
+                // Else it has no name, or none that could be given here: its descriptor is the way to it.
+                if !named {
+                    return Ok(found);
+                }
+            }
         }
     }
     Err(Reason::Replaced)
+}
+
+fn is_nothing_there(reason: &Reason) -> bool {
+    let Reason::System { call, errno } = reason else {
+        return false;
+    };
+    (*call, *errno) == ("open", libc::ENOENT)
+}
+
+fn say_displaced(path: &CStr, is_named: bool) {
+    let happened = if is_named { "moved away" } else { "deleted" };
+    let path = path.to_string_lossy();
+    let line = format!(
+        "ringfence: ledger {path}: it was {happened} while processes used it; this one goes on with them in the same\n"
+    );
+    region::complain(line.as_bytes());
 }
 
 fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
@@ -126,24 +155,12 @@ fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
     );
     let temporary = CString::new(temporary).map_err(|_| Reason::BadPath)?;
     let budgets = setup.budgets.map(|budget| budget.map(|bytes| bytes.0));
-    let mut carried = Carried::default();
-    let is_ours = region::create(path, &temporary, &region::first_bytes(&budgets), |fd| {
-        if !planted(Seed::R21) {
-            carried = carry_over(path, fd)?;
+    region::create(path, &temporary, &region::first_bytes(&budgets), |fd| {
+        if let Some(place) = Place::of(path) {
+            place.note(Map::new(fd, false)?.layout());
         }
         Ok(())
     })?;
-    if is_ours && carried != Carried::default() {
-        region::complain(
-            format!(
-                "ringfence: ledger {}: it was deleted while {} processes used it; the {} that they hold stay charged in the new one\n",
-                path.to_string_lossy(),
-                carried.processes,
-                Bytes(carried.bytes)
-            )
-            .as_bytes(),
-        );
-    }
     Ok(())
 }
 
@@ -154,7 +171,7 @@ fn nanoseconds() -> u128 {
 }
 
 /// Opens the file and checks that it is a ledger of ours, before anything is mapped.
-fn open(path: &CString) -> Result<Opened, Reason> {
+pub fn open(path: &CStr) -> Result<Opened, Reason> {
     let fd = region::open(path)?;
     let mut opened = Opened {
         fd,
@@ -202,20 +219,26 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
         })
     };
     let mut slot = claim(opened.fd)?;
-    // From here on the mapping alone holds the lock, if this file system lets it.
-    drop(opened);
-    let fresh = |path: &CString| {
-        let again = open(path)?;
-        if again.identity.is(&identity) {
+    // By the path where /proc is not there.
+    let again = |fd: RawFd| {
+        let fd = region::reopen(fd).or_else(|_| region::open(path))?;
+        let again = Opened { fd, identity };
+        if region::identity_of(fd)?.is(&identity) {
             Ok(again)
         } else {
             Err(Reason::Replaced)
         }
     };
-    let probe = fresh(path)?;
+    // Before the first is closed: newcomers find a ledger that has no name by a descriptor.
+    let probe = again(opened.fd)?;
+    // From here on the mapping alone holds the lock, if this file system lets it.
+    drop(opened);
+    if region::identity_at(path).is_ok_and(|found| !found.is(&identity)) {
+        return Err(Reason::Replaced);
+    }
     let mut kept = None;
     if !region::is_locked(probe.fd, slot)? {
-        let holder = fresh(path)?;
+        let holder = again(probe.fd)?;
         slot = claim(holder.fd)?;
         if !region::is_locked(probe.fd, slot)? {
             return Err(Reason::NotLockable);

@@ -5,8 +5,8 @@
 
 mod account;
 mod attach;
-mod carried;
 mod contest;
+mod displaced;
 mod driver;
 mod errors;
 mod ledger;

@@ -4,10 +4,13 @@
 use seeds::{Seed, planted};
 
 use crate::Refusal;
+use crate::displaced;
 use crate::region::{self, Errno, Identity};
 use core::sync::atomic::{AtomicI32, Ordering};
 use std::ffi::CString;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 /// The way to the ledger's file.
 pub struct Probe {
@@ -68,22 +71,25 @@ impl Probe {
 
     /// Another open file description of the same file.
     pub fn reopen(&self) -> Result<RawFd, Errno> {
-        let fd = region::open(&self.path)?;
-        if self.is_ledger(fd) {
-            return Ok(region::keep_high(fd));
+        let at_path = region::open(&self.path);
+        match at_path {
+            Ok(fd) if self.is_ledger(fd) => return Ok(region::keep_high(fd)),
+            Ok(fd) => region::close(fd),
+            Err(_) => {}
         }
-        region::close(fd);
-        Err(Errno {
+        let elsewhere = displaced::reopen(&self.identity).map(region::keep_high);
+        elsewhere.ok_or(at_path.err().unwrap_or(Errno {
             call: "open",
             code: libc::ESTALE,
-        })
+        }))
     }
 
     pub fn is_ledger(&self, fd: RawFd) -> bool {
         region::identity_of(fd).is_ok_and(|found| found.is(&self.identity))
     }
 
-    /// Whether the path still leads here: else newcomers share another ledger, and nothing may be granted from this one.
+    /// Whether the path still leads here, or nowhere while newcomers find this ledger by our descriptor of it: else they share another one, and nothing
+    /// may be granted from this.
     pub fn still_at_path(&self) -> Result<(), Refusal> {
         let refusal = match region::identity_at(&self.path) {
             Ok(found) if found.is(&self.identity) => return Ok(()),
@@ -94,11 +100,12 @@ impl Probe {
             }) => Refusal::Deleted,
             Err(Errno { code, .. }) => Refusal::Unreachable { errno: code },
         };
-        if self.has_moved() && self.has_name() && !planted(Seed::P14) {
-            Ok(())
+        let goes_on = if self.has_moved() {
+            self.has_name() && !planted(Seed::P14)
         } else {
-            Err(refusal)
-        }
+            refusal == Refusal::Deleted && self.fd().is_ok() && !planted(Seed::R21)
+        };
+        if goes_on { Ok(()) } else { Err(refusal) }
     }
 
     /// Whether this process looks up paths elsewhere than when it attached, after chroot(2), setns(2) or pivot_root(2): the ledger's path then says
@@ -116,19 +123,32 @@ impl Probe {
 
 /// A mount namespace and the root directory in it, by which a thread looks up absolute paths.
 #[derive(PartialEq, Eq)]
-struct Tree {
+pub struct Tree {
     /// 0 where /proc is not there, as in most directories that a process makes its root.
     namespace: u64,
     root: (u64, u64),
 }
 
 impl Tree {
-    fn now() -> Option<Tree> {
+    pub fn now() -> Option<Tree> {
         let root = region::identity_at(c"/").ok()?;
         // The thread's own: each may have its own root and namespace.
         let namespace = region::identity_at(c"/proc/thread-self/ns/mnt");
         Some(Tree {
             namespace: namespace.map_or(0, |found| found.inode),
+            root: (root.device, root.inode),
+        })
+    }
+
+    /// By which a process does, whose folder in /proc it is; `None` where that is not told.
+    pub fn of(process: &Path) -> Option<Tree> {
+        let identity = |name: &str| {
+            let path = CString::new(process.join(name).into_os_string().into_vec()).ok()?;
+            region::identity_at(&path).ok()
+        };
+        let root = identity("root")?;
+        Some(Tree {
+            namespace: identity("ns/mnt")?.inode,
             root: (root.device, root.inode),
         })
     }

@@ -102,15 +102,9 @@ impl Reaper<'_> {
             .filter(|(slot, _)| Some(*slot) != self.me)
     }
 
-    /// Whether the slot's owner lives: it holds the slot's byte, here or on a ledger that was deleted.
+    /// Whether the slot's owner lives: it holds the slot's byte.
     fn lives(&self, slot: usize) -> Result<bool, Errno> {
-        let elsewhere = || {
-            let record = self.layout.slots.get(slot);
-            record.is_some_and(|record| {
-                record.dying.load(Ordering::Acquire) == 0 && record.lives_elsewhere(self.namespace)
-            })
-        };
-        Ok(region::is_locked(self.fd, slot)? || elsewhere())
+        region::is_locked(self.fd, slot)
     }
 
     /// Whether the slot's record names a process that lives, so that a newcomer need not try its byte: with each try the kernel walks all locks of the
@@ -281,9 +275,6 @@ impl Reaper<'_> {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
-        if record.dying.load(Ordering::Acquire) == 0 && record.lives_elsewhere(self.namespace) {
-            return false;
-        }
         // A reaper that saw the slot's byte free just before may still be writing.
         let Ok(Some(_lock)) = ByteLock::take(self.fd, slot) else {
             return false;

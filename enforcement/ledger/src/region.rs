@@ -13,7 +13,7 @@ mod speech;
 pub use arena::Arena;
 pub use files::{
     Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked,
-    keep_high, lock, open, read_header, unlock,
+    keep_high, lock, name_again, open, read_header, reopen, unlock,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
 pub use speech::{complain, write_quietly};
@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 6;
+const VERSION: u64 = 7;
 
 /// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
 pub const PACE_WORDS: usize = 264;
@@ -63,6 +63,8 @@ struct Header {
     totals: [AtomicU64; MAX_DEVICES],
     /// Not 0: the owner has set a budget of some device's time. Processes that were told of none look at it.
     timed: AtomicU64,
+    /// The place that the file was made at: see [`crate::displaced`].
+    made_at: [AtomicU64; 3],
 }
 
 /// What must be equal for two processes to understand each other.
@@ -114,7 +116,7 @@ impl Fixed {
 pub struct Slot {
     /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
     pub owner: AtomicU64,
-    /// In clock ticks since boot, with [`LISTED`] and [`ELSEWHERE`].
+    /// In clock ticks since boot, with [`LISTED`].
     pub start: AtomicU64,
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
@@ -127,29 +129,11 @@ pub struct Slot {
 
 /// The owner has seen a row of its own among the driver's: in its PID namespace they are in terms of that.
 pub const LISTED: u64 = 1 << 63;
-/// The owner's lock is on another ledger, which was deleted: it lives as long as its pid has this start. See `carried`.
-pub const ELSEWHERE: u64 = 1 << 62;
 
 impl Slot {
     /// When the owner started, in clock ticks since boot; 0 where that was not known.
     pub fn began(&self) -> u64 {
-        self.start.load(Ordering::Acquire) & !(LISTED | ELSEWHERE)
-    }
-
-    /// Whether the owner lives and has its lock on another ledger. `namespace` is the PID namespace of who asks: of another nothing can be known,
-    /// and its processes are taken to live.
-    pub fn lives_elsewhere(&self, namespace: u32) -> bool {
-        let owner = self.owner.load(Ordering::Acquire);
-        if owner == 0 || self.start.load(Ordering::Acquire) & ELSEWHERE == 0 {
-            return false;
-        }
-        let (pid, then) = ((owner >> 32) as u32, self.began());
-        owner as u32 != namespace
-            || if then == 0 {
-                exists(pid)
-            } else {
-                start_of(pid) == then
-            }
+        self.start.load(Ordering::Acquire) & !LISTED
     }
 }
 
@@ -194,6 +178,11 @@ impl Layout {
     /// Not 0 once the owner has set a budget of time.
     pub fn timed(&self) -> &AtomicU64 {
         &self.header.timed
+    }
+
+    /// The place that the file was made at.
+    pub fn made_at(&self) -> &[AtomicU64; 3] {
+        &self.header.made_at
     }
 
     /// How many dead owners were found since the file was created.

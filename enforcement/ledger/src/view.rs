@@ -146,8 +146,7 @@ impl View {
     fn slot(&self, slot: usize, record: &Slot) -> Option<SlotView> {
         let owner = record.owner.load(Ordering::Acquire);
         let fd = self.probe.fd().ok();
-        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false))
-            || record.lives_elsewhere(attach::pid_namespace());
+        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false));
         let shares = DeviceIndex::all().filter_map(|device| {
             let word = self.account(device)?.word(slot);
             let beyond = Bytes(self.account(device)?.beyond(slot));

@@ -60,6 +60,7 @@ seeds! {
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R21 = "R21", "a new ledger knows nothing of who uses a deleted one";
+    R36 = "R36", "a ledger that was moved away is not looked for";
     R22 = "R22", "a location of a newer type is taken for the host's";
     R23 = "R23", "versions and limits that nobody here knows are the driver's business";
     R18 = "R18", "a thread's own stream is no reason for a look", unhooks: ["cuMemcpy*_ptds", "cuMemcpy*Async*", "cuEventRecord*", "cuStreamQuery*", "cuStreamWaitEvent*"];

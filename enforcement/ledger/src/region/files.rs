@@ -148,6 +148,38 @@ pub fn open(path: &CStr) -> Result<RawFd, Errno> {
     }
 }
 
+/// Another open file description of the file behind an own descriptor, which may have no name.
+pub fn reopen(fd: RawFd) -> Result<RawFd, Errno> {
+    match std::ffi::CString::new(format!("/proc/self/fd/{fd}")) {
+        Ok(path) => open(&path),
+        Err(_) => Err(Errno {
+            call: "open",
+            code: libc::EINVAL,
+        }),
+    }
+}
+
+/// Gives the file behind an own descriptor the name `path` too, unless something is there. A file that has no name left cannot be given one.
+pub fn name_again(fd: RawFd, path: &CStr) -> Result<(), Errno> {
+    let Ok(from) = std::ffi::CString::new(format!("/proc/self/fd/{fd}")) else {
+        return Ok(());
+    };
+    // SAFETY: two NUL-terminated paths.
+    let linked = unsafe {
+        libc::linkat(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    };
+    match linked {
+        0 => Ok(()),
+        _ => Err(Errno::last("linkat")),
+    }
+}
+
 /// Creates the file with all its blocks and the given beginning, under `path`, unless something is there already: that is left
 /// alone and is no error: whether the file is ours. `temporary` is a name beside it that nobody else uses. `prepare` gets the file before it has a name
 /// that others know.

@@ -105,28 +105,46 @@ fn three_thousand_cycles_use_one_slot() {
 }
 
 #[test]
-fn a_deleted_file_refuses_and_says_so() {
+fn a_deleted_file_is_granted_from_as_long_as_newcomers_find_it() {
     let (_place, path) = place();
-    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let mut holder = Child::attached(&path, BUDGET);
     fs::remove_file(&path).unwrap();
-    assert_eq!(reserve(&ledger, 20 * MIB, &NoDriver), Err(Refusal::Deleted));
+    assert_eq!(holder.ask(&format!("reserve {}", 100 * MIB)), "granted");
+    let newcomer = Ledger::attach(&path, &setup(2 * BUDGET)).unwrap();
+    assert_eq!(newcomer.usage(DEVICE), Bytes(100 * MIB));
+    assert_eq!(newcomer.budget(DEVICE), Some(Bytes(BUDGET)));
+    assert_eq!(
+        View::open(&path).unwrap().usage(DEVICE),
+        Bytes(100 * MIB),
+        "what its owner sees"
+    );
+    drop(newcomer);
+    // Where nobody could find it any more the next process makes another.
+    assert_eq!(holder.ask("no-descriptors"), "none");
+    assert_eq!(holder.ask(&format!("reserve {}", 20 * MIB)), "Deleted");
+    let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(newcomer.usage(DEVICE), Bytes(0));
+    assert_eq!(holder.ask(&format!("reserve {}", 20 * MIB)), "Replaced");
 }
 
 #[test]
 fn a_replaced_file_refuses_and_says_so() {
-    let (_place, path) = place();
+    let (place, path) = place();
     let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
-    fs::remove_file(&path).unwrap();
-    let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    let other = place.path().join("other");
+    let newcomer = Ledger::attach(&other, &setup(BUDGET)).unwrap();
+    fs::rename(&other, &path).unwrap();
     assert_eq!(
         reserve(&ledger, 20 * MIB, &NoDriver),
         Err(Refusal::Replaced)
     );
+    drop(newcomer);
+    let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
     assert_eq!(reserve(&newcomer, 20 * MIB, &NoDriver), Ok(()));
 }
 
 #[test]
-fn what_is_held_by_a_deleted_ledger_is_charged_in_the_next_until_its_holder_ends() {
+fn what_is_held_by_a_deleted_ledger_is_charged_until_its_holder_ends_or_gives_it_back() {
     let (_place, path) = place();
     let mut holders: Vec<Child> = (0..2).map(|_| Child::attached(&path, BUDGET)).collect();
     assert_eq!(holders[0].ask(&format!("reserve {}", 100 * MIB)), "granted");
@@ -135,9 +153,7 @@ fn what_is_held_by_a_deleted_ledger_is_charged_in_the_next_until_its_holder_ends
     let mut newcomer = Child::attached(&path, BUDGET);
     let asks = |child: &mut Child, mib: u64| child.ask(&format!("reserve-asking {}", mib * MIB));
     assert_eq!(asks(&mut newcomer, 107), "OverBudget");
-    // Twice over: the ledger that knows of all three is deleted too, and so is the first still.
     assert_eq!(asks(&mut newcomer, 40), "granted");
-    fs::remove_file(&path).unwrap();
     let mut last = Child::attached(&path, BUDGET);
     assert_eq!(asks(&mut last, 67), "OverBudget");
     let slots = View::open(&path).unwrap().slots();
@@ -155,6 +171,79 @@ fn what_is_held_by_a_deleted_ledger_is_charged_in_the_next_until_its_holder_ends
     assert_eq!(alive, all, "each once: {slots:?}");
     holders[0].kill();
     assert_eq!(asks(&mut last, 150), "granted");
+    assert_eq!(holders[1].ask(&format!("release {}", 50 * MIB)), "released");
+    assert_eq!(asks(&mut last, 50), "granted");
+    // Once all have ended there is no ledger, and the next process makes one.
+    drop((holders, newcomer, last));
+    let next = Ledger::attach(&path, &setup(2 * BUDGET)).unwrap();
+    assert_eq!(next.budget(DEVICE), Some(Bytes(2 * BUDGET)));
+    assert!(path.exists());
+}
+
+#[test]
+fn what_several_hold_by_a_deleted_ledger_is_charged_until_the_last_of_them_lets_go() {
+    let (_place, path) = place();
+    let mut first = Child::attached(&path, BUDGET);
+    assert_eq!(first.ask(&format!("reserve {}", 10 * MIB)), "granted");
+    let [mut maker, mut importer] = [0, 1].map(|_| Child::attached(&path, BUDGET));
+    assert_eq!(maker.ask(&format!("reserve {}", 200 * MIB)), "granted");
+    assert_eq!(maker.ask(&format!("name 3 {}", 200 * MIB)), "named");
+    assert_eq!(importer.ask("hold 3"), "held");
+    maker.kill();
+    fs::remove_file(&path).unwrap();
+    let mut newcomer = Child::attached(&path, BUDGET);
+    let asks = |child: &mut Child| child.ask(&format!("reserve-asking {}", 100 * MIB));
+    assert_eq!(asks(&mut newcomer), "OverBudget");
+    first.kill();
+    assert_eq!(asks(&mut newcomer), "OverBudget");
+    importer.kill();
+    assert_eq!(asks(&mut newcomer), "granted");
+}
+
+#[test]
+fn a_ledger_that_is_moved_away_is_gone_on_with() {
+    type Move = fn(&Path, &Path);
+    let moves: [(&str, bool, Move); 4] = [
+        ("renamed", true, |path, other| {
+            fs::rename(path, other).unwrap();
+        }),
+        ("linked", true, |path, other| {
+            fs::hard_link(path, other).unwrap();
+            fs::remove_file(path).unwrap();
+        }),
+        ("renamed and removed", false, |path, other| {
+            fs::rename(path, other).unwrap();
+            fs::remove_file(other).unwrap();
+        }),
+        ("folder renamed", true, |path, other| {
+            let folder = path.parent().unwrap();
+            fs::rename(folder, other).unwrap();
+            fs::create_dir(folder).unwrap();
+        }),
+    ];
+    for (what, has_name_again, moves) in moves {
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        fs::create_dir(place.path().join("folder")).unwrap();
+        let path = place.path().join("folder/ledger");
+        let mut holder = Child::attached(&path, BUDGET);
+        assert_eq!(holder.ask(&format!("reserve {}", 200 * MIB)), "granted");
+        moves(&path, &place.path().join("other"));
+        let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+        assert_eq!(newcomer.usage(DEVICE), Bytes(200 * MIB), "{what}");
+        assert_eq!(path.exists(), has_name_again, "{what}");
+        assert_eq!(
+            holder.ask(&format!("reserve {}", 30 * MIB)),
+            "granted",
+            "{what}"
+        );
+        assert!(
+            reserve(&newcomer, 30 * MIB, &NoDriver).is_err(),
+            "{what}: 230 of 256 MiB are in use"
+        );
+        // Another ledger's processes are none of its.
+        let other = Ledger::attach(&path.with_file_name("second"), &setup(BUDGET)).unwrap();
+        assert_eq!(other.usage(DEVICE), Bytes(0), "{what}");
+    }
 }
 
 #[test]

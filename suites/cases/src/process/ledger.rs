@@ -129,10 +129,10 @@ cases! {
         fills(taken.bytes + Bytes::gib(2), budget(session, 0)?, CONTEXT_ROOM)
     }
 
-    /// A ledger's file that is removed while a process uses it gives no fresh budget: the next process makes another, which begins with what
-    /// the first one holds, and says so. The first one is granted nothing more.
+    /// A ledger's file that is removed while a process uses it gives no fresh budget: the next process goes on with it beside the first, and says so. What
+    /// the first gives back is the other's to take.
     a_ledger_that_is_removed_gives_no_fresh_budget {
-        kind: Budget, defects: ["R21"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+        kind: Budget, defects: ["R21", "R37"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
     } (session) {
         let mut holder = Tenant::start(session)?;
         ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
@@ -140,15 +140,37 @@ cases! {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
+        ensure_eq!(holder.cuda(Bytes::mib(512))?, OK, "512 MiB more of it");
         let newcomer = || -> Result<_, Failure> {
             let mut newcomer = Tenant::start(session)?;
             Ok((newcomer.fill_cuda()?, newcomer))
         };
         let (answer, [_, stderr]) = overhear(newcomer)?;
-        let (taken, newcomer) = answer?;
+        let (taken, mut newcomer) = answer?;
+        let budget = budget(session, 0)?;
+        fills(taken + Bytes::gib(5) + Bytes::mib(512), budget, Bytes(2 * CONTEXT_ROOM.0))?;
+        ensure!(stderr.contains("it was deleted while processes used it"), "on stderr: {stderr}");
+        ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for the first one");
+        holder.peer.finish()?;
+        fills(taken + newcomer.fill_cuda()?, budget, CONTEXT_ROOM)?;
+        newcomer.peer.finish()
+    }
+
+    /// A ledger's file that is given another name while a process uses it gives no fresh budget either: it has its name again when the next one begins.
+    a_ledger_that_is_renamed_gives_no_fresh_budget {
+        kind: Budget, defects: ["R36"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let mut holder = Tenant::start(session)?;
+        ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
+        let path = session.ledger_path();
+        match std::fs::rename(path, path.with_extension("before")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mut newcomer = Tenant::start(session)?;
+        let taken = newcomer.fill_cuda()?;
         fills(taken + Bytes::gib(5), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
-        ensure!(stderr.contains("it was deleted while 1 processes used it"), "on stderr: {stderr}");
-        ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for who has the old one");
+        ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for the first one");
         newcomer.peer.finish()?;
         holder.peer.finish()
     }
