@@ -268,7 +268,7 @@ fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
         // Only a full ledger has a newcomer guess; else who needs the bytes asks the driver for them.
         let patience = if walk <= 1 { DRAIN_MOST_MS } else { DRAIN_MS };
         for slot in 0..SLOTS {
-            if walk == 0 && reaper.seems_taken(slot) || !region::lock(reaper.fd, slot)? {
+            if walk == 0 && !reaper.seems_free(slot) || !region::lock(reaper.fd, slot)? {
                 continue;
             }
             if reaper.is_free_locked(slot, patience) {

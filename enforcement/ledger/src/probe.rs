@@ -103,7 +103,14 @@ impl Probe {
         let goes_on = if self.has_moved() {
             self.has_name() && !planted(Seed::P14)
         } else {
-            refusal == Refusal::Deleted && self.fd().is_ok() && !planted(Seed::R21)
+            match refusal {
+                Refusal::Deleted => self.fd().is_ok() && !planted(Seed::R21),
+                // After setuid(2): the folder is closed to the new user, who can put nothing there either.
+                Refusal::Unreachable {
+                    errno: libc::EACCES,
+                } => self.has_name() && !planted(Seed::P14),
+                _ => false,
+            }
         };
         if goes_on { Ok(()) } else { Err(refusal) }
     }

@@ -2,7 +2,7 @@
 //! charged stays in its word, *draining*, until the driver has let go of it. It never moves, so there is no instant at which a sum
 //! could miss it, and a reaper may be killed as well.
 //!
-//! A dead owner's words are written under the slot's second byte, the reapers', once its first is seen free. Not under the first: a
+//! A dead owner's words are written under one of the slot's other bytes, the reapers', once its first is seen free. Not under the first: a
 //! reaper at work would make the dead look alive to all others, and they would refuse. The driver is asked before, never under it.
 
 use seeds::{Seed, planted};
@@ -11,6 +11,7 @@ use crate::driver::Driver;
 use crate::region::descriptors::is_closed;
 use crate::region::{self, Errno, LISTED, Layout, Slot};
 use crate::{DeviceIndex, SLOTS};
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::os::fd::RawFd;
 
@@ -41,23 +42,44 @@ pub struct Reaper<'a> {
     pub namespace: u32,
 }
 
-/// The reapers' byte of a slot, locked by this process for as long as it lives. A newcomer takes it too before it looks whether the
-/// slot is empty; it holds the slot's own byte by then, so that no reaper begins after it.
-struct ByteLock {
+/// How many may be at one dead process's words at once: what each of them does there it may do beside another, and after it. One that is stopped there
+/// keeps its byte, and the others go on by theirs (P15 of `fixtures/defects.txt`).
+const REAPERS: usize = 64;
+
+/// One of the reapers' bytes of a slot, or all of them, locked by this process for as long as it lives. A newcomer takes all before it looks whether the
+/// slot is empty, so that nobody gets a slot at which a reaper still is; it holds the slot's own byte by then, so that no reaper begins after it.
+struct ReapersLock {
     fd: RawFd,
-    slot: usize,
+    bytes: Range<usize>,
 }
 
-impl ByteLock {
-    fn take(fd: RawFd, slot: usize) -> Result<Option<ByteLock>, Errno> {
-        let slot = SLOTS + slot;
-        Ok(region::lock(fd, slot)?.then_some(ByteLock { fd, slot }))
+impl ReapersLock {
+    fn one(fd: RawFd, slot: usize) -> Result<Option<ReapersLock>, Errno> {
+        for byte in bytes_of(slot) {
+            let bytes = byte..byte + 1;
+            if region::lock_all(fd, &bytes)? {
+                return Ok(Some(ReapersLock { fd, bytes }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn all(fd: RawFd, slot: usize) -> Result<Option<ReapersLock>, Errno> {
+        let bytes = bytes_of(slot);
+        Ok(region::lock_all(fd, &bytes)?.then_some(ReapersLock { fd, bytes }))
     }
 }
 
-impl Drop for ByteLock {
+/// Behind the slots' own bytes.
+fn bytes_of(slot: usize) -> Range<usize> {
+    let first = SLOTS + slot * REAPERS;
+    let count = if planted(Seed::P15) { 1 } else { REAPERS };
+    first..first + count
+}
+
+impl Drop for ReapersLock {
     fn drop(&mut self) {
-        region::unlock(self.fd, self.slot);
+        region::unlock_all(self.fd, &self.bytes);
     }
 }
 
@@ -109,7 +131,7 @@ impl Reaper<'_> {
 
     /// Whether the slot's record names a process that lives, so that a newcomer need not try its byte: with each try the kernel walks all locks of the
     /// file. Where a dead one's pid is another's it is wrong: who finds nothing else tries all the same.
-    pub fn seems_taken(&self, slot: usize) -> bool {
+    fn seems_taken(&self, slot: usize) -> bool {
         self.layout.slots.get(slot).is_some_and(|record| {
             let owner = record.owner.load(Ordering::Acquire);
             owner != 0
@@ -119,9 +141,15 @@ impl Reaper<'_> {
         })
     }
 
+    /// Whether the slot is neither a living process's nor has anything charged that a dead one left, as far as can be seen without its byte: a newcomer
+    /// that is stopped with a dead one's byte would have it look alive.
+    pub fn seems_free(&self, slot: usize) -> bool {
+        !self.seems_taken(slot) && (planted(Seed::P15) || self.layout.is_empty(slot))
+    }
+
     /// Marks the slot's owner dead and drops what the driver never heard of.
     fn bury(&self, slot: usize, swept: &mut Swept) -> Result<(), Errno> {
-        let Some(_lock) = ByteLock::take(self.fd, slot)? else {
+        let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
             swept.busy = true;
             return Ok(());
         };
@@ -150,11 +178,17 @@ impl Reaper<'_> {
         for account in self.layout.accounts() {
             account.bury(slot);
         }
-        region::count(self.layout.reaps());
-        if self.layout.is_empty(slot) {
-            record.owner.store(0, Ordering::Release);
+        let (begin, now) = (Ordering::AcqRel, region::now_ms());
+        let is_first = if self.layout.is_empty(slot) {
+            record.owner.swap(0, begin) != 0
         } else {
-            record.dying.store(region::now_ms(), Ordering::Release);
+            let dying = &record.dying;
+            dying
+                .compare_exchange(0, now, begin, Ordering::Acquire)
+                .is_ok()
+        };
+        if is_first {
+            region::count(self.layout.reaps());
         }
         before > 0
     }
@@ -180,7 +214,7 @@ impl Reaper<'_> {
         if since == 0 || !self.is_drained(slot, (since, owner), device, driver) {
             return Ok(());
         }
-        let Some(_lock) = ByteLock::take(self.fd, slot)? else {
+        let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
             swept.busy = true;
             return Ok(());
         };
@@ -206,7 +240,7 @@ impl Reaper<'_> {
         device: DeviceIndex,
         driver: &dyn Driver,
     ) -> bool {
-        // Both ways: a clock of another time namespace, or of before a reboot, must not keep bytes for ever.
+        // Both ways: a clock of before a reboot must not keep bytes for ever.
         let age = region::now_ms().abs_diff(since);
         let pid = (owner >> 32) as u32;
         let told = if owner as u32 == self.namespace {
@@ -245,7 +279,8 @@ impl Reaper<'_> {
         pid == std::process::id()
             || self.layout.slots.get(slot).is_some_and(|record| {
                 let then = began(record);
-                then != 0 && now != 0 && then != now
+                // The offset of a time namespace is no multiple of a tick.
+                then != 0 && now != 0 && then.abs_diff(now) > 1
             })
             || self.records().any(lives)
     }
@@ -275,8 +310,8 @@ impl Reaper<'_> {
         let Some(record) = self.layout.slots.get(slot) else {
             return false;
         };
-        // A reaper that saw the slot's byte free just before may still be writing.
-        let Ok(Some(_lock)) = ByteLock::take(self.fd, slot) else {
+        // Reapers that saw the slot's byte free just before may still be writing.
+        let Ok(Some(_lock)) = ReapersLock::all(self.fd, slot) else {
             return false;
         };
         if !self.layout.is_empty(slot) {

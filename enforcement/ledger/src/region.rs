@@ -13,7 +13,7 @@ mod speech;
 pub use arena::Arena;
 pub use files::{
     Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked,
-    keep_high, lock, name_again, open, read_header, reopen, unlock,
+    keep_high, lock, lock_all, name_again, open, read_header, reopen, unlock, unlock_all,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
 pub use speech::{complain, write_quietly};
@@ -269,7 +269,8 @@ impl Drop for Map {
     }
 }
 
-/// When a process started, in clock ticks since boot; 0 where there is none of that pid, or /proc does not say.
+/// When a process started, in clock ticks since boot as the machine's own time namespace counts them; 0 where there is none of that pid, or /proc does
+/// not say.
 pub fn start_of(pid: u32) -> u64 {
     let Ok(line) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return 0;
@@ -280,7 +281,28 @@ pub fn start_of(pid: u32) -> u64 {
         .split_whitespace()
         .nth(19)
         .and_then(|field| field.parse().ok())
-        .unwrap_or(0)
+        .map_or(0, |ticks: u64| {
+            // A tick is 10 ms wherever Linux runs with GPUs.
+            ticks.saturating_sub_signed(time_offset("boottime") / 10)
+        })
+}
+
+/// What this process's time namespace adds to a clock that `/proc/self/timens_offsets` names, in milliseconds. 0 where
+/// the kernel has no time namespaces, and for who has made one for its children alone.
+fn time_offset(clock: &str) -> i64 {
+    let inode = |name| identity_at(name).map_or(0, |found| found.inode);
+    let own = inode(c"/proc/self/ns/time") == inode(c"/proc/self/ns/time_for_children");
+    let told = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let offset = told.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, seconds, nanoseconds] = *fields.as_slice() else {
+            return None;
+        };
+        let number = |field: &str| field.parse::<i64>().ok();
+        let milliseconds = number(seconds)?.saturating_mul(1000) + number(nanoseconds)? / 1_000_000;
+        (fields.first() == Some(&clock)).then_some(milliseconds)
+    });
+    if own { offset.unwrap_or(0) } else { 0 }
 }
 
 /// Whether there is a process of that pid in this PID namespace, as far as the kernel says.
@@ -290,9 +312,10 @@ pub fn exists(pid: u32) -> bool {
     asked == 0 || Errno::last("kill").code != libc::ESRCH
 }
 
-/// Milliseconds of the clock that all processes of a machine share; never 0.
+/// Milliseconds of the clock that all processes of a machine share, whatever their time namespaces; never 0.
 pub fn now_ms() -> u64 {
-    milliseconds(libc::CLOCK_MONOTONIC)
+    let here = milliseconds(libc::CLOCK_MONOTONIC);
+    here.saturating_sub_signed(time_offset("monotonic")).max(1)
 }
 
 /// As the kernel last noted them, some milliseconds ago at most: a tenth of the cost.

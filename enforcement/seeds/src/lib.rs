@@ -131,6 +131,7 @@ seeds! {
     P12a = "P12a", "what the driver still shows of a process's image before execve is charged to the new one";
     P12 = "P12", "the row of who has a dead process's pid is taken for the dead one's";
     P14 = "P14", "where the ledger's path leads nowhere the ledger is gone";
+    P15 = "P15", "one process at a time may bury another";
     P11 = "P11", "who is required to have a budget and has none is let go";
     T1 = "T1", "only cuLaunchKernel is held", unhooks: ["cuLaunchCooperative*", "cuLaunchKernelEx*", "cuLaunchGrid*", "cuGraphLaunch*", "*_ptsz", "vkQueueSubmit*"];
     T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];

@@ -1,6 +1,7 @@
 //! Descriptors, the locks on a slot's byte, and creating the file.
 
 use super::{Fixed, SIZE};
+use core::ops::Range;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
@@ -323,19 +324,28 @@ pub fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-fn byte_lock(slot: usize, kind: i32) -> libc::flock {
+fn bytes_lock(bytes: &Range<usize>, kind: i32) -> libc::flock {
     // SAFETY: plain integers; open-file-description locks ask for l_pid = 0.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = slot as libc::off_t;
-    lock.l_len = 1;
+    lock.l_start = bytes.start as libc::off_t;
+    lock.l_len = bytes.len() as libc::off_t;
     lock
+}
+
+fn byte_lock(slot: usize, kind: i32) -> libc::flock {
+    bytes_lock(&(slot..slot + 1), kind)
 }
 
 /// Takes the slot's byte for this open file description; `false` where another holds it. Never waits.
 pub fn lock(fd: RawFd, slot: usize) -> Result<bool, Errno> {
-    let lock = byte_lock(slot, libc::F_WRLCK);
+    lock_all(fd, &(slot..slot + 1))
+}
+
+/// As [`lock`], for each of several bytes or none of them.
+pub fn lock_all(fd: RawFd, bytes: &Range<usize>) -> Result<bool, Errno> {
+    let lock = bytes_lock(bytes, libc::F_WRLCK);
     // SAFETY: reads the lock description.
     if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0 {
         return Ok(true);
@@ -349,7 +359,11 @@ pub fn lock(fd: RawFd, slot: usize) -> Result<bool, Errno> {
 }
 
 pub fn unlock(fd: RawFd, slot: usize) {
-    let lock = byte_lock(slot, libc::F_UNLCK);
+    unlock_all(fd, &(slot..slot + 1));
+}
+
+pub fn unlock_all(fd: RawFd, bytes: &Range<usize>) {
+    let lock = bytes_lock(bytes, libc::F_UNLCK);
     // SAFETY: reads the lock description.
     unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) };
 }

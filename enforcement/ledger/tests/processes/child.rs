@@ -2,6 +2,7 @@
 
 use crate::{kernel, stress};
 use ledger::{Bytes, DeviceIndex, Driver, Key, Ledger, NoDriver, Refusal, Setup};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -30,9 +31,17 @@ pub struct Child {
 
 impl Child {
     pub fn start() -> Child {
+        Child::start_by(&[])
+    }
+
+    /// A child that another program becomes.
+    pub fn start_by(program: &[&str]) -> Child {
         let executable = std::env::current_exe().unwrap();
-        let mut command = Command::new(executable);
+        let program = program.iter().map(OsStr::new);
+        let words: Vec<&OsStr> = program.chain([executable.as_os_str()]).collect();
+        let mut command = Command::new(words[0]);
         command
+            .args(&words[1..])
             .args(["--exact", "child::obeys", "--nocapture", "--test-threads=1"])
             .env(ROLE, "1");
         let mut process = command

@@ -1,6 +1,7 @@
 //! What the dead leave behind, and when it is granted again.
 
 use crate::child::{Child, DEVICE, MIB, reserve, setup};
+use crate::kernel;
 use ledger::{Bytes, DeviceIndex, Driver, Key, Ledger, NoDriver, Refusal, View};
 use std::cell::Cell;
 use std::os::fd::AsRawFd;
@@ -366,4 +367,61 @@ fn a_descriptor_holds_an_object_until_it_is_closed_or_its_file_is_gone() {
             assert!(freed, "in {}, the file gone: {gone}", folder.display());
         }
     }
+}
+
+#[test]
+fn a_reaper_that_is_stopped_keeps_nobody_from_a_dead_ones_memory() {
+    let (_place, path) = place();
+    let mut dead = Child::attached(&path, 100 * MIB);
+    assert_eq!(dead.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let mut asker = Child::attached(&path, 100 * MIB);
+    // What one has that is stopped there: the first of the bytes that say so, which no other may have meanwhile.
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    assert!(kernel::lock_byte(&file, ledger::SLOTS as i64));
+    dead.kill();
+    let ask = format!("reserve-asking {}", 90 * MIB);
+    assert_eq!(asker.ask(&ask), "granted");
+    // Its slot stays empty until it goes on.
+    let newcomer = Ledger::attach(&path, &setup(100 * MIB)).unwrap();
+    let view = View::open(&path).unwrap();
+    let slots: Vec<usize> = view.slots().iter().map(|slot| slot.slot).collect();
+    assert_eq!(slots, [1, 2]);
+    drop((newcomer, file));
+    let _newcomer = Ledger::attach(&path, &setup(100 * MIB)).unwrap();
+    let slots: Vec<usize> = view.slots().iter().map(|slot| slot.slot).collect();
+    assert_eq!(slots, [0, 1]);
+}
+
+#[test]
+fn in_a_time_namespace_the_dead_hold_their_bytes_as_long_as_elsewhere() {
+    const SHIFTED: [&str; 7] = [
+        "unshare",
+        "-T",
+        "--monotonic",
+        "1000000",
+        "--boottime",
+        "1000000",
+        "--",
+    ];
+    let (_place, path) = place();
+    let mut shifted = Child::start_by(&SHIFTED);
+    if shifted.ask(&format!("attach {} {}", path.display(), 100 * MIB)) != "attached" {
+        eprintln!("SKIPPED: no time namespace here");
+        return;
+    }
+    let mut dead = Child::attached(&path, 100 * MIB);
+    assert_eq!(dead.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    let before = std::time::Instant::now();
+    dead.kill();
+    // Found dead by a process of the machine's own time.
+    let view = View::open(&path).unwrap();
+    while view.draining(DEVICE) == Bytes(0) {
+        view.reap();
+    }
+    assert_eq!(shifted.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    assert!(before.elapsed() >= std::time::Duration::from_secs(2));
 }

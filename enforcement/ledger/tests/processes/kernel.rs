@@ -213,3 +213,28 @@ pub fn change_root(to: &Path) -> bool {
     // SAFETY: of this thread alone, from the first call on; the path ends in NUL.
     unsafe { libc::unshare(libc::CLONE_FS) == 0 && libc::chroot(to.as_ptr()) == 0 }
 }
+
+/// Locks one byte of a file for its open file description, as a ledger's processes do; whether it was free.
+pub fn lock_byte(file: &std::fs::File, at: i64) -> bool {
+    // SAFETY: plain integers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = at;
+    lock.l_len = 1;
+    // SAFETY: an open file, and a description that is read.
+    unsafe {
+        libc::fcntl(
+            std::os::fd::AsRawFd::as_raw_fd(file),
+            libc::F_OFD_SETLK,
+            &raw const lock,
+        ) == 0
+    }
+}
+
+/// Makes this thread the user nobody's, without any privilege; whether that was permitted.
+pub fn become_nobody() -> bool {
+    const NOBODY: libc::c_long = 65_534;
+    // SAFETY: plain numbers; the kernel's own call changes the thread alone.
+    unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) == 0 }
+}

@@ -177,3 +177,29 @@ fn in_another_root_or_mount_namespace_a_ledger_is_granted_from_until_it_is_delet
     let next = Ledger::attach(&path, &setup(BUDGET)).unwrap();
     assert_eq!(next.usage(DEVICE), Bytes(20 * MIB));
 }
+
+#[test]
+fn a_thread_that_becomes_a_user_to_whom_the_folder_is_closed_keeps_its_ledger() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = place.path().join("ledger");
+    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let ask = |mib: u64| reserve(&ledger, mib * MIB, &NoDriver);
+    let answers = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            kernel::become_nobody().then(|| {
+                assert!(std::fs::metadata(&path).is_err(), "the folder is open");
+                (ask(20), ask(100))
+            })
+        });
+        other.join().unwrap()
+    });
+    match answers {
+        Some((within, beyond)) => {
+            assert_eq!(within, Ok(()));
+            assert!(matches!(beyond, Err(Refusal::OverBudget { .. })));
+        }
+        None => eprintln!("SKIPPED: no other user can be had here"),
+    }
+}

@@ -462,3 +462,15 @@ pub fn seal(file: &File) -> std::io::Result<()> {
         _ => Err(std::io::Error::last_os_error()),
     }
 }
+
+/// Locks one byte of a file for its open file description, as a ledger's processes do; whether it was free.
+pub fn lock_byte(file: &File, at: i64) -> bool {
+    // SAFETY: plain integers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = at;
+    lock.l_len = 1;
+    // SAFETY: an open file, and a description that is read.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0 }
+}

@@ -5,7 +5,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
-use crate::ffi::process::{in_root, overhear};
+use crate::ffi::process::{in_root, lock_byte, overhear};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -173,5 +173,22 @@ cases! {
         ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for the first one");
         newcomer.peer.finish()?;
         holder.peer.finish()
+    }
+
+    /// A process of the tenant that is stopped just as it buries another one keeps nobody from the memory that this one had.
+    a_process_that_is_stopped_as_it_buries_another_keeps_nobody_waiting {
+        kind: Own, defects: ["P15"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let [mut dead, mut asker] = [Tenant::start(session)?, Tenant::start(session)?];
+        ensure_eq!(dead.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
+        ensure_eq!(asker.cuda(Bytes::gib(1))?, OK, "1 GiB of another");
+        let file = std::fs::File::options().read(true).write(true).open(session.ledger_path())?;
+        // What such a process has: of each slot the first of the bytes that are there for it.
+        for slot in 0..4 {
+            ensure!(lock_byte(&file, (ledger::SLOTS + slot * 64) as i64), "a reaper is at slot {slot}");
+        }
+        dead.peer.kill()?;
+        ensure_eq!(asker.cuda(Bytes::gib(5))?, OK, "5 GiB once the first one is dead");
+        asker.peer.finish()
     }
 }
