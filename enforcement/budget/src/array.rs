@@ -4,6 +4,8 @@
 //! (deltas of free memory on an H200 under 580.159.04: fixtures/oracle, memory). Products saturate: what does not fit 64
 //! bits is refused by any budget, and by the driver.
 
+use seeds::{Seed, planted};
+
 use crate::Bytes;
 
 /// CUDA_ARRAY3D_LAYERED.
@@ -36,7 +38,10 @@ impl Array {
         if self.flags & UNBOUND != 0 {
             return Bytes::ZERO;
         }
-        let levels = levels.clamp(1, 64);
+        let levels = match levels.clamp(1, 64) {
+            several @ 2.. if planted(Seed::V17j) => several - 1,
+            all => all,
+        };
         let sum = (0..levels).map(|level| self.level(level).laid_out());
         Bytes(sum.fold(0, u64::saturating_add))
     }
@@ -66,7 +71,10 @@ impl Array {
         let row = self
             .width
             .saturating_mul(element(self.format, self.channels));
-        let (rows, slices) = (self.height.max(1), self.depth.max(1));
+        let (rows, mut slices) = (self.height.max(1), self.depth.max(1));
+        if planted(Seed::V17p) && self.has_layers() {
+            slices = (slices - 1).max(1);
+        }
         let stacked = rows.div_ceil(8).checked_next_power_of_two();
         let stacked = stacked.map_or(16, |stacked| stacked.min(16));
         let deep = match slices.checked_next_power_of_two() {

@@ -294,7 +294,9 @@ impl Session {
     /// What the process lists say of a device; `None` where NVML does not tell.
     pub fn rows(&self, device: DeviceIndex) -> Option<Processes> {
         let rows = Processes(self.processes(device)?);
-        if !rows.0.is_empty() && planted(Seed::Floor) {
+        // A look would charge what the others leave out, too.
+        let blind = [Seed::Floor, Seed::V17j, Seed::V17p];
+        if !rows.0.is_empty() && blind.into_iter().any(planted) {
             return None;
         }
         Some(rows)

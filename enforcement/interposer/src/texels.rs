@@ -86,7 +86,7 @@ impl Place {
     /// And the most that it can be charged. `None` where no address space holds it.
     pub fn of(array: Array, levels: u32, ordinal: u32, context: u64) -> Option<(Place, Bytes)> {
         let bytes = array.bytes(levels);
-        let shares = bytes < BLOCK;
+        let shares = bytes < BLOCK || planted(Seed::V17i) && bytes == BLOCK;
         let bytes = bytes.round_up(if shares { SUBALLOCATION } else { BLOCK })?;
         let place = Place {
             ordinal,

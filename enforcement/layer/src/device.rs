@@ -291,7 +291,8 @@ impl Enforced {
             .group
             .iter()
             .enumerate()
-            .filter(|(position, _)| mask & 1_u32.unbounded_shl(*position as u32) != 0);
+            .filter(|(position, _)| mask & 1_u32.unbounded_shl(*position as u32) != 0)
+            .take(if planted(Seed::V17k) { 1 } else { usize::MAX });
         let targets = chosen.fold(Targets::NONE, |all, (_, one)| all.union(*one));
         if targets.is_empty() {
             self.all

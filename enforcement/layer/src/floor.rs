@@ -33,7 +33,18 @@ const PART: u64 = 64;
 /// So many command buffers are recorded between two looks.
 const RECORDINGS: u32 = 32;
 /// Seeds that charge less than is taken: the look is the second line of defence against them.
-const UNDERCHARGED: [Seed; 5] = [Seed::V17, Seed::V17a, Seed::V17e, Seed::V17f, Seed::V17h];
+const UNDERCHARGED: [Seed; 10] = [
+    Seed::V17,
+    Seed::V17a,
+    Seed::V17e,
+    Seed::V17f,
+    Seed::V17h,
+    Seed::V17k,
+    Seed::V17l,
+    Seed::V17n,
+    Seed::V17o,
+    Seed::V17r,
+];
 /// So many times longer than a look lasts nobody looks again in passing.
 const SPACING: u64 = 100;
 

@@ -3,6 +3,7 @@
 use ash::vk;
 use budget::Bytes;
 use budget::identity::{self, Asked, NVIDIA, Pci, Resolution};
+use seeds::{Seed, planted};
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
@@ -100,8 +101,10 @@ impl MemoryTypes {
                 .memory_heaps
                 .get(kind.heap_index as usize)
                 .map_or(vk::MemoryHeapFlags::DEVICE_LOCAL, |heap| heap.flags);
+            let visible = vk::MemoryPropertyFlags::HOST_VISIBLE;
+            let hidden = planted(Seed::V17l) && kind.property_flags.contains(visible);
             types.device_local |=
-                u32::from(flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)) << number;
+                u32::from(flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL) && !hidden) << number;
             types.multi_instance |=
                 u32::from(flags.contains(vk::MemoryHeapFlags::MULTI_INSTANCE)) << number;
         }

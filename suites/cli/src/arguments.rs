@@ -231,6 +231,9 @@ pub struct FuzzArguments {
     /// Chooses them
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// End after so many seconds, though fewer calls were made
+    #[arg(long, value_name = "S", conflicts_with_all = ["replay", "unhook"])]
+    pub seconds: Option<u64>,
     /// How many at once, each by three processes
     #[arg(short, default_value_t = 1)]
     pub jobs: u64,
@@ -247,8 +250,8 @@ pub struct FuzzArguments {
     #[arg(long, value_name = "ID")]
     pub defect: Option<String>,
     /// Leave out one memory hook after another, these or all, and tell after how many calls it is noticed, or that the floor holds without it: a table in
-    /// Markdown; exit status 1 if one is neither
-    #[arg(long, value_name = "HOOK", num_args = 0.., conflicts_with_all = ["replay", "defect", "guided"])]
+    /// Markdown; exit status 1 if one is neither. With --defect F1 the floor is taken out too
+    #[arg(long, value_name = "HOOK", num_args = 0.., conflicts_with_all = ["replay", "guided"])]
     pub unhook: Option<Vec<String>>,
     /// Fail if a state that is worth having been in was reached by no family; needs a target that tells, as `seeded` does
     #[arg(long, conflicts_with = "replay")]

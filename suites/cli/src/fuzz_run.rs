@@ -70,19 +70,22 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode, Box<dyn Error>> {
         all.calls += total.calls;
         if matches!(family.calls, Calls::All) {
             crate::say(&format!(
-                "{:15} {} of {} exports were granted\n",
+                "{:15} {} of {} exports were granted, at most {:.1} MiB beyond a budget\n",
                 "",
                 total.granted.len(),
-                abi::cuda::NAMES.len()
+                abi::cuda::NAMES.len(),
+                total.beyond as f64 / f64::from(1 << 20)
             ))?;
         }
         all.marks |= total.marks;
     }
     let took = started.elapsed().as_secs_f64();
+    let findings = totals.iter().filter(|(_, report)| report.broken.is_some());
     crate::say(&format!(
-        "{} calls in {took:.0} s, {:.0} a second\n",
+        "{} calls in {took:.0} s, {:.0} a second, findings: {}\n",
         all.calls,
-        all.calls as f64 / took
+        all.calls as f64 / took,
+        findings.count()
     ))?;
     let broken = totals.into_iter().find_map(|(_, report)| report.broken);
     if let Some(smallest) = &broken {
@@ -144,6 +147,8 @@ fn pieces(families: &[&'static Family], arguments: &FuzzArguments, target: &Targ
         Some(_) => arguments.calls.div_ceil(arguments.jobs.max(1)),
         None => PIECE,
     };
+    let seconds = arguments.seconds.map(Duration::from_secs);
+    let until = seconds.map(|seconds| Instant::now() + seconds);
     let mut pieces = Vec::new();
     for nth in 0..arguments.calls.div_ceil(piece.max(1)) {
         for family in families {
@@ -153,6 +158,7 @@ fn pieces(families: &[&'static Family], arguments: &FuzzArguments, target: &Targ
                 patience: Duration::from_secs(60),
                 target: target.clone(),
                 guided: arguments.guided.is_some(),
+                until,
             };
             pieces.push(Piece { family, wish });
         }
@@ -200,6 +206,7 @@ struct Total {
     took: Duration,
     reached: (usize, usize),
     marks: u64,
+    beyond: u64,
     granted: std::collections::BTreeSet<u16>,
 }
 
@@ -208,6 +215,7 @@ impl Total {
         self.granted.extend(report.granted.keys());
         Self {
             marks: self.marks | report.marks,
+            beyond: self.beyond.max(report.beyond),
             granted: self.granted,
             calls: self.calls + report.calls,
             sequences: self.sequences + report.sequences,

@@ -52,6 +52,10 @@ pub fn seed(name: &str) -> Result<Seed, String> {
 
 /// Has the processes of a target that can have a defect have this one.
 pub fn plant(target: &mut Target, seed: Seed) {
+    // No library can have this one: it is in what the loader reads before it opens any.
+    if let (Seed::V16, Some(layer)) = (seed, &mut target.layer) {
+        layer.api_version = Some("1.3.0".to_owned());
+    }
     target
         .environment
         .insert(seeds::VARIABLE.to_owned(), seed.name().to_owned());

@@ -1,7 +1,7 @@
 //! `ringfence fuzz --unhook`: the hook of one memory route after another is taken out, and what tells.
 //!
 //! Every hook that `fixtures/exports-cuda.txt` says keeps books is left out of the build that can have defects (`RINGFENCE_SEED=unhook:NAME`), as if nobody had
-//! thought of it. Either a promise breaks within so many calls, over all exports or in the hook's own family, or the floor holds: the entry point
+//! thought of it. Either a promise breaks within so many calls, in the hook's own family, over all exports or in the properties, or the floor holds: the entry point
 //! was granted, and no device was further beyond its budget than the bound.
 
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ use fuzz::family::{self, Calls, Family};
 use fuzz::remote::Trouble;
 use fuzz::run::{self, Wish};
 use harness::Target;
+use seeds::Seed;
 
 use crate::UNEXPECTED;
 use crate::arguments::FuzzArguments;
@@ -24,6 +25,10 @@ const CLASSES: &str = include_str!("../../../fixtures/exports-cuda.txt");
 /// The words of those whose hooks keep books.
 const KEPT: [&str; 2] = ["charged", "looked"];
 
+const MIB: f64 = (1 << 20) as f64;
+/// Operations of the properties, where no family notices.
+const OPERATIONS: u64 = 6_000;
+
 /// What became of one hook's absence.
 struct Row {
     hook: &'static str,
@@ -32,6 +37,10 @@ struct Row {
     calls: u64,
     /// How often the entry point was granted.
     granted: u64,
+    /// Whether the floor is in its place.
+    floor: bool,
+    /// The most that a device was beyond its budget, in bytes.
+    beyond: u64,
 }
 
 /// Every hook that keeps books of memory.
@@ -94,13 +103,17 @@ pub fn run(arguments: &FuzzArguments, names: &[String]) -> Result<ExitCode, Box<
     })
 }
 
-/// All exports on two GPUs and on one, then the families that the hook is in.
+/// The families that the hook is in, then all exports on two GPUs and on one, then the properties.
 fn without(hook: &'static str, arguments: &FuzzArguments) -> Result<Row, Trouble> {
     let mut target = Target::named("seeded")?;
-    target.environment.insert(
-        seeds::VARIABLE.to_owned(),
-        format!("{}{hook}", seeds::UNHOOK),
-    );
+    let defects = [
+        arguments.defect.as_deref(),
+        Some(&format!("{}{hook}", seeds::UNHOOK)),
+    ];
+    let defects: Vec<&str> = defects.into_iter().flatten().collect();
+    target
+        .environment
+        .insert(seeds::VARIABLE.to_owned(), defects.join(","));
     let is_surface = |family: &&'static Family| matches!(family.calls, Calls::All);
     let own = |family: &&'static Family| !is_surface(family) && family.names().contains(&hook);
     let number = abi::cuda::NAMES.iter().position(|name| *name == hook);
@@ -109,10 +122,16 @@ fn without(hook: &'static str, arguments: &FuzzArguments) -> Result<Row, Trouble
         found: None,
         calls: 0,
         granted: 0,
+        floor: !arguments.defect.as_deref().is_some_and(|defects| {
+            defects
+                .split(',')
+                .any(|defect| defect == Seed::Floor.name())
+        }),
+        beyond: 0,
     };
     let families = family::all()
-        .filter(is_surface)
-        .chain(family::all().filter(own));
+        .filter(own)
+        .chain(family::all().filter(is_surface));
     for family in families {
         let wish = Wish {
             calls: arguments.calls,
@@ -120,28 +139,51 @@ fn without(hook: &'static str, arguments: &FuzzArguments) -> Result<Row, Trouble
             patience: Duration::ZERO,
             target: target.clone(),
             guided: false,
+            until: None,
         };
         let report = run::run(family, &wish)?;
         row.calls += report.calls;
         let granted = number.and_then(|number| report.granted.get(&(number as u16)));
         row.granted += granted.copied().unwrap_or(0);
+        row.beyond = row.beyond.max(report.beyond);
         if let Some(smallest) = report.broken {
             row.found = Some((family.name, row.calls, smallest.what));
-            break;
+            return Ok(row);
         }
+    }
+    let wish = properties::run::Wish {
+        operations: OPERATIONS,
+        seed: arguments.seed,
+        patience: Duration::ZERO,
+        regressions: None,
+    };
+    let report = properties::run::run(properties::remote::Circumstances::over_mocks(target), &wish)
+        .map_err(|trouble| Trouble::Beginning(trouble.to_string()))?;
+    row.calls += report.calls;
+    if let Some(smallest) = report.broken {
+        row.found = Some(("properties", report.calls, smallest.what));
     }
     Ok(row)
 }
 
 impl Row {
     fn line(&self) -> String {
+        let held = if self.floor {
+            "the floor holds"
+        } else {
+            "nothing, within the bound"
+        };
         match &self.found {
             Some((family, calls, what)) => {
                 format!("| `{}` | {family} | {calls} | {what} |\n", self.hook)
             }
             None if self.granted > 0 => format!(
-                "| `{}` | the floor holds | {} | granted in {} sequences, no promise broken |\n",
-                self.hook, self.calls, self.granted
+                "| `{}` | {} | {} | granted in {} sequences, at most {:.1} MiB beyond a budget, no promise broken |\n",
+                self.hook,
+                held,
+                self.calls,
+                self.granted,
+                self.beyond as f64 / MIB
             ),
             None => format!(
                 "| `{}` | NOTHING | {} | never granted, no promise broken |\n",

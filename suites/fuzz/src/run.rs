@@ -42,6 +42,8 @@ pub struct Wish {
     pub target: Target,
     /// Makes sequences from those that reached something new, where the libraries tell.
     pub guided: bool,
+    /// When it ends though fewer calls were made.
+    pub until: Option<Instant>,
 }
 
 /// What came of it.
@@ -55,6 +57,8 @@ pub struct Report {
     pub reached: (usize, usize),
     /// States that the enforcer reached, by bits of `seeds::Mark`.
     pub marks: u64,
+    /// The most that a device was beyond its budget after a call, in bytes; of families over all exports.
+    pub beyond: u64,
     /// How often each export was granted by the last of its calls of a sequence, by its number in the table.
     pub granted: std::collections::BTreeMap<u16, u64>,
     pub broken: Option<Smallest>,
@@ -224,7 +228,8 @@ pub fn run_with_news(
     let mut rng = Rng::with_seed(wish.seed);
     let mut corpus: Vec<Vec<u8>> = Vec::new();
     let mut history: Vec<Vec<u8>> = Vec::new();
-    while report.calls < wish.calls {
+    let is_over = || wish.until.is_some_and(|until| Instant::now() >= until);
+    while report.calls < wish.calls && !is_over() {
         let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| next(&mut rng, &corpus)).collect();
         match crew.run(family, &batch, false)? {
             Outcome::Fine(told) => {
@@ -246,6 +251,7 @@ pub fn run_with_news(
                     report.reached = report.reached.max(told.reached);
                     for verdict in &told.verdicts {
                         report.marks |= verdict.marks;
+                        report.beyond = report.beyond.max(verdict.beyond);
                         for &export in &verdict.granted {
                             *report.granted.entry(export).or_default() += 1;
                         }

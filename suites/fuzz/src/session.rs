@@ -45,6 +45,8 @@ pub struct Verdict {
     pub spent: bool,
     /// States that the enforcer reached since the process began, where it tells (`seeds::Mark`).
     pub marks: u64,
+    /// The most that a device was beyond its budget after a call, in bytes; of families that say how far it may.
+    pub beyond: u64,
     /// Of all exports those that were granted, by their number in the table.
     pub granted: Vec<u16>,
     /// A line for each call, and what its part of the digest is made of.

@@ -6,7 +6,7 @@
 //! * *everything back*: when all memory is freed and each stream waited for, but no context, what the device does not hold is granted.
 //!
 //! A call is made once or many times, by the sequence's own thread, by one of a few that stay, or each time by a fresh one that lives as long as the sequence.
-//! A sequence begins without a context, with a device's primary one, or with all of them and none current; all else it makes itself.
+//! A sequence begins without a context, with a device's primary one, with one of 32 bits, or with all primary ones and none current; all else it makes itself.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -274,6 +274,11 @@ impl Session {
             3 => {
                 surface.leftovers.enter(devices - 1);
             }
+            4 => {
+                if let Some(context) = surface.leftovers.enter_narrow(0) {
+                    self.handles.enter(Kind::Context, context);
+                }
+            }
             _ => {
                 self.ending.begin(devices);
             }
@@ -350,7 +355,7 @@ impl Session {
             last = Some(answer.code);
             self.spent |= stays(answer.code);
             self.states(export.name, answer, first);
-            self.bounded(surface, export.name)?;
+            self.bounded(surface, export.name, verdict)?;
             if answer.code != 0 {
                 break;
             }
@@ -370,7 +375,12 @@ impl Session {
     }
 
     /// No device is beyond its budget by more than the bound, of which what is charged and may not be taken yet is a part, and none that is takes more.
-    fn bounded(&mut self, surface: &mut Surface, name: &str) -> Result<(), String> {
+    fn bounded(
+        &mut self,
+        surface: &mut Surface,
+        name: &str,
+        verdict: &mut Verdict,
+    ) -> Result<(), String> {
         if self.ledger().is_none() {
             return Ok(());
         }
@@ -382,6 +392,7 @@ impl Session {
                 .saturating_add(surface.ahead[device as usize]);
             let before = std::mem::replace(&mut surface.before[device as usize], used);
             let grown = used.saturating_sub(before);
+            verdict.beyond = verdict.beyond.max(used.saturating_sub(budget));
             promise(
                 used <= bound || grown <= ONE_CALL && before <= bound,
                 || {

@@ -67,6 +67,7 @@ fn wish(target: Target, calls: u64) -> Wish {
         patience: Duration::from_secs(20),
         target,
         guided: false,
+        until: None,
     }
 }
 

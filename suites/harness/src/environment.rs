@@ -408,7 +408,7 @@ fn is_installed(name: &str) -> bool {
     })
 }
 
-/// Installs a layer's manifest with nothing changed but where its library lies.
+/// Installs a layer's manifest with nothing changed but where its library lies, and the version that the target gives.
 fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentError> {
     let (path, text) = match &layer.manifest {
         Some(path) => (
@@ -424,10 +424,12 @@ fn install_layer(layer: &LayerSpec, manifest: &Path) -> Result<(), EnvironmentEr
         })?;
     let entry = value
         .get_mut("layer")
-        .and_then(serde_json::Value::as_object_mut);
-    entry
-        .ok_or(EnvironmentError::NoLayer { path })?
-        .insert("library_path".to_owned(), layer.library.clone().into());
+        .and_then(serde_json::Value::as_object_mut)
+        .ok_or(EnvironmentError::NoLayer { path })?;
+    entry.insert("library_path".to_owned(), layer.library.clone().into());
+    if let Some(version) = &layer.api_version {
+        entry.insert("api_version".to_owned(), version.clone().into());
+    }
     std::fs::write(manifest, value.to_string()).map_err(file_error(manifest))
 }
 

@@ -51,9 +51,11 @@ pub struct Target {
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerSpec {
-    /// The manifest, a path; without it the one that we ship. Its library_path is rewritten, nothing else.
+    /// The manifest, a path; without it the one that we ship. Its library_path is rewritten, and its api_version if one is given here, nothing else.
     #[serde(default)]
     pub manifest: Option<PathBuf>,
+    #[serde(default)]
+    pub api_version: Option<String>,
     pub library: String,
     /// What enables it.
     pub enable: BTreeMap<String, String>,

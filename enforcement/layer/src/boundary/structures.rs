@@ -47,6 +47,9 @@ pub unsafe fn find_mut<'a, T>(chain: *mut c_void, s_type: vk::StructureType) -> 
             if structure.s_type == s_type {
                 return at.cast::<T>().as_mut();
             }
+            if planted(Seed::V17m) {
+                break;
+            }
             at = structure.p_next;
         }
     }
@@ -57,7 +60,10 @@ pub unsafe fn find_mut<'a, T>(chain: *mut c_void, s_type: vk::StructureType) -> 
 /// `info` is a VkMemoryAllocateInfo with a valid pNext chain.
 pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Request {
     let plain = Request {
-        size: Bytes(info.allocation_size),
+        size: Bytes(match planted(Seed::V17n) {
+            true => u64::from(info.allocation_size as u32),
+            false => info.allocation_size,
+        }),
         memory_type: info.memory_type_index,
         device_mask: None,
         import: None,
@@ -115,7 +121,10 @@ unsafe fn import(chain: *const c_void) -> Option<Import> {
                 || planted(Seed::V17a)
         };
         if let Some(by_fd) = by_fd.filter(imports) {
-            return Some(Import::Descriptor(os::descriptor(by_fd.fd)));
+            let open = by_fd.fd > 0 || !planted(Seed::V17q);
+            return Some(Import::Descriptor(
+                open.then(|| os::descriptor(by_fd.fd)).flatten(),
+            ));
         }
         find::<vk::ImportMemoryHostPointerInfoEXT<'_>>(
             chain,
@@ -140,9 +149,11 @@ pub unsafe fn group(
             info.p_next,
             vk::StructureType::DEVICE_GROUP_DEVICE_CREATE_INFO,
         );
-        match asked
-            .filter(|asked| asked.physical_device_count > 0 && !asked.p_physical_devices.is_null())
-        {
+        match asked.filter(|asked| {
+            asked.physical_device_count > 0
+                && !asked.p_physical_devices.is_null()
+                && !planted(Seed::V17r)
+        }) {
             Some(asked) => std::slice::from_raw_parts(
                 asked.p_physical_devices,
                 asked.physical_device_count as usize,

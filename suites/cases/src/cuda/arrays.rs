@@ -2,10 +2,11 @@
 //! an array that is gone is charged no longer.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::{OUT_OF_MEMORY, closed, narrow};
 use crate::clients::{cuda, fill};
+use crate::ffi::cuda::{Array, Mipmap};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const STEP: [Bytes; 1] = [Bytes::mib(64)];
@@ -16,6 +17,12 @@ const WIDE: u64 = 16384;
 /// Rows of so many bytes.
 fn rows(bytes: u64) -> u64 {
     bytes / 4 / WIDE
+}
+
+/// What ends an array.
+enum End {
+    Array(Array),
+    Mipmap(Mipmap),
 }
 
 cases! {
@@ -115,6 +122,52 @@ cases! {
             ensure_eq!(cuda.destroy_mipmap(*mipmap), CUresult::SUCCESS, "cuMipmappedArrayDestroy");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// At the edges of blocks an array takes of the budget what a card takes for it, by its rows, its layers and all of its levels: one that is a block of 2 MiB
+    /// takes one, and what a last level or a last layer has beyond takes another.
+    arrays_take_whole_blocks_of_the_budget {
+        kind: Budget, defects: ["R2", "V17"], budget: "0=1GiB",
+        entry_points: ["cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate", "cuArrayDestroy", "cuMipmappedArrayDestroy"],
+    } (session) {
+        const MANY: u64 = 16;
+        let cuda = cuda()?;
+        let left = || {
+            let taken = fill(&cuda);
+            for &address in &taken.held {
+                cuda.free(address);
+            }
+            taken.refused_with(OUT_OF_MEMORY).map(|()| taken.bytes)
+        };
+        let before = left()?;
+        fills(before, budget(session, 0)?, CONTEXT_ROOM)?;
+        let block = Bytes::mib(2);
+        let (width, height) = (WIDE, rows(block.0));
+        let costs = |what: &str, blocks: u64, make: &dyn Fn() -> Result<End, CUresult>| -> Result<(), Failure> {
+            let made = (0..MANY).map(|_| make()).collect::<Result<Vec<_>, _>>();
+            let ends = made.or_else(|code| fail!("an array of {what}: {code:?}"))?;
+            ensure_eq!(before - left()?, Bytes(block.0 * blocks * MANY), "of the budget for {MANY} arrays of {what}");
+            for end in ends {
+                let code = match end {
+                    End::Array(array) => cuda.destroy_array(array),
+                    End::Mipmap(mipmap) => cuda.destroy_mipmap(mipmap),
+                };
+                ensure_eq!(code, CUresult::SUCCESS, "the end of an array of {what}");
+            }
+            Ok(())
+        };
+        for (height, blocks) in [(height, 1), (height - 1, 1), (height + 1, 2)] {
+            costs(&format!("{height} rows"), blocks, &|| cuda.create_array(width, height).granted().map(End::Array))?;
+        }
+        for layers in [1, 2, 3] {
+            costs(&format!("{layers} layers"), layers, &|| cuda.create_layered_array(width, height, layers).granted().map(End::Array))?;
+        }
+        // Half a MiB in the second level, an eighth of one in the third.
+        for (levels, blocks) in [(1, 1), (2, 2), (3, 2)] {
+            costs(&format!("{levels} levels"), blocks, &|| cuda.create_mipmap(width, height, levels).granted().map(End::Mipmap))?;
+        }
+        ensure_eq!(left()?, before, "left when all are gone");
+        Ok(())
     }
 
     /// An array that a driver refuses whatever the budget is refused with the driver's own code when the budget is exhausted.

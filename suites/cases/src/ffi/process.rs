@@ -278,6 +278,15 @@ pub fn rename(name: &str) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// A copy of a descriptor in stdin's place: 0. Whoever is given it closes it.
+pub fn as_descriptor_0(descriptor: &OwnedFd) -> std::io::Result<c_int> {
+    // SAFETY: both are numbers; what was open as 0 is the process's own stdin, which a case that calls this does not read.
+    match unsafe { libc::dup2(descriptor.as_raw_fd(), 0) } {
+        0 => Ok(0),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// Closes every descriptor above stderr, as daemons do.
 pub fn close_descriptors() {
     for descriptor in 3..4096 {

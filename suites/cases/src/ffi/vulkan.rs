@@ -351,6 +351,26 @@ impl Instance {
         }
     }
 
+    /// The same with a structure before the budgets' that nobody knows.
+    pub fn heap_budgets_behind_another(&self, device: PhysicalDevice) -> HeapBudgets {
+        let mut told = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut unknown = vk::BaseOutStructure {
+            s_type: vk::StructureType::from_raw(2_000_000_007),
+            p_next: (&raw mut told).cast(),
+            ..Default::default()
+        };
+        let mut properties = vk::PhysicalDeviceMemoryProperties2 {
+            p_next: (&raw mut unknown).cast(),
+            ..Default::default()
+        };
+        let heaps = self.memory(device, Query::Second, &mut properties);
+        HeapBudgets {
+            heaps,
+            budget: told.heap_budget,
+            usage: told.heap_usage,
+        }
+    }
+
     fn memory(
         &self,
         device: PhysicalDevice,

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use crate::clients::{first_gpu, gpus, instance, memory_type};
+use crate::ffi::process::as_descriptor_0;
 use crate::ffi::vulkan::chains::{DEVICE_ADDRESS, DEVICE_MASK, DMA_BUF, HOST, Link, OPAQUE_FD};
 use crate::ffi::vulkan::{Buffer, Client, Code, Device, Image, Memory, Pages, Place, Wish};
 use crate::greed::{VULKAN_ROOM, budget, fills, until_refused};
@@ -317,7 +318,15 @@ cases! {
             members: 1,
             shared: Some((&shared, size)),
         };
-        stage.play(session, 40)
+        stage.play(session, 40)?;
+        // A process without stdin is given 0 for a descriptor, which is one like any other.
+        let before = stage.left(0)?;
+        let fd = as_descriptor_0(&shared)?;
+        let answer = device.ask_in_chain(device_type, size, &[Link::ImportFd { handle_type: OPAQUE_FD, fd }]);
+        let Some(memory) = answer.memory else { fail!("an import of descriptor 0: {:?}", answer.code) };
+        ensure_eq!(stage.left(0)?, before, "left when descriptor 0 was imported");
+        device.free(memory);
+        Ok(())
     }
 
     /// The same of a device group: a mask counts with its flag alone, for the members that it names.

@@ -119,6 +119,26 @@ cases! {
         Ok(())
     }
 
+    /// The budgets are found behind a structure that nobody knows, too.
+    the_memory_budget_is_told_behind_another_structure {
+        kind: Budget, defects: ["V4", "V17"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",
+        invalid_use: ["pNext", "VUID"],
+    } (session) {
+        let gpu = Gpu::first()?;
+        if !gpu.instance.extensions(gpu.physical)?.iter().any(|name| name == "VK_EXT_memory_budget") {
+            skip!("the driver lacks VK_EXT_memory_budget");
+        }
+        gpu.allocate(Bytes::gib(3))?;
+        let limit = budget(session, 0)?.0;
+        let told = gpu.instance.heap_budgets_behind_another(gpu.physical);
+        let index = told.heaps.iter().position(|heap| heap.device_local).unwrap_or(0);
+        let (budget, usage) = (told.budget[index], told.usage[index]);
+        ensure!(0 < budget && budget <= limit, "heapBudget {budget} of a budget of {limit}");
+        let alone = gpu.instance.heap_budgets(gpu.physical, Query::Second);
+        ensure_eq!((budget, usage), (alone.budget[index], alone.usage[index]), "heapBudget and heapUsage behind another, and alone");
+        Ok(())
+    }
+
     /// heapBudget counts what other processes of the tenant hold: own usage and what is left, not the whole budget.
     heap_budget_leaves_out_what_others_hold {
         kind: Budget, defects: ["V4"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",

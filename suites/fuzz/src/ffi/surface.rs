@@ -592,7 +592,7 @@ leftovers! {
     get_current: cuCtxGetCurrent; get_device: cuCtxGetDevice; set_current: cuCtxSetCurrent; alloc: cuMemAlloc_v2; free: cuMemFree_v2; free_host: cuMemFreeHost;
     unregister: cuMemHostUnregister; destroy_texture: cuTexObjectDestroy; destroy_surface: cuSurfObjectDestroy; destroy_link: cuLinkDestroy;
     release_object: cuUserObjectRelease; wait_for_stream: cuStreamSynchronize; retain: cuDevicePrimaryCtxRetain;
-    set_limit: cuCtxSetLimit;
+    set_limit: cuCtxSetLimit; create_narrow: cuCtxCreate;
 }
 
 impl Leftovers {
@@ -632,6 +632,14 @@ impl Leftovers {
                 refused => refused,
             }
         }
+    }
+
+    /// A context of 32 bits on a device, current: some calls are granted in no other. None where it is refused.
+    pub fn enter_narrow(&self, device: i32) -> Option<u64> {
+        let mut context = CUcontext::NULL;
+        // SAFETY: a place of our own.
+        let answer = unsafe { (self.create_narrow)(&raw mut context, 0, device) };
+        (answer == CUresult::SUCCESS).then(|| context.0.expose_provenance() as u64)
     }
 
     /// The current context's threads have the smallest stack there is.

@@ -10,6 +10,8 @@ use super::{Answer, Array, Cuda, MISSING, Mipmap};
 /// CU_AD_FORMAT_UNSIGNED_INT32.
 const WORDS: i32 = 3;
 
+/// CUDA_ARRAY3D_LAYERED.
+const LAYERED: u32 = 0x01;
 /// CUDA_ARRAY3D_SPARSE.
 const SPARSE: u32 = 0x40;
 
@@ -41,6 +43,11 @@ impl Cuda {
 
     pub fn create_array_3d(&self, width: u64, height: u64, depth: u64) -> Answer<Array> {
         self.create_array_with(0, width, height, depth)
+    }
+
+    /// Layers of a plain array's size each.
+    pub fn create_layered_array(&self, width: u64, height: u64, layers: u64) -> Answer<Array> {
+        self.create_array_with(LAYERED, width, height, layers)
     }
 
     /// Addresses alone, to whose tiles memory is bound.

@@ -225,7 +225,11 @@ impl Worker {
         let infos = [vk::CommandBufferSubmitInfo::default().command_buffer(self.work)];
         let (first, second) = (
             [vk::SubmitInfo::default().command_buffers(&buffers)],
-            [vk::SubmitInfo2::default().command_buffer_infos(&infos)],
+            // Behind a batch of nothing.
+            [
+                vk::SubmitInfo2::default(),
+                vk::SubmitInfo2::default().command_buffer_infos(&infos),
+            ],
         );
         let none = vk::Fence::null();
         // SAFETY: the queue and its command buffer are this device's, and nobody else submits.
