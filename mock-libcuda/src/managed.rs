@@ -10,7 +10,7 @@ use crate::arena::Blocks;
 use crate::boundary::{Answer, Out};
 use crate::driver::{self, Driver, Ordinal};
 use crate::memory::answer;
-use crate::process::{Owner, Process};
+use crate::process::{ContextId, Owner, Process};
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
 /// What the driver keeps of a device from the first managed byte there on, and what it takes ahead of need (H200: 128 MiB
@@ -31,8 +31,13 @@ pub struct Managed {
 }
 
 impl Process {
-    fn allocate_managed(&mut self, driver: &Driver, size: u64) -> Result<u64, CUresult> {
-        let context = self.current()?;
+    /// Memory of a context's: one that is asked for, or a variable.
+    pub fn allocate_managed(
+        &mut self,
+        driver: &Driver,
+        context: ContextId,
+        size: u64,
+    ) -> Result<u64, CUresult> {
         let device = self.context(context).device;
         let full = CUresult::ERROR_OUT_OF_MEMORY;
         let (address, taken) = if size >= BLOCK {
@@ -170,10 +175,10 @@ pub fn alloc(dptr: Out<CUdeviceptr>, size: usize, flags: c_uint) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     dptr.set(0);
-    process.current()?;
+    let context = process.current()?;
     if size == 0 || !KNOWN.contains(&flags) {
         return Err(INVALID);
     }
-    let allocated = process.allocate_managed(driver, size as u64);
+    let allocated = process.allocate_managed(driver, context, size as u64);
     answer(&dptr, allocated)
 }

@@ -110,6 +110,12 @@ impl Process {
             }
         }
         self.initialise(driver, context, &image, &variables)?;
+        // A module's managed variables come to the device with it, a library's when they are touched (H200, 580.159.04).
+        for (variable, address) in image.variables.iter().zip(&variables) {
+            if variable.space == image::Space::Managed && !of_library {
+                self.populate(driver, *address, variable.size.max(1));
+            }
+        }
         let id = self.next_handle();
         let functions = (0..image.kernels.len())
             .map(|index| {
@@ -151,14 +157,7 @@ impl Process {
         let block = driver.profile(device).block.0;
         let too_much = CUresult::ERROR_OUT_OF_MEMORY;
         if space == image::Space::Managed {
-            let taken = size
-                .max(1)
-                .checked_next_multiple_of(block)
-                .ok_or(too_much)?;
-            let address = self.take(driver, device, Kind::Managed, taken)?;
-            self.enter(address, size, taken, context, Owner::Managed);
-            self.arena(driver, device)?.contents.expose(address, taken);
-            return Ok(address);
+            return self.allocate_managed(driver, context, size.max(1));
         }
         if size >= block {
             let taken = size.checked_next_multiple_of(block).ok_or(too_much)?;

@@ -17,6 +17,8 @@ const FAT_ELF: u64 = 2;
 const FAT_PACKED: u64 = 0x2000 | 0x8000;
 
 const SECTION_HEADER: usize = 64;
+/// SHT_SYMTAB.
+const SYMBOLS: u64 = 2;
 
 /// Bytes of a device that an image takes, as far as it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub struct Needs {
     /// The most that those smaller ones hold of the blocks that they share: twice their size, and no more than a block each. A driver that packs
     /// them first fit leaves one block no more than half full.
     pub shared: Bytes,
+    /// The most that managed variables take, in whole blocks: none of the above.
+    pub managed: Bytes,
     /// All of it could be read: it needs nothing else.
     pub whole: bool,
 }
@@ -37,7 +41,18 @@ impl Needs {
     #[must_use]
     pub fn bound(self) -> Bytes {
         let rest = self.rest.round_up(BLOCK).unwrap_or(Bytes::MAX);
-        self.own.saturating_add(rest)
+        self.lasting().saturating_add(rest)
+    }
+
+    /// What is its alone from its load to its end: variables with blocks of their own, and managed ones.
+    #[must_use]
+    pub fn lasting(self) -> Bytes {
+        self.own.saturating_add(self.managed)
+    }
+
+    fn add_managed(&mut self, bytes: Bytes) {
+        let blocks = bytes.round_up(BLOCK).unwrap_or(Bytes::MAX);
+        self.managed = self.managed.saturating_add(blocks);
     }
 
     fn add_variable(&mut self, bytes: Bytes) {
@@ -118,6 +133,7 @@ fn fat(bytes: &[u8]) -> Needs {
             own: most.own.max(one.own),
             rest: most.rest.max(one.rest),
             shared: most.shared.max(one.shared),
+            managed: most.managed.max(one.managed),
             whole: true,
         };
         packed |= !one.whole;
@@ -139,6 +155,7 @@ fn entry(bytes: &[u8]) -> Option<(Needs, &[u8])> {
             own: Bytes::ZERO,
             rest: Bytes(number(bytes, 56, 8)?),
             shared: Bytes::ZERO,
+            managed: Bytes::ZERO,
             whole: false,
         }
     } else if number(bytes, 0, 2)? == FAT_ELF {
@@ -155,7 +172,22 @@ fn sections(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((number(bytes, 0x28, 8)?, number(bytes, 0x3c, 2)?))
 }
 
-/// By the sections' names: `.nv.global` and its like are variables, code and constants are kept beside them.
+/// Bytes of managed variables that a section of symbols names, each rounded up by `needs`: by STO_CUDA_MANAGED, as cuda-gdb knows it.
+fn managed(symbols: &[u8], needs: &mut Needs) -> Bytes {
+    const SYMBOL: usize = 24;
+    const STO_CUDA_MANAGED: u64 = 4;
+    let is_managed = |symbol: &&[u8]| number(symbol, 5, 1).unwrap_or(0) & STO_CUDA_MANAGED != 0;
+    let mut all = Bytes::ZERO;
+    for symbol in symbols.chunks_exact(SYMBOL).filter(is_managed) {
+        let size = Bytes(number(symbol, 16, 8).unwrap_or(0));
+        needs.add_managed(size);
+        all = all.saturating_add(size);
+    }
+    all
+}
+
+/// By the sections' names: `.nv.global` and its like are variables, code and constants are kept beside them. Which variables are managed is said by
+/// their symbols.
 fn elf(bytes: &[u8]) -> Needs {
     let mut needs = Needs::default();
     let Some(headers) = sections(bytes).and_then(|(at, count)| {
@@ -171,12 +203,26 @@ fn elf(bytes: &[u8]) -> Needs {
             bytes.get(at..)
         })
         .unwrap_or_default();
+    let mut apart = Bytes::ZERO;
+    for header in headers
+        .clone()
+        .filter(|header| number(header, 4, 4) == Some(SYMBOLS))
+    {
+        let place = |at| usize::try_from(number(header, at, 8)?).ok();
+        let symbols = place(24).zip(place(32)).and_then(|(at, length)| {
+            let end = at.checked_add(length)?;
+            bytes.get(at..end)
+        });
+        apart = apart.saturating_add(managed(symbols.unwrap_or_default(), &mut needs));
+    }
     for header in headers {
         let at = number(header, 0, 4).unwrap_or(0) as usize;
         let name = names.get(at..).unwrap_or_default();
         let size = Bytes(number(header, 32, 8).unwrap_or(0));
         if name.starts_with(b".nv.global") {
-            needs.add_variable(size);
+            let managed = apart.min(size);
+            apart = apart.saturating_sub(managed);
+            needs.add_variable(size.saturating_sub(managed));
         } else if name.starts_with(b".text") || name.starts_with(b".nv.constant") {
             needs.rest = needs.rest.saturating_add(size);
         }
@@ -191,6 +237,7 @@ fn ptx(text: &[u8]) -> Needs {
         own: Bytes::ZERO,
         rest: Bytes(text.len() as u64),
         shared: Bytes::ZERO,
+        managed: Bytes::ZERO,
         whole: true,
     };
     let mut words = Words { rest: text };
@@ -253,10 +300,16 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
     let mut each = 1_u64;
     let mut variable = Variable::default();
     let mut depth = 0;
+    let mut is_managed = false;
+    let mut add = |bytes, is_managed| match is_managed {
+        true => needs.add_managed(bytes),
+        false => needs.add_variable(bytes),
+    };
     for word in words {
         match word {
             b";" => break,
-            b"," if depth == 0 => needs.add_variable(std::mem::take(&mut variable).bytes(each)),
+            b".managed" => is_managed = true,
+            b"," if depth == 0 => add(std::mem::take(&mut variable).bytes(each), is_managed),
             b"[" if variable.written.is_none() => variable.dimension = Some(None),
             b"]" if variable.written.is_none() => variable.close(),
             b"=" => variable.written = Some(1),
@@ -269,7 +322,7 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
             },
         }
     }
-    needs.add_variable(variable.bytes(each));
+    add(variable.bytes(each), is_managed);
 }
 
 /// What is known of a variable while its declaration is read.
@@ -353,7 +406,7 @@ mod tests {
         0
     )]
     #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
-    #[case(".global .attribute(.managed) .b8 m[2097152];", 2 * MIB)]
+    #[case(".global .attribute(.managed) .b8 m[2097152];", 0)]
     #[case(".global", 0)]
     #[case(".global [", 0)]
     fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {
@@ -370,10 +423,41 @@ mod tests {
             own: Bytes::ZERO,
             rest: Bytes(text.len() as u64 + bytes),
             shared: Bytes(2 * bytes),
+            managed: Bytes::ZERO,
             whole: true,
         };
         assert_eq!(needs(text.as_bytes()), expected);
         assert_eq!(expected.bound(), BLOCK);
+    }
+
+    #[rstest]
+    #[case(".global .attribute(.managed) .b8 m[2097152];", 2 * MIB)]
+    #[case(".visible .global .attribute(.managed, .unified(1, 2)) .align 4 .u32 m[3];", 2 * MIB)]
+    #[case(".global .attribute(.managed) .b8 a[4194304], b;\n.global .u32 c;", 6 * MIB)]
+    #[case(".global .b8 managed[2097152];", 0)]
+    fn a_text_says_what_its_managed_variables_take(#[case] text: &str, #[case] bytes: u64) {
+        assert_eq!(needs(text.as_bytes()).managed, Bytes(bytes));
+    }
+
+    #[test]
+    fn a_cubins_symbols_say_which_variables_are_managed() {
+        let mut bytes = cubin(&[(".nv.global", 5 * MIB), (".symtab", 72)]);
+        let symbols = bytes.len() as u64;
+        // The headers: none, .nv.global, .symtab.
+        let headers = bytes.len() - 3 * 64;
+        bytes[headers + 128 + 4] = 2;
+        bytes[headers + 128 + 24..][..8].copy_from_slice(&symbols.to_le_bytes());
+        for (other, size) in [(0, 0), (0, 2 * MIB), (4, 3 * MIB)] {
+            let mut symbol = [0; 24];
+            symbol[5] = other;
+            symbol[16..].copy_from_slice(&u64::to_le_bytes(size));
+            bytes.extend(symbol);
+        }
+        let needs = needs(&bytes);
+        assert_eq!((needs.own, needs.managed), (Bytes::mib(2), Bytes::mib(4)));
+        // A table that lies nowhere names nothing.
+        bytes.truncate(symbols as usize);
+        assert_eq!(super::needs(&bytes).managed, Bytes::ZERO);
     }
 
     /// An ELF file whose sections have these names and sizes.
@@ -431,6 +515,7 @@ mod tests {
         ]);
         let expected = Needs {
             own: Bytes(1 << 30),
+            managed: Bytes::ZERO,
             rest: Bytes(4196),
             shared: Bytes(200),
             whole: true,

@@ -14,9 +14,11 @@ use crate::boundary::manners;
 use crate::contexts::Context;
 use crate::devices::{Device, devices_before_init};
 use crate::memory;
+use crate::module;
 use crate::nvml::{Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
-use crate::process::Tenant;
+use crate::process::{ORDINALS, Tenant};
+use crate::report::{self, Once};
 use crate::truth::Change;
 use seeds::{Mark, Seed, mark, planted};
 
@@ -194,9 +196,26 @@ pub fn create_v1(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
-    create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
+    let _held = tenant.memory.changing.hold();
+    let beside = tenant.narrow_context_beside(ordinal);
+    if let Some(other) = beside {
+        report::once(
+            Once::NarrowContexts,
+            format_args!(
+                "cuCtxCreate: a 32-bit context of device {ordinal} beside one of device {other} has the same addresses; it is refused"
+            ),
+        );
+        return Outcome::Refused(Refused::NotEnforceable);
+    }
+    let outcome = create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
         next::cuCtxCreate(context, flags, ordinal)
-    })
+    });
+    if let (Outcome::Done(CUresult::SUCCESS), Some(made)) = (&outcome, context.read())
+        && let Some(word) = tenant.memory.narrow.get(ordinal as usize)
+    {
+        word.store(made.0 as u64, Ordering::Release);
+    }
+    outcome
 }
 
 pub fn create_v2(
@@ -295,10 +314,12 @@ fn create(
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
-    // What libraries take in each context.
-    let beside = tenant.libraries_need();
-    let grant_beside = match tenant.reserve_for_context(device.indices, beside) {
-        Ok(grant) => grant,
+    // What libraries take in each context, and on each device.
+    let (beside, managed) = tenant.libraries_need(device.ordinal);
+    let room = module::room_for_managed(tenant, device, managed);
+    let beside_it = || tenant.reserve_for_context(device.indices, beside);
+    let (room, grant_beside) = match room.and_then(|room| Ok((room, beside_it()?))) {
+        Ok(grants) => grants,
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
@@ -333,6 +354,7 @@ fn create(
     tenant.unlist(device.indices, unlisted);
     tenant.recount_local();
     tenant.begin_modules(context);
+    tenant.keeps_for_managed(device, room);
     grant_beside.commit_as(beside);
     tenant.look_at(device);
     Outcome::Done(code)
@@ -449,6 +471,19 @@ pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
 }
 
 impl Tenant {
+    /// Another device with a living 32-bit context. Such contexts begin at the same addresses on each device, and the books know memory by its address
+    /// alone (R42 of `fixtures/defects.txt`).
+    fn narrow_context_beside(self, ordinal: CUdevice) -> Option<u32> {
+        let contexts = &self.memory.contexts;
+        let is_live = |other: &u32| {
+            let handle = self.memory.narrow[*other as usize].load(Ordering::Acquire);
+            handle != 0 && contexts.ordinal_of(handle) == Some(*other)
+        };
+        (0..ORDINALS as u32)
+            .filter(|other| *other as CUdevice != ordinal && !planted(Seed::R42))
+            .find(is_live)
+    }
+
     /// As [`Tenant::adopt`], of the current context, unless it is gone: one that was ended elsewhere stays current.
     pub fn adopt_current(self, device: &Device, handle: u64) -> bool {
         /// CU_LIMIT_STACK_SIZE, which every context has.

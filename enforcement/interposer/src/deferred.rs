@@ -273,6 +273,19 @@ impl Tenant {
         ended
     }
 
+    /// What plain memory of these devices is charged until streams have come to its free.
+    pub fn deferred_blocks(self, devices: DeviceSet) -> Bytes {
+        if !self.any_deferred() {
+            return Bytes::ZERO;
+        }
+        let book = self.frees_to_come();
+        let blocks = book.frees.iter().filter_map(|free| match free.what {
+            Freed::Blocks { ordinal, bytes } if self.is_of(ordinal, devices) => Some(bytes),
+            _ => None,
+        });
+        blocks.fold(Bytes::ZERO, Bytes::saturating_add)
+    }
+
     /// A number that all frees until now have at most; `None` where there are none.
     #[inline]
     pub fn last_deferred(self) -> Option<u64> {

@@ -130,13 +130,44 @@ impl Tenant {
         }
         drop(nvml);
         let end = time::now().plus(PATIENCE);
-        if fits && (self.await_deferred(devices, end) | self.await_frees(devices, end)) {
+        let waits = fits && self.may_come_to_fit(devices, bytes);
+        if waits && (self.await_deferred(devices, end) | self.await_frees(devices, end)) {
             mark(Mark::FreesAwaited);
             let _ = self.trim_pools();
             return self.reserve(devices, bytes);
         }
         mark(Mark::Refused);
         Err(refused)
+    }
+
+    /// Whether so much would fit if all came back that this process's streams may still give back: what they have yet to come to, and all that its
+    /// pools and graphs hold. A request that is beyond that is not waited for (C40 of `fixtures/defects.txt`).
+    pub fn may_come_to_fit(self, devices: DeviceSet, bytes: Bytes) -> bool {
+        let (Some(ledger), false) = (self.ledger(), planted(Seed::C40)) else {
+            return true;
+        };
+        devices.iter().all(|index| {
+            let Some(budget) = ledger.budget(index) else {
+                return true;
+            };
+            let wanted = ledger.usage(index).saturating_add(bytes);
+            wanted <= budget.saturating_add(self.may_come_back(DeviceSet::from_iter([index])))
+        })
+    }
+
+    /// The most that may come back on these devices by waiting for streams.
+    fn may_come_back(self, devices: DeviceSet) -> Bytes {
+        let pools = self
+            .pools()
+            .filter(|known| self.is_of(known.device.ordinal, devices));
+        let pooled = pools.map(|known| known.pool.charged());
+        let devices_of = self.devices().into_iter().flat_map(|known| known.iter());
+        let graphs = devices_of
+            .filter(|device| self.is_of(device.ordinal, devices))
+            .map(|device| self.charged_for_graphs(device));
+        pooled
+            .chain(graphs)
+            .fold(self.deferred_blocks(devices), Bytes::saturating_add)
     }
 
     /// Charges what the driver took already, even where it does not fit, so that nothing more is granted. False where the ledger

@@ -198,14 +198,19 @@ impl Tenant {
                 Ok(grant) => return Ok(grant),
                 Err(refused) => refused,
             };
-            let holds = self.memory.graphs.charged[device.ordinal as usize].load(Ordering::Acquire);
+            let holds = self.charged_for_graphs(device) != Bytes::ZERO
+                && self.may_come_to_fit(device.indices, bytes);
             let relaxed = Relaxed::begin(self);
-            if holds == 0 || Instant::now() > end || !is_busy(stream) {
+            if !holds || Instant::now() > end || !is_busy(stream) {
                 return Err(refused);
             }
             drop(relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    pub fn charged_for_graphs(self, device: &Device) -> Bytes {
+        Bytes(self.memory.graphs.charged[device.ordinal as usize].load(Ordering::Acquire))
     }
 
     /// A call begins that may make a device's graphs hold more. Launches that take nothing pass before it.

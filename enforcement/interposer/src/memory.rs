@@ -138,8 +138,8 @@ pub fn alloc_managed(
         undo: next::cuMemFree_v2,
     };
     let outcome = request.decide(tenant);
-    if let (Outcome::Done(CUresult::SUCCESS), Some(room), Ok(device)) = (&outcome, room, device) {
-        tenant.expects_managed(device, room);
+    if let (Outcome::Done(CUresult::SUCCESS), Ok(device)) = (&outcome, device) {
+        tenant.keeps_for_managed(device, room);
     }
     outcome
 }

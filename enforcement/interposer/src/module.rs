@@ -78,7 +78,12 @@ fn load_module(
     let _nvml = Scope::begin(tenant);
     let bound = match tenant.settings().context_charge {
         ContextCharge::Count => needs.bound(),
-        ContextCharge::Free => needs.own,
+        ContextCharge::Free => needs.lasting(),
+    };
+    let (own, managed) = (needs.lasting(), needs.managed);
+    let room = match room_for_managed(tenant, device, managed) {
+        Ok(room) => room,
+        Err(refused) => return Outcome::Refused(refused),
     };
     let (grant, granted) = match reserve(tenant, device, needs, bound) {
         Ok(granted) => granted,
@@ -89,34 +94,50 @@ fn load_module(
     let before = module.read();
     let code = call();
     let Some(made) = module.read().filter(|_| code == CUresult::SUCCESS) else {
-        drop(grant);
+        drop((room, grant));
         // A load that failed may have left something behind.
         tenant.look_at(device);
         return Outcome::Done(code);
     };
+    // In no row, so beside it before anything is looked at. What the device keeps for it stays, whatever becomes of the module.
+    tenant.manage(device.indices, managed);
+    tenant.keeps_for_managed(device, room);
     let settled = match unseen {
-        true => Ok(tenant.settle_unseen(device, grant, bound, needs.own)),
-        false => tenant.settle_by_row(device, grant, granted, needs.own, bound),
+        true => Ok(tenant.settle_unseen(device, grant, bound, own)),
+        false => tenant.settle_by_row(device, grant, granted, own, bound),
     };
-    match settled {
-        Ok(bytes) => {
-            let part = Part {
-                context: tenant.owning_context(),
-                ordinal: device.ordinal,
-                bytes,
-            };
+    let settled = settled.map(|bytes| Part {
+        context: tenant.owning_context(),
+        ordinal: device.ordinal,
+        bytes,
+        managed,
+    });
+    let (refused, grant) = match settled {
+        Ok(part) => {
             tenant.enter_module(made.0 as u64, part);
-            Outcome::Done(code)
+            return Outcome::Done(code);
         }
-        Err((refused, grant)) => {
-            let _ = next::cuModuleUnload(made);
-            if let Some(before) = before {
-                module.write(before);
-            }
-            drop(grant);
-            tenant.look_at(device);
-            Outcome::Refused(refused)
-        }
+        Err(refused) => refused,
+    };
+    let _ = next::cuModuleUnload(made);
+    tenant.unmanage(device.indices, managed);
+    drop(grant);
+    if let Some(before) = before {
+        module.write(before);
+    }
+    tenant.look_at(device);
+    Outcome::Refused(refused)
+}
+
+/// The first managed memory takes what a device keeps for it, a variable as anything else (R41 of `fixtures/defects.txt`).
+pub fn room_for_managed(
+    tenant: Tenant,
+    device: &Device,
+    managed: Bytes,
+) -> Result<Option<Grant>, Refused> {
+    match managed == Bytes::ZERO || planted(Seed::R41) {
+        true => Ok(None),
+        false => tenant.room_for_managed(device),
     }
 }
 
@@ -130,7 +151,7 @@ fn reserve(
 ) -> Result<(Grant, Bytes), Refused> {
     match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => Ok((grant, bound)),
-        Err(_) if needs.own == Bytes::ZERO => {
+        Err(_) if needs.lasting() == Bytes::ZERO => {
             Ok((tenant.reserve(device.indices, Bytes::ZERO)?, Bytes::ZERO))
         }
         Err(refused) => Err(refused),
@@ -224,33 +245,47 @@ fn load_for_all(
         ContextCharge::Count if !planted(Seed::R31) => needs.own.saturating_add(needs.shared),
         _ => needs.own,
     };
+    let managed = needs.managed;
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }
     // No context may come between, unless it would be charged nothing.
-    let _held = (own != Bytes::ZERO).then(|| tenant.memory.changing.hold());
-    let parts: Vec<Part> = tenant
-        .memory
-        .contexts
-        .list()
-        .into_iter()
-        .map(|context| Part {
-            context: context.handle,
-            ordinal: context.ordinal,
-            bytes: own,
-        })
-        .collect();
+    let _held = (needs.lasting() != Bytes::ZERO || own != Bytes::ZERO)
+        .then(|| tenant.memory.changing.hold());
+    let contexts = tenant.memory.contexts.list();
+    let mut loaded = Library {
+        own,
+        managed,
+        parts: Vec::new(),
+    };
+    for context in contexts {
+        let _ = loaded.begin_context(context.handle, context.ordinal);
+    }
+    let mut rooms = Vec::new();
+    for device in loaded.ordinals_of_managed().map(|it| tenant.device(it)) {
+        match device.map(|device| (device, room_for_managed(tenant, device, managed))) {
+            Some((device, Ok(room))) => rooms.push((device, room)),
+            Some((_, Err(refused))) => return Outcome::Refused(refused),
+            None => {}
+        }
+    }
     let mut grants = Vec::new();
-    for part in &parts {
-        match tenant.reserve_or_trim(devices_of(tenant, part.ordinal), own) {
-            Ok(grant) => grants.push(grant),
+    for part in &loaded.parts {
+        match tenant.reserve_or_trim(devices_of(tenant, part.ordinal), part.bytes) {
+            Ok(grant) => grants.push((grant, part)),
             Err(refused) => return Outcome::Refused(refused),
         }
     }
     let code = call();
     if let Some(made) = library.read().filter(|_| code == CUresult::SUCCESS) {
-        tenant.enter_library(made.0 as u64, Library { own, parts });
-        grants.into_iter().for_each(|grant| grant.commit_as(own));
+        for (grant, part) in grants {
+            tenant.manage(devices_of(tenant, part.ordinal), part.managed);
+            grant.commit_as(part.bytes);
+        }
+        for (device, room) in rooms {
+            tenant.keeps_for_managed(device, room);
+        }
+        tenant.enter_library(made.0 as u64, loaded);
     }
     Outcome::Done(code)
 }

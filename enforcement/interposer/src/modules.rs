@@ -2,7 +2,8 @@
 //! at the most that they hold of blocks that they share. The rest of what they take is the driver's figure (`truth`).
 //!
 //! A module is one context's. A library is everybody's: each context has its variables from the first use on, which may be a
-//! launch, so each is charged for them from the library's load, or from its own beginning.
+//! launch, so each is charged for them from the library's load, or from its own beginning. Of its managed variables there is one each, whose pages may
+//! come to any device, so each device with a context is charged for them once.
 
 use ledger::KeptErrno;
 use std::collections::HashMap;
@@ -29,14 +30,56 @@ struct Book {
 pub struct Part {
     pub context: u64,
     pub ordinal: u32,
+    /// With what is managed.
     pub bytes: Bytes,
+    /// Of managed variables.
+    pub managed: Bytes,
 }
+
+/// No context: a device's part of what is managed outlives its contexts.
+const NO_CONTEXT: u64 = 0;
 
 /// A library's variables, and who is charged for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Library {
     pub own: Bytes,
+    pub managed: Bytes,
     pub parts: Vec<Part>,
+}
+
+impl Library {
+    /// Whether a device has no part of its managed variables yet.
+    fn awaits_managed(&self, ordinal: u32) -> bool {
+        let known = |part: &Part| part.context == NO_CONTEXT && part.ordinal == ordinal;
+        self.managed != Bytes::ZERO && !self.parts.iter().any(known)
+    }
+
+    /// Adds a context's part, and its device's. Answers how much of them is managed.
+    pub fn begin_context(&mut self, context: u64, ordinal: u32) -> Bytes {
+        let own = Part {
+            context,
+            ordinal,
+            bytes: self.own,
+            managed: Bytes::ZERO,
+        };
+        let managed = Part {
+            context: NO_CONTEXT,
+            bytes: self.managed,
+            managed: self.managed,
+            ..own
+        };
+        let is_first = self.awaits_managed(ordinal);
+        self.parts.push(own);
+        self.parts.extend(is_first.then_some(managed));
+        if is_first { self.managed } else { Bytes::ZERO }
+    }
+
+    /// The devices that are charged for its managed variables.
+    pub fn ordinals_of_managed(&self) -> impl Iterator<Item = u32> {
+        let parts = self.parts.iter();
+        let managed = parts.filter(|part| part.managed != Bytes::ZERO);
+        managed.map(|part| part.ordinal)
+    }
 }
 
 impl Book {
@@ -52,14 +95,10 @@ impl Book {
         ended
     }
 
-    fn begin_context(&mut self, context: u64, ordinal: u32) {
-        for library in self.libraries.values_mut() {
-            library.parts.push(Part {
-                context,
-                ordinal,
-                bytes: library.own,
-            });
-        }
+    fn begin_context(&mut self, context: u64, ordinal: u32) -> Bytes {
+        let libraries = self.libraries.values_mut();
+        let managed = libraries.map(|library| library.begin_context(context, ordinal));
+        managed.fold(Bytes::ZERO, Bytes::saturating_add)
     }
 }
 
@@ -81,21 +120,30 @@ impl Tenant {
         self.modules(|book| book.libraries.remove(&handle))
     }
 
-    /// What the libraries that are loaded will take of a new context.
-    pub fn libraries_need(self) -> Bytes {
+    /// What the libraries that are loaded will take of a new context on a device, and how much of that is managed.
+    pub fn libraries_need(self, ordinal: u32) -> (Bytes, Bytes) {
         if self.memory.modules.get().is_none() {
-            return Bytes::ZERO;
+            return (Bytes::ZERO, Bytes::ZERO);
         }
         self.modules(|book| {
-            let libraries = book.libraries.values();
-            libraries.fold(Bytes::ZERO, |sum, library| sum.saturating_add(library.own))
+            let sum = |each: &dyn Fn(&Library) -> Bytes| {
+                let libraries = book.libraries.values().map(each);
+                libraries.fold(Bytes::ZERO, Bytes::saturating_add)
+            };
+            let managed = sum(&|library| match library.awaits_managed(ordinal) {
+                true => library.managed,
+                false => Bytes::ZERO,
+            });
+            let own = sum(&|library| library.own);
+            (own.saturating_add(managed), managed)
         })
     }
 
     /// A context was made, and charged what `libraries_need`.
     pub fn begin_modules(self, context: Context) {
         if self.memory.modules.get().is_some() {
-            self.modules(|book| book.begin_context(context.handle, context.ordinal));
+            let managed = self.modules(|book| book.begin_context(context.handle, context.ordinal));
+            self.manage(devices_of(self, context.ordinal), managed);
         }
     }
 
@@ -109,11 +157,13 @@ impl Tenant {
 
     pub fn release_parts(self, parts: &[Part]) {
         for part in parts {
-            self.release(devices_of(self, part.ordinal), part.bytes);
+            let devices = devices_of(self, part.ordinal);
+            self.unmanage(devices, part.managed);
+            self.release(devices, part.bytes);
         }
     }
 
-    /// What a device's contexts are charged for libraries, which may not be there yet.
+    /// What a device's contexts are charged for libraries, which may not be there yet; in no row is what is managed.
     pub fn awaited(self, ordinal: u32) -> Bytes {
         if self.memory.modules.get().is_none() {
             return Bytes::ZERO;
@@ -122,7 +172,9 @@ impl Tenant {
             let parts = book.libraries.values().flat_map(|library| &library.parts);
             parts
                 .filter(|part| part.ordinal == ordinal)
-                .fold(Bytes::ZERO, |sum, part| sum.saturating_add(part.bytes))
+                .fold(Bytes::ZERO, |sum, part| {
+                    sum.saturating_add(part.bytes.saturating_sub(part.managed))
+                })
         })
     }
 
@@ -145,6 +197,7 @@ mod tests {
             context,
             ordinal: 0,
             bytes: Bytes::mib(2),
+            managed: Bytes::ZERO,
         }
     }
 
@@ -154,12 +207,30 @@ mod tests {
         book.modules.extend([(1, part(7)), (2, part(8))]);
         let library = Library {
             own: Bytes::mib(2),
+            managed: Bytes::ZERO,
             parts: vec![part(7)],
         };
         book.libraries.insert(3, library);
-        book.begin_context(8, 0);
+        assert_eq!(book.begin_context(8, 0), Bytes::ZERO);
         assert_eq!(book.end_context(7), [part(7), part(7)]);
         assert_eq!(book.libraries[&3].parts, [part(8)]);
         assert_eq!(book.modules.len(), 1);
+    }
+
+    #[test]
+    fn each_device_has_a_part_of_what_is_managed_that_outlives_its_contexts() {
+        let mut book = Book::default();
+        let library = Library {
+            own: Bytes::ZERO,
+            managed: Bytes::gib(1),
+            parts: Vec::new(),
+        };
+        book.libraries.insert(3, library);
+        assert_eq!(book.begin_context(7, 0), Bytes::gib(1));
+        assert_eq!(book.begin_context(8, 0), Bytes::ZERO);
+        assert_eq!(book.begin_context(9, 1), Bytes::gib(1));
+        assert_eq!(book.end_context(7).len(), 1);
+        assert_eq!(book.begin_context(7, 0), Bytes::ZERO);
+        assert!(book.libraries[&3].ordinals_of_managed().eq([0, 1]));
     }
 }

@@ -35,7 +35,7 @@ pub struct Pools {
     doomed: AtomicU32,
     /// By ordinal: the default pool's handle as the driver told it last, to know it by when the driver does not tell.
     defaults: [AtomicU64; ORDINALS],
-    /// By ordinal: [`TAKEN`] or [`EXPECTED`] where what managed memory takes beside itself is charged.
+    /// By ordinal: not 0 where what a device keeps for managed memory is charged.
     managed: [AtomicU32; ORDINALS],
 }
 
@@ -50,11 +50,6 @@ struct Seat {
 
 /// Destroyed, with allocations that live on. No pool has so small a handle.
 const DOOMED: u64 = 1;
-
-/// What a device keeps for managed memory is charged, and the driver has taken it.
-const TAKEN: u32 = 1;
-/// It is charged, and the driver takes it with the first page.
-const EXPECTED: u32 = 2;
 
 /// A pool and its place.
 #[derive(Clone, Copy)]
@@ -196,7 +191,7 @@ impl Tenant {
         if reserved == Some(Bytes::ZERO) {
             return Some(Occasion::Ends);
         }
-        self.has_room_for_managed(known.device, grant, TAKEN);
+        self.keeps_for_managed(known.device, Some(grant));
         None
     }
 
@@ -217,19 +212,17 @@ impl Tenant {
         }
     }
 
-    /// The first managed memory is there whose pages no device has yet: its first page takes the rest.
-    pub fn expects_managed(self, device: &Device, grant: Grant) {
-        self.has_room_for_managed(device, grant, EXPECTED);
-    }
-
-    fn has_room_for_managed(self, device: &Device, grant: Grant, state: u32) {
+    /// The first managed memory is there: its first page takes what the device keeps for it, which is in no row. No `room`: that is charged
+    /// already.
+    pub fn keeps_for_managed(self, device: &Device, room: Option<Grant>) {
+        let Some(grant) = room else {
+            return;
+        };
         let word = &self.memory.pools.managed[device.ordinal as usize];
-        let first = word.compare_exchange(0, state, Ordering::AcqRel, Ordering::Acquire);
+        let first = word.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
         if first.is_ok() {
+            self.manage(device.indices, charge::MANAGED);
             grant.commit_as(charge::MANAGED);
-            if state == EXPECTED {
-                self.manage(device.indices, charge::MANAGED);
-            }
         }
     }
 

@@ -85,6 +85,8 @@ pub struct Memory {
     pub lent: Forever<Lent>,
     pub external: Forever<External>,
     pub records: Records<BUCKETS>,
+    /// By ordinal: a 32-bit context that was made there, by its handle.
+    pub narrow: [AtomicU64; ORDINALS],
     pub pages: [AtomicU64; PAGES],
     pub lanes: [Lane; ORDINALS],
 }

@@ -31,6 +31,8 @@ pub enum Once {
     UnknownLocation,
     Overdrawn,
     NoMemory,
+    SecondDriver,
+    NarrowContexts,
 }
 
 impl Once {
@@ -38,7 +40,7 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
-            Once::NoMemory => true,
+            Once::NoMemory | Once::SecondDriver | Once::NarrowContexts => true,
             Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
             Once::OtherBudget
             | Once::OtherShare

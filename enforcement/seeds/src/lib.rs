@@ -83,6 +83,7 @@ seeds! {
     C11 = "C11", "beyond its first table the enforcer records no allocation";
     C12 = "C12", "a thread may be cancelled inside a hook";
     C30 = "C30", "the end of a guard lets a thread be cancelled again";
+    C40 = "C40", "a request that can never fit waits for streams all the same";
     C31 = "C31", "one more hold on a primary context waits for contexts that others make";
     C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";
     C14 = "C14", "look-ups go by the program's dl_iterate_phdr, whose lock no forked child is freed of";
@@ -108,6 +109,10 @@ seeds! {
     R32 = "R32", "what no row shows is charged to its context again with each graph that is made executable";
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
+    R17c = "R17c", "managed memory explains what is in the driver's row";
+    R42 = "R42", "32-bit contexts of two devices share what is known of an address";
+    R41 = "R41", "what a device keeps for managed memory is charged to no variable";
+    R40 = "R40", "of two drivers of one name the second is left alone";
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
     R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
     R28 = "R28", "local memory is charged as soon as a function is obtained";

@@ -15,6 +15,8 @@ use super::elf::LinkMap;
 use super::entries::{self, Entry};
 use super::{elf, loader, rebind};
 use crate::nvml;
+use crate::process::{Standing, standing};
+use crate::report::{self, Once};
 use crate::scope::{Objects, Scope};
 use crate::variants;
 
@@ -104,6 +106,7 @@ unsafe extern "C" fn decide_dlsym(
         entry,
         name,
         loader::symbol(handle, name).unwrap_or(0),
+        caller,
     ))
 }
 
@@ -158,7 +161,7 @@ unsafe extern "C" fn decide_dlvsym(
         core::mem::transmute::<usize, loader::DlVSym>(real)(handle, name.as_ptr(), version)
     } as usize;
     Decision::answer(match entry {
-        Some(entry) => exchange(handle, entry, name, found),
+        Some(entry) => exchange(handle, entry, name, found, caller),
         None if unknown && is_withheld(found, name) => 0,
         None => own_lookup(found),
     })
@@ -214,7 +217,7 @@ fn own_lookup(found: usize) -> usize {
 }
 
 /// The real answer to a look-up by handle, exchanged if it is the bound driver's function.
-fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usize {
+fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize, caller: usize) -> usize {
     if found == 0 {
         return if planted(Seed::S2) {
             entries::export_address(entry)
@@ -232,16 +235,57 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize) -> usi
         };
     }
     let library = entries::library(entry);
-    if !library.is_bound()
-        && driver_at(found).is_none_or(|(of, base)| of != library || !library.bind(base))
-    {
-        return found;
+    if !library.is_bound() {
+        match driver_at(found) {
+            Some((of, base)) if of == library => library.bind(base),
+            _ => return found,
+        };
     }
     if library.next(entry) == found {
         entries::answer(entry, found)
     } else {
-        found
+        unless_of_a_second_driver(name, found, Some(caller))
     }
+}
+
+/// A function that has a hook's name and is not what the hook calls. In an object that is a driver by its name it would be a way past the hook (R40 of
+/// `fixtures/defects.txt`): one driver of a name is hooked, and no other is to be had under a budget. The loader has said then that there is none.
+/// The hooked one itself may look behind itself: a recorder or a shim has a driver's name, and calls the driver in its turn.
+fn unless_of_a_second_driver(name: &CStr, found: usize, caller: Option<usize>) -> usize {
+    let is_hooked =
+        |driver: Option<(Library, usize)>| driver.is_some_and(|(library, base)| library.bind(base));
+    let driver = driver_at(found);
+    if driver.is_none()
+        || is_hooked(driver)
+        || caller.is_some_and(|caller| is_hooked(driver_at(caller)))
+        || planted(Seed::R40)
+        || matches!(standing(), Standing::Forward)
+    {
+        return found;
+    }
+    let mut path = [0; 512];
+    report::once(
+        Once::SecondDriver,
+        format_args!(
+            "{}: a second driver of this name in one process; its {} is answered as not found",
+            path_of(found, &mut path),
+            name.to_str().unwrap_or("functions"),
+        ),
+    );
+    loader::fail(name);
+    0
+}
+
+/// The path of the object that an address lies in, as far as there is room for it.
+fn path_of(address: usize, room: &mut [u8; 512]) -> &str {
+    let mut length = 0;
+    loader::locked(&mut || {
+        // SAFETY: an entry of the loader's, whose lock is held.
+        let path = loader::map_at(address).map_or(c"", |map| unsafe { (*map).name() });
+        length = path.to_bytes().len().min(room.len());
+        room[..length].copy_from_slice(&path.to_bytes()[..length]);
+    });
+    core::str::from_utf8(&room[..length]).unwrap_or("a library")
 }
 
 /// The loader's handles are pointers to its entries.
@@ -258,7 +302,7 @@ fn decide(next: bool, entry: Entry, name: &CStr, caller: Option<usize>) -> usize
     if entries::library(entry).bind(found.base) {
         entries::answer(entry, found.definition)
     } else {
-        found.definition
+        unless_of_a_second_driver(name, found.definition, caller)
     }
 }
 

@@ -6,7 +6,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -81,6 +81,33 @@ cases! {
         ensure_eq!(cuda.destroy_context(third.out), OK, "cuCtxDestroy_v2");
         ensure_eq!(cuda.create_context_v1(0).code, OK, "cuCtxCreate after all is given back");
         filled
+    }
+
+    /// 32-bit contexts of two devices have the same addresses: the second is refused, or what it takes is within its own device's budget. Once the first
+    /// is gone there is no such reason.
+    contexts_of_32_bit_days_on_two_devices_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R42", "C9"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=8GiB,1=1GiB",
+        entry_points: ["cuCtxCreate", "cuCtxDestroy", "cuMemAlloc"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let step = Bytes::mib(64);
+        let take = || until_refused(&[step], |bytes| cuda.allocate_v1(bytes.0 as u32).granted());
+        let first = cuda.create_context_v1(0);
+        ensure_eq!(first.code, OK, "cuCtxCreate on the first device");
+        let taken = take();
+        ensure!(taken.bytes >= Bytes::gib(2), "{} of 8 GiB on the first device", taken.bytes);
+        let beside = match cuda.create_context_v1(1).code {
+            OK => take().bytes,
+            _ => Bytes::ZERO,
+        };
+        let budget = budget(session, 1)?;
+        ensure!(beside <= budget, "{beside} on the second device under {budget}");
+        ensure_eq!(cuda.destroy_context_v1(first.out), OK, "cuCtxDestroy");
+        if beside == Bytes::ZERO {
+            ensure_eq!(cuda.create_context_v1(1).code, OK, "cuCtxCreate on the second device");
+            fills(take().bytes, budget, CONTEXT_ROOM + step)?;
+        }
+        Ok(())
     }
 
     /// The primary context is charged once however often it is retained, and given back with the last release or a reset,

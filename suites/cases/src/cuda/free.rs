@@ -1,14 +1,21 @@
 //! Freeing, rightly and wrongly.
 
+use std::time::{Duration, Instant};
+
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, fill};
-use crate::ffi::cuda::{Cuda, OwnStream, Stream};
+use crate::ffi::cuda::{Add, Cuda, Instantiate, OwnStream, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::ERROR_INVALID_VALUE;
+/// So many streams that are waited for, each for as long as a refusal may wait, or launches that wait, take more than a busy machine needs for all of
+/// them: [`MOST`].
+const STREAMS: u32 = 8;
+const LAUNCHES: u32 = 40;
+const MOST: Duration = Duration::from_secs(60);
 
 cases! {
     /// A second free, a free of an interior address and of one that nobody gave get the driver's answer.
@@ -95,6 +102,66 @@ cases! {
             ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A request that does not fit even if all came back that streams have yet to free is refused at once, however many of them there are: who asks
+    /// may be the one that they wait for. The rest fits.
+    what_can_never_fit_is_refused_without_a_wait {
+        kind: Budget, defects: ["C40"], budget: "0=4GiB",
+        entry_points: ["cuMemAlloc_v2", "cuMemAllocAsync", "cuMemFreeAsync"], needs: ["cuStreamWaitValue32_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let word = cuda.allocate_host(4096);
+        ensure_eq!(word.code, OK, "page-locked memory");
+        let held = cuda.allocate(Bytes::gib(2).0);
+        ensure_eq!(held.code, OK, "2 of 4 GiB");
+        let begun = Instant::now();
+        for round in 1..=STREAMS {
+            let own = cuda.create_stream();
+            let plain = cuda.allocate(Bytes::mib(2).0);
+            ensure_eq!((own.code, plain.code), (OK, OK), "a stream and 2 MiB");
+            ensure_eq!(cuda.wait_for_value(own.out, word.out, 1), OK, "cuStreamWaitValue32_v2");
+            ensure_eq!(cuda.free_in(own.out, plain.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, CUresult::ERROR_OUT_OF_MEMORY, "2 GiB beside 2 of 4");
+            let waited = begun.elapsed();
+            ensure!(waited < MOST, "{round} refusals took {waited:?}, each as long as its stream is waited for");
+        }
+        let other = cuda.create_stream();
+        ensure_eq!(cuda.write_value(other.out, word.out, 1), OK, "cuStreamWriteValue32_v2");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        fills(fill(&cuda).bytes + Bytes::gib(2), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Nor does a graph's launch wait for its stream where all that graphs and pools hold is not enough.
+    a_launch_that_can_never_fit_is_refused_without_a_wait {
+        kind: Budget, defects: ["C40"], budget: "0=4GiB",
+        entry_points: ["cuGraphAddMemAllocNode", "cuGraphLaunch"], needs: ["cuGraphAddMemAllocNode", "cuStreamWaitValue32_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let word = cuda.allocate_host(4096);
+        ensure_eq!(word.code, OK, "page-locked memory");
+        let of = |bytes: Bytes| {
+            let graph = cuda.create_graph();
+            ensure_eq!(graph.code, OK, "cuGraphCreate");
+            ensure_eq!(cuda.add_allocation(Add::Own, graph.out, None, 0, bytes.0).code, OK, "a node of {bytes}");
+            let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+            ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+            Ok::<_, Failure>(exec.out)
+        };
+        let (small, large) = (of(Bytes::mib(64))?, of(Bytes::gib(6))?);
+        let own = cuda.create_stream();
+        ensure_eq!(cuda.launch_graph_in(own.out, small), OK, "64 MiB");
+        ensure_eq!(cuda.wait_for_value(own.out, word.out, 1), OK, "cuStreamWaitValue32_v2");
+        let begun = Instant::now();
+        for round in 1..=LAUNCHES {
+            ensure_eq!(cuda.launch_graph_in(own.out, large), CUresult::ERROR_OUT_OF_MEMORY, "6 GiB under 4");
+            let waited = begun.elapsed();
+            ensure!(waited < MOST, "{round} refusals took {waited:?}");
+        }
+        let other = cuda.create_stream();
+        ensure_eq!(cuda.write_value(other.out, word.out, 1), OK, "cuStreamWriteValue32_v2");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        fills(fill(&cuda).bytes + Bytes::mib(64), budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// The same in a stream of another device.

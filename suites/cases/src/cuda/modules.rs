@@ -20,6 +20,11 @@ pub fn program(bytes: Bytes) -> String {
     )
 }
 
+/// A program with one managed variable.
+fn managed_program(bytes: Bytes) -> String {
+    program(bytes).replace(".visible .global", ".visible .global .attribute(.managed)")
+}
+
 fn file(session: &Session, bytes: Bytes) -> Result<PathBuf, Failure> {
     let path = session.directory().join("program.ptx");
     std::fs::write(&path, program(bytes))?;
@@ -91,6 +96,61 @@ cases! {
         ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
         crate::clients::context(&cuda, 0)?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a device keeps for managed memory goes with the first touch of a managed variable, and is within the budget, by a module and by a library.
+    the_first_touch_of_a_managed_variable_is_within_the_budget {
+        kind: Budget, defects: ["R41"], budget: "0=1GiB", entry_points: ["cuModuleLoadData", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let small = Bytes::kib(4);
+        let module = cuda.load_module(&Image::ptx(&managed_program(small)));
+        ensure_eq!(module.code, OK, "a module with a managed variable of {small}");
+        let variable = cuda.module_variable(module.out, "large");
+        ensure_eq!(variable.code, OK, "cuModuleGetGlobal_v2");
+        touched_within_the_budget(session, &cuda, variable.out, small)
+    }
+
+    /// The same of a library.
+    the_first_touch_of_a_librarys_managed_variable_is_within_the_budget {
+        kind: Budget, defects: ["R41"], budget: "0=1GiB", entry_points: ["cuLibraryLoadData", "cuMemAlloc_v2"], needs: ["cuLibraryLoadData"],
+    } (session) {
+        let cuda = cuda()?;
+        let small = Bytes::kib(4);
+        let library = cuda.load_library(&Image::ptx(&managed_program(small)));
+        ensure_eq!(library.code, OK, "a library with a managed variable of {small}");
+        let variable = cuda.managed_variable(library.out, "large");
+        ensure_eq!(variable.code, OK, "cuLibraryGetManaged");
+        touched_within_the_budget(session, &cuda, variable.out, small)
+    }
+
+    /// Managed variables are charged while their module is loaded, and no longer; a library's once, however many contexts there are.
+    managed_variables_are_charged_once_and_while_they_are_loaded {
+        kind: Budget, defects: ["R41"], budget: "0=6GiB",
+        entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let text = managed_program(Bytes::gib(2));
+        let image = Image::ptx(&text);
+        for _ in 0..3 {
+            let module = cuda.load_module(&image);
+            ensure_eq!(module.code, OK, "a module with 2 GiB managed");
+            let variable = cuda.module_variable(module.out, "large");
+            ensure_eq!(cuda.set_bytes(variable.out, 1, Bytes::gib(2).0), OK, "cuMemsetD8_v2");
+            ensure_eq!(cuda.allocate(Bytes::gib(4).0).code, OUT_OF_MEMORY, "4 GiB beside 2 under 6");
+            ensure_eq!(cuda.unload_module(module.out), OK, "cuModuleUnload");
+        }
+        if session.exports("cuLibraryLoadData")? {
+            for _ in 0..2 {
+                ensure_eq!(cuda.create_context(0).code, OK, "another context");
+            }
+            let library = cuda.load_library(&image);
+            ensure_eq!(library.code, OK, "a library with 2 GiB managed beside three contexts");
+            ensure_eq!(cuda.allocate(Bytes::gib(4).0).code, OUT_OF_MEMORY, "4 GiB beside 2 under 6");
+            ensure_eq!(cuda.unload_library(library.out), OK, "cuLibraryUnload");
+        }
+        let contexts = CONTEXT_ROOM + CONTEXT_ROOM + CONTEXT_ROOM;
+        fills(fill(&cuda).bytes, budget(session, 0)?, contexts + Bytes::mib(128))
     }
 
     /// Variables that share blocks are charged by the blocks, and none is forgotten when one of its sharers goes.
@@ -227,4 +287,19 @@ cases! {
         }
         Ok(())
     }
+}
+
+/// The budget is used up, and then a managed variable is touched for the first time.
+fn touched_within_the_budget(
+    session: &Session,
+    cuda: &Cuda,
+    variable: u64,
+    bytes: Bytes,
+) -> Result<(), Failure> {
+    let taken = fill(cuda);
+    taken.refused_with(OUT_OF_MEMORY)?;
+    ensure_eq!(cuda.set_bytes(variable, 1, bytes.0), OK, "cuMemsetD8_v2");
+    let budget = budget(session, 0)?;
+    // The driver's own figure, where it is not the tenant's.
+    fills(taken.bytes + Bytes::mib(128), budget, CONTEXT_ROOM)
 }

@@ -1,5 +1,7 @@
 //! Every other way to device memory. Each promises 0 bytes over the budget.
 
+use std::path::{Path, PathBuf};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
@@ -7,6 +9,7 @@ use mock_device::DeviceIndex;
 
 use crate::clients::{cuda, cuda_without_context};
 use crate::ffi::cuda::{Cuda, Stream};
+use crate::ffi::library::Visibility;
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 pub const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
@@ -240,7 +243,59 @@ cases! {
         let first = cuda_without_context()?;
         crate::clients::context(&first, 0)?;
         let path = session.directory().join("lib/libcuda.so.1");
-        let second = Cuda::open_as(&path.canonicalize()?.display().to_string(), crate::ffi::library::Visibility::Local)?;
+        let second = Cuda::open_as(&path.canonicalize()?.display().to_string(), Visibility::Local)?;
         closed(session, &STEPS, |bytes| second.allocate(bytes).code)
     }
+
+    /// Once a driver is in use a copy of its file, opened by its own path, is the same to the budget, or is not to be had.
+    a_copy_of_the_driver_beside_it_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R40"], entry_points: ["dlsym", "cuInit", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("the path of the mock's library"),
+    } (session) {
+        let (driver, copy) = driver_and_copy(session)?;
+        held_together(session, &driver, &copy)
+    }
+
+    /// And so is the driver's own file where another library of its name came first.
+    the_driver_behind_another_of_its_name_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R40"], entry_points: ["dlsym", "cuInit", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("the path of the mock's library"),
+    } (session) {
+        let (driver, copy) = driver_and_copy(session)?;
+        held_together(session, &copy, &driver)
+    }
+}
+
+/// The path of the driver's file, and that of a copy.
+fn driver_and_copy(session: &Session) -> Result<(PathBuf, PathBuf), Failure> {
+    let driver = session
+        .directory()
+        .join("lib/libcuda.so.1")
+        .canonicalize()?;
+    let copy = session.directory().join("another-driver.so");
+    std::fs::copy(&driver, &copy)?;
+    Ok((driver, copy))
+}
+
+/// Two drivers of one name in a process, used one after the other: what the second grants is within the budget, and the first still grants it.
+fn held_together(session: &Session, first: &Path, second: &Path) -> Result<(), Failure> {
+    let open = |path: &Path| Cuda::open_as(&path.display().to_string(), Visibility::Local);
+    let (first, budget) = (open(first)?, budget(session, 0)?);
+    ensure_eq!(first.init(), CUresult::SUCCESS, "cuInit of the first");
+    let second = open(second)?;
+    if second.init() == CUresult::SUCCESS {
+        let context = second.retain_primary(0);
+        second.set_current(context.out);
+    }
+    let taken = until_refused(&STEPS, |bytes| second.allocate(bytes.0).granted());
+    ensure!(
+        taken.bytes <= budget,
+        "the second granted {} under {budget}",
+        taken.bytes
+    );
+    for memory in taken.held {
+        second.free(memory);
+    }
+    crate::clients::context(&first, 0)?;
+    closed(session, &STEPS, |bytes| first.allocate(bytes).code)
 }

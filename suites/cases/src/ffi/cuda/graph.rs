@@ -311,6 +311,10 @@ impl Cuda {
         }
     }
 
+    pub fn launch_graph_in(&self, stream: OwnStream, exec: Exec) -> CUresult {
+        call!(self.cuGraphLaunch(exec.0, stream.0))
+    }
+
     /// cuGraphLaunch by an address that some look-up gave.
     pub fn launch_graph_by(&self, address: Address, exec: Exec) -> CUresult {
         // SAFETY: cases hand in addresses that were looked up under the name cuGraphLaunch, with or without _ptsz.

@@ -200,6 +200,18 @@ impl Cuda {
     }
 
     /// The address of a library's variable in the current context, where it is loaded now if it was not.
+    pub fn module_variable(&self, module: Module, name: &str) -> Answer<CUdeviceptr> {
+        let (mut out, mut bytes, name) = (0, 0, c_name(name));
+        let code = call!(self.cuModuleGetGlobal_v2(&mut out, &mut bytes, module.0, name.as_ptr()));
+        Answer { code, out }
+    }
+
+    pub fn managed_variable(&self, library: Library, name: &str) -> Answer<CUdeviceptr> {
+        let (mut out, mut bytes, name) = (0, 0, c_name(name));
+        let code = call!(self.cuLibraryGetManaged(&mut out, &mut bytes, library.0, name.as_ptr()));
+        Answer { code, out }
+    }
+
     pub fn library_variable(&self, library: Library, name: &str) -> Answer<CUdeviceptr> {
         let (mut out, mut bytes, name) = (0, 0, c_name(name));
         let code = call!(self.cuLibraryGetGlobal(&mut out, &mut bytes, library.0, name.as_ptr()));

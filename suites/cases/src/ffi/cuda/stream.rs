@@ -1,6 +1,6 @@
 //! Streams of a program's own.
 
-use abi::cuda::{CUevent, CUresult, CUstream};
+use abi::cuda::{CUdeviceptr, CUevent, CUresult, CUstream};
 
 use super::{Answer, Cuda, MISSING};
 
@@ -33,6 +33,16 @@ impl Cuda {
 
     pub fn destroy_stream(&self, stream: OwnStream) -> CUresult {
         call!(self.cuStreamDestroy_v2(stream.0))
+    }
+
+    /// All that comes into a stream from now on waits until the word at an address is `value`, or more.
+    pub fn wait_for_value(&self, stream: OwnStream, word: CUdeviceptr, value: u32) -> CUresult {
+        const AT_LEAST: u32 = 0;
+        call!(self.cuStreamWaitValue32_v2(stream.0, word, value, AT_LEAST))
+    }
+
+    pub fn write_value(&self, stream: OwnStream, word: CUdeviceptr, value: u32) -> CUresult {
+        call!(self.cuStreamWriteValue32_v2(stream.0, word, value, 0))
     }
 
     pub fn synchronize_stream(&self, stream: OwnStream) -> CUresult {
