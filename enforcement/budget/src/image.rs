@@ -515,9 +515,9 @@ mod tests {
         ]);
         let expected = Needs {
             own: Bytes(1 << 30),
-            managed: Bytes::ZERO,
             rest: Bytes(4196),
             shared: Bytes(200),
+            managed: Bytes::ZERO,
             whole: true,
         };
         assert_eq!(needs(&bytes), expected);

@@ -49,7 +49,7 @@ struct Figures {
     unseen: AtomicU64,
     /// Charged and in no row: what cuInit takes, a part of each context.
     unlisted: AtomicU64,
-    /// Managed memory and what is kept for it: charged, and in no row, for its pages are the kernel module's (`fixtures/oracle/resets-580.txt`).
+    /// Managed memory and what is kept for it: charged, and in no row, for its pages are the kernel module's (`fixtures/oracle/managed-variables-580.txt`).
     managed: AtomicU64,
     /// What this process may hold before the next look.
     next: AtomicU64,

@@ -81,15 +81,16 @@ pub fn attach(path: &Path, setup: &Setup) -> Result<Seat, AttachError> {
     Err(failed(Reason::Replaced))
 }
 
-/// Maps a ledger that exists, for a reader: no slot, and a mapping that fork children share.
-pub fn look(path: &Path) -> Result<(Map, Probe), AttachError> {
+/// Maps a ledger that exists, for a reader: no slot, and a mapping that fork children share. Where nothing is at the path, and it is wanted, the ledger
+/// that was made there and is still used.
+pub fn look(path: &Path, wanted: bool) -> Result<(Map, Probe), AttachError> {
     let failed = |reason| AttachError {
         path: path.to_path_buf(),
         reason,
     };
     let name = c_path(path).map_err(failed)?;
     let opened = match open(&name) {
-        Err(reason) if is_nothing_there(&reason) => displaced::find(&name).ok_or(reason),
+        Err(reason) if wanted && is_nothing_there(&reason) => displaced::find(&name).ok_or(reason),
         opened => opened,
     };
     let opened = opened.map_err(failed)?;

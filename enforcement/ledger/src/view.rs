@@ -66,7 +66,17 @@ pub struct Stats {
 impl View {
     /// Opens a ledger that exists.
     pub fn open(path: &Path) -> Result<View, AttachError> {
-        let (map, probe) = attach::look(path)?;
+        View::look(path, false)
+    }
+
+    /// As [`View::open`], or where nothing is at the path the ledger that was made there and that processes use still. Walks the descriptors of all
+    /// processes for it.
+    pub fn find(path: &Path) -> Result<View, AttachError> {
+        View::look(path, true)
+    }
+
+    fn look(path: &Path, wanted: bool) -> Result<View, AttachError> {
+        let (map, probe) = attach::look(path, wanted)?;
         Ok(View {
             map,
             probe,

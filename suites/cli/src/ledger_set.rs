@@ -35,7 +35,7 @@ impl fmt::Display for Wrong {
 impl Error for Wrong {}
 
 pub fn run(arguments: &SetArguments) -> Result<ExitCode, Box<dyn Error>> {
-    let view = View::open(&arguments.path)?;
+    let view = View::find(&arguments.path)?;
     let mut changes = read(&arguments.memory, memory)?;
     changes.extend(read(&arguments.compute, compute)?);
     for (part, device, change) in &changes {

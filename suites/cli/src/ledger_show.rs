@@ -8,7 +8,7 @@ use budget::percent::Percent;
 use ledger::{Bytes, DeviceIndex, MAX_DEVICES, View};
 
 pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
-    let view = View::open(path)?;
+    let view = View::find(path)?;
     let slots = view.slots();
     println!(
         "device  budget          usage           draining        compute  memory of the device"

@@ -249,7 +249,7 @@ impl Checkers<'_> {
         let plan = &self.environment.plan;
         plan.target
             .declares_ledger
-            .then(|| View::open(&plan.ledger).ok())
+            .then(|| View::find(&plan.ledger).ok())
             .flatten()
     }
 }

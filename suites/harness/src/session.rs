@@ -98,7 +98,7 @@ impl Session {
                 self.plan.target.name
             )));
         }
-        Ok(View::open(&self.plan.ledger)?)
+        Ok(View::find(&self.plan.ledger)?)
     }
 
     /// The simulated devices; Skip over a real driver.

@@ -114,7 +114,7 @@ fn a_deleted_file_is_granted_from_as_long_as_newcomers_find_it() {
     assert_eq!(newcomer.usage(DEVICE), Bytes(100 * MIB));
     assert_eq!(newcomer.budget(DEVICE), Some(Bytes(BUDGET)));
     assert_eq!(
-        View::open(&path).unwrap().usage(DEVICE),
+        View::find(&path).unwrap().usage(DEVICE),
         Bytes(100 * MIB),
         "what its owner sees"
     );
@@ -156,7 +156,7 @@ fn what_is_held_by_a_deleted_ledger_is_charged_until_its_holder_ends_or_gives_it
     assert_eq!(asks(&mut newcomer, 40), "granted");
     let mut last = Child::attached(&path, BUDGET);
     assert_eq!(asks(&mut last, 67), "OverBudget");
-    let slots = View::open(&path).unwrap().slots();
+    let slots = View::find(&path).unwrap().slots();
     let alive: Vec<u32> = slots
         .iter()
         .filter(|slot| slot.alive)
