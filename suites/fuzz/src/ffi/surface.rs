@@ -166,6 +166,10 @@ impl Export {
             }
             // It follows what the description says is an array.
             "cuTexObjectCreate" | "cuSurfObjectCreate" => !viewable(word(1), maker),
+            // The simulated one follows what is a mipmapped array as an array.
+            "cuMemMapArrayAsync" | "cuMemMapArrayAsync_ptsz" => {
+                word(0) != 0 && !is_array(word(0), maker)
+            }
             // It follows a graph into itself.
             "cuGraphAddChildGraphNode" => word(1) == word(4),
             // No resources at all.
@@ -178,6 +182,14 @@ impl Export {
             _ => false,
         }
     }
+}
+
+/// Whether a CUarrayMapInfo, of which the type stands first and a handle behind it, names an array that lives.
+fn is_array(info: u64, maker: &Maker<'_>) -> bool {
+    let words: *const u64 = ptr::with_exposed_provenance(info as usize);
+    // SAFETY: a place of this call's own, of more than two words.
+    let (kind, named) = unsafe { (words.read() as u32, words.add(1).read()) };
+    kind == 0 && maker.handles.live(Kind::Array).contains(&named)
 }
 
 /// Whether a CUDA_RESOURCE_DESC, of which the type stands first and a handle or an address behind it, names what lives.
