@@ -79,7 +79,7 @@ pub fn find(path: &CStr) -> Option<Opened> {
     let here = Tree::now();
     let mut found: Vec<(u64, Opened)> = Vec::new();
     for process in processes() {
-        for descriptor in ledgers_of(&process) {
+        for descriptor in ledgers_of(&process, place.folder.device) {
             let Some(ledger) = opened(&descriptor) else {
                 continue;
             };
@@ -103,7 +103,7 @@ pub fn find(path: &CStr) -> Option<Opened> {
 
 /// Another open file description of a ledger that its path no longer leads to, by whoever has a descriptor of it.
 pub fn reopen(identity: &Identity) -> Option<RawFd> {
-    let mut descriptors = processes().flat_map(|process| ledgers_of(&process));
+    let mut descriptors = processes().flat_map(|process| ledgers_of(&process, identity.device));
     descriptors.find_map(|descriptor| {
         let metadata = std::fs::metadata(&descriptor).ok()?;
         if (metadata.dev(), metadata.ino()) != (identity.device, identity.inode) {
@@ -136,15 +136,19 @@ fn processes() -> impl Iterator<Item = PathBuf> {
     core::iter::once(PathBuf::from("/proc/self")).chain(others)
 }
 
-/// A process's descriptors of files that are as large as a ledger.
-fn ledgers_of(process: &Path) -> Vec<PathBuf> {
+/// A process's descriptors of files that are as large as a ledger, on that device or on another of this machine's own.
+fn ledgers_of(process: &Path, device: u64) -> Vec<PathBuf> {
     let mut found = Vec::new();
+    let elsewhere = mounts_elsewhere(process, device);
     for _ in 0..WALKS {
         let mut all_seen = true;
         for descriptor in below(&process.join("fd")) {
             match std::fs::read_link(&descriptor) {
                 // Pipes, sockets and the like have no path. Of devices' nodes nothing is asked.
                 Ok(to) if !to.is_absolute() || is_device(&to) => {}
+                Ok(_)
+                    if mount_of(process, &descriptor).is_some_and(|it| elsewhere.contains(&it)) => {
+                }
                 Ok(_) => {
                     let metadata = std::fs::metadata(&descriptor);
                     let fits = metadata
@@ -167,7 +171,64 @@ fn is_device(path: &Path) -> bool {
     path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }
 
+/// File systems that another machine or process serves: one that serves no longer would keep whoever asks for a file's size.
+const SERVED: [&str; 10] = [
+    "9p", "afs", "beegfs", "ceph", "cifs", "fuse", "gpfs", "lustre", "nfs", "smb3",
+];
+
+/// The mounts that a process sees of what others serve, but of that device: by mountinfo, which asks no file system.
+fn mounts_elsewhere(process: &Path, device: u64) -> Vec<String> {
+    let mounts = std::fs::read(process.join("mountinfo")).unwrap_or_default();
+    let own = format!("{}:{}", libc::major(device), libc::minor(device));
+    String::from_utf8_lossy(&mounts)
+        .lines()
+        .filter_map(|line| {
+            let (mount, kind) = line.split_once(" - ")?;
+            let mut words = mount.split(' ');
+            let (id, at) = (words.next()?, words.nth(1)?);
+            let served = SERVED.iter().any(|served| kind.starts_with(served));
+            (served && at != own).then(|| id.to_owned())
+        })
+        .collect()
+}
+
+/// The mount that a descriptor's file was opened by.
+fn mount_of(process: &Path, descriptor: &Path) -> Option<String> {
+    let facts = std::fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()?));
+    let facts = facts.ok()?;
+    let id = facts
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:"))?;
+    Some(id.trim().to_owned())
+}
+
 fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+25 24 0:23 / /dev/shm rw,relatime - tmpfs tmpfs rw
+31 27 0:40 / /home rw shared:1 master:2 - nfs4 server:/home rw,vers=4.2
+32 27 0:41 / /work rw - fuse.sshfs somebody@host: rw
+33 27 0:42 / /project rw - nfs server:/project rw
+";
+
+    #[test]
+    fn what_other_machines_serve_is_not_asked_but_where_the_ledger_is() {
+        let process = tempfile::tempdir().expect("a folder");
+        std::fs::write(process.path().join("mountinfo"), MOUNTS).expect("a list");
+        let ledgers = libc::makedev(0, 42);
+        assert_eq!(mounts_elsewhere(process.path(), ledgers), ["31", "32"]);
+        std::fs::create_dir(process.path().join("fdinfo")).expect("a folder");
+        let facts = "pos:\t0\nflags:\t02\nmnt_id:\t31\nino:\t7\n";
+        std::fs::write(process.path().join("fdinfo/5"), facts).expect("facts");
+        let mount = mount_of(process.path(), &process.path().join("fd/5"));
+        assert_eq!(mount.as_deref(), Some("31"));
+    }
 }
