@@ -197,7 +197,10 @@ pub fn create_v1(
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
-    let beside = tenant.narrow_context_beside(ordinal);
+    // Of what is no device the driver says so.
+    let beside = tenant
+        .device(ordinal as u32)
+        .and_then(|_| tenant.narrow_context_beside(ordinal));
     if let Some(other) = beside {
         report::once(
             Once::NarrowContexts,

@@ -92,13 +92,27 @@ cases! {
         is_detected(session)
     }
 
-    /// So is what a second namespace takes.
-    what_a_second_namespace_takes_past_the_preload_cuda_lacks {
-        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB",
-        on_real: No("two copies of the vendor's library in one process"), unaccounted: UNLISTED,
+    /// A second namespace has a driver of its own, which no hook calls: either it is not to be had, or it draws on what is left of the budget.
+    a_second_namespaces_driver_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R8", "R40"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB",
+        on_real: No("two copies of the vendor's library in one process"),
     } (session) {
-        ensure_eq!(apart()?.allocate(UNSEEN.0).code, CUresult::SUCCESS, "3 GiB in the second namespace");
-        is_detected(session)
+        let here = fill(&cuda()?);
+        here.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(here.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        let there = Cuda::of(Library::open_apart("libcuda.so.1")?);
+        if there.library.address("cuInit").is_none() {
+            return Ok(());
+        }
+        // Nothing of the budget is left for a context, or even for cuInit.
+        let begun = there.init() == CUresult::SUCCESS && context(&there, 0).is_ok();
+        let beside = if begun { fill(&there).bytes } else { Bytes::ZERO };
+        ensure!(
+            here.bytes + beside <= budget(session, 0)?,
+            "{beside} were granted in the second namespace beside {}",
+            here.bytes
+        );
+        Ok(())
     }
 
     /// What a program takes by the proxy and what its second namespace takes draw on one budget.
