@@ -197,22 +197,28 @@ pub fn create_v1(
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
-    // Of what is no device the driver says so.
-    let beside = tenant
-        .device(ordinal as u32)
-        .and_then(|_| tenant.narrow_context_beside(ordinal));
+    let call = || next::cuCtxCreate(context, flags, ordinal);
+    // What is wrong with the call the driver says.
+    let beside = match target(tenant, context, ordinal) {
+        Target::Known(_) => tenant.narrow_context_beside(ordinal),
+        Target::Unknown | Target::None => None,
+    };
     if let Some(other) = beside {
+        let refused = Refused::NotEnforceable;
+        if Arguments::of(flags) != Arguments::Sound {
+            return judged(call(), context, refused, &|context| {
+                next::cuCtxDestroy_v2(context)
+            });
+        }
         report::once(
             Once::NarrowContexts,
             format_args!(
                 "cuCtxCreate: a 32-bit context of device {ordinal} beside one of device {other} has the same addresses; it is refused"
             ),
         );
-        return Outcome::Refused(Refused::NotEnforceable);
+        return Outcome::Refused(refused);
     }
-    let outcome = create_on(tenant, context, Arguments::of(flags), ordinal, &|| {
-        next::cuCtxCreate(context, flags, ordinal)
-    });
+    let outcome = create_on(tenant, context, Arguments::of(flags), ordinal, &call);
     if let (Outcome::Done(CUresult::SUCCESS), Some(made)) = (&outcome, context.read())
         && let Some(word) = tenant.memory.narrow.get(ordinal as usize)
     {

@@ -174,11 +174,11 @@ impl Export {
             "cuGraphAddChildGraphNode" => word(1) == word(4),
             // No resources at all.
             "cuDevResourceGenerateDesc" => word(2) as u32 == 0,
-            // It follows an array of an operand that is NULL.
+            // It follows what an operand says is an array.
             "cuMemcpy3DBatchAsync"
             | "cuMemcpy3DBatchAsync_ptsz"
             | "cuMemcpy3DBatchAsync_v2"
-            | "cuMemcpy3DBatchAsync_v2_ptsz" => maker.handles.live(Kind::Array).is_empty(),
+            | "cuMemcpy3DBatchAsync_v2_ptsz" => !copyable(word(0), word(1), maker),
             _ => false,
         }
     }
@@ -190,6 +190,32 @@ fn is_array(info: u64, maker: &Maker<'_>) -> bool {
     // SAFETY: a place of this call's own, of more than two words.
     let (kind, named) = unsafe { (words.read() as u32, words.add(1).read()) };
     kind == 0 && maker.handles.live(Kind::Array).contains(&named)
+}
+
+/// Whether all operands of a list of so many CUDA_MEMCPY3D_BATCH_OP that are said to be arrays are some that live.
+fn copyable(count: u64, list: u64, maker: &Maker<'_>) -> bool {
+    /// CU_MEMCPY_OPERAND_TYPE_ARRAY.
+    const ARRAY: u32 = 2;
+    const SIZE: usize = size_of::<CUDA_MEMCPY3D_BATCH_OP>();
+    if list == 0 {
+        return true;
+    }
+    let words: *const u64 = ptr::with_exposed_provenance(list as usize);
+    let known = |operand: usize| {
+        // SAFETY: a place of this call's own, of `ROOM` bytes, in which the operation lies.
+        let (kind, named) = unsafe {
+            (
+                words.add(operand).read() as u32,
+                words.add(operand + 1).read(),
+            )
+        };
+        kind != ARRAY || maker.handles.live(Kind::Array).contains(&named)
+    };
+    let (size, operand) = (SIZE / 8, size_of::<CUmemcpy3DOperand>() / 8);
+    let operations = (0..count).take(ROOM / SIZE);
+    operations
+        .map(|nth| nth as usize * size)
+        .all(|first| known(first) && known(first + operand))
 }
 
 /// Whether a CUDA_RESOURCE_DESC, of which the type stands first and a handle or an address behind it, names what lives.
