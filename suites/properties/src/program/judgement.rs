@@ -161,8 +161,9 @@ impl Program {
             size == budget,
             "Vulkan's heap is {size}, the budget {budget}"
         );
+        // VK_EXT_memory_budget wants it non-zero.
         promise!(
-            promised == size.min(usage + free),
+            promised == size.min(usage + free).max(1),
             "Vulkan's heapBudget is {promised} beside a usage of {usage}, CUDA tells {free} free of {budget}"
         );
         Ok(())
