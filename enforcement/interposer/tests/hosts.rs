@@ -1,44 +1,21 @@
 //! Honest programs that the enforcer finds its way in (C14 of DEFECTS): each does under the preload what it does alone.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use tempfile::TempDir;
-
-struct Machine {
-    directory: TempDir,
-}
+mod machine;
+use machine::Machine;
 
 impl Machine {
     /// A directory with a small driver and the program, built with these definitions.
     fn new(definitions: &[&str]) -> Machine {
-        let machine = Machine {
-            directory: TempDir::new().expect("a temporary directory"),
-        };
+        let machine = Machine::empty();
         let driver = ["-shared", "-fPIC", "-DWHOLE", "-Wl,-soname,libcuda.so.1"];
         machine.compile("driver.c", "libcuda.so.1", &driver);
         let arguments = [definitions, &["-fno-builtin", "-pthread", "-ldl"]].concat();
         machine.compile("host.c", "host", &arguments);
         machine
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn compile(&self, source: &str, output: &str, arguments: &[&str]) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/c")
-            .join(source);
-        let status = Command::new("cc")
-            .arg("-o")
-            .arg(self.path(output))
-            .arg(source)
-            .args(arguments)
-            .status()
-            .expect("cc runs");
-        assert!(status.success());
     }
 
     /// What the program says, alone and then behind us.

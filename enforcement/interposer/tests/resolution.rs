@@ -1,21 +1,16 @@
 //! How names resolve, by small C programs: with us preloaded everything is as without, but that the driver's function is our hook (R8, S2–S6 of DEFECTS).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use tempfile::TempDir;
-
-struct Machine {
-    directory: TempDir,
-}
+mod machine;
+use machine::Machine;
 
 impl Machine {
     /// A directory with a small driver, libraries around it, and the programs.
     fn new() -> Machine {
-        let machine = Machine {
-            directory: TempDir::new().expect("a temporary directory"),
-        };
+        let machine = Machine::empty();
         machine.compile(
             "driver.c",
             "whole/libcuda.so.1",
@@ -44,30 +39,6 @@ impl Machine {
             &["-Wl,-z,lazy", whole.to_str().expect("a path in UTF-8")],
         );
         machine
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn compile(&self, source: &str, output: &str, arguments: &[&str]) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/c")
-            .join(source);
-        std::fs::create_dir_all(self.path(output).parent().expect("a directory"))
-            .expect("a directory");
-        let compiled = Command::new("cc")
-            .arg("-o")
-            .arg(self.path(output))
-            .arg(source)
-            .args(arguments)
-            .output()
-            .expect("cc runs");
-        assert!(
-            compiled.status.success(),
-            "{}",
-            String::from_utf8_lossy(&compiled.stderr)
-        );
     }
 
     /// The `key=value` lines of a program.
