@@ -166,6 +166,14 @@ cases! {
         for (levels, blocks) in [(1, 1), (2, 2), (3, 2)] {
             costs(&format!("{levels} levels"), blocks, &|| cuda.create_mipmap(width, height, levels).granted().map(End::Mipmap))?;
         }
+        // What has its block to itself gives it back, whatever is left of its kind.
+        let made = (0..MANY).map(|_| cuda.create_array(width, height).granted()).collect::<Result<Vec<_>, _>>();
+        let arrays = made.or_else(|code| fail!("an array of a block: {code:?}"))?;
+        let destroy = |arrays: &[_]| arrays.iter().all(|&array| cuda.destroy_array(array) == CUresult::SUCCESS);
+        let (last, others) = arrays.split_last().expect("some");
+        ensure!(destroy(others), "an array of a block could not be destroyed");
+        ensure_eq!(before - left()?, block, "of the budget for the last of {MANY} arrays of a block");
+        ensure!(destroy(&[*last]), "the last array of a block could not be destroyed");
         ensure_eq!(left()?, before, "left when all are gone");
         Ok(())
     }
