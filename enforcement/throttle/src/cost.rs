@@ -129,8 +129,8 @@ impl Costs {
         Belief::Unknown
     }
 
-    /// One launch was measured. The belief follows: at once at first, by a quarter of the difference later.
-    pub fn learn(&self, key: Key, took: Nanos) {
+    /// One launch was measured. The belief follows: at once at first, by a quarter of the difference later. What may be too little is no part of the least.
+    pub fn learn(&self, key: Key, took: Nanos, is_exact: bool) {
         let entry = self.place_of(key);
         let old = entry.belief.load(Ordering::Relaxed);
         let (count, believed) = (old & COUNTED, old >> 8);
@@ -138,6 +138,18 @@ impl Costs {
         let took = took.0.clamp(1, u64::MAX >> 16);
         let weight = (count + 1).min(4);
         let next = (believed - believed / weight + took.div_ceil(weight)).max(1);
+        // After its last round a count begins that round again.
+        let more = if count == COUNTED {
+            COUNTED + 1 - ROUND
+        } else {
+            count + 1
+        };
+        if !is_exact {
+            // A round begins with what is exact.
+            let count = if count % ROUND == 0 { count } else { more };
+            entry.belief.store(next << 8 | count, Ordering::Relaxed);
+            return;
+        }
         let least = entry.least.load(Ordering::Relaxed);
         if count % ROUND == 0 {
             entry
@@ -157,13 +169,7 @@ impl Costs {
             };
             entry.calm.store(calm, Ordering::Relaxed);
         }
-        // After its last round a count begins that round again.
-        let count = if count == COUNTED {
-            COUNTED + 1 - ROUND
-        } else {
-            count + 1
-        };
-        entry.belief.store(next << 8 | count, Ordering::Relaxed);
+        entry.belief.store(next << 8 | more, Ordering::Relaxed);
     }
 
     /// What `busy` time of such launches would have been, had none been slowed by other processes.
@@ -173,6 +179,10 @@ impl Costs {
         };
         let believed = entry.belief.load(Ordering::Relaxed) >> 8;
         let near = entry.near();
+        // Nothing exact was measured.
+        if *near.start() == 0 {
+            return busy;
+        }
         let calm = entry
             .calm
             .load(Ordering::Relaxed)
@@ -221,10 +231,10 @@ mod tests {
         let costs = Costs::default();
         let key = Key::kernel(0x7000_1000, 64);
         assert_eq!(costs.of(key), Belief::Unknown);
-        costs.learn(key, Nanos::micros(100));
+        costs.learn(key, Nanos::micros(100), true);
         assert_eq!(costs.of(key), Belief::Takes(Nanos::micros(100)));
         for _ in 0..40 {
-            costs.learn(key, Nanos::millis(5));
+            costs.learn(key, Nanos::millis(5), true);
         }
         let Belief::Takes(taken) = costs.of(key) else {
             panic!("known")
@@ -232,6 +242,31 @@ mod tests {
         assert!(
             taken > Nanos::micros(4_900) && taken < Nanos::micros(5_100),
             "{taken:?}"
+        );
+    }
+
+    #[test]
+    fn what_may_be_too_little_is_not_the_least() {
+        let costs = Costs::default();
+        let key = Key::kernel(0x7000_1000, 64);
+        let (real, busy) = (Nanos::micros(100), Nanos::millis(1));
+        costs.learn(key, Nanos::micros(10), false);
+        assert_eq!(costs.alone(key, busy), busy);
+        for at in 0..300 {
+            costs.learn(key, real, true);
+            if at % 7 == 0 {
+                costs.learn(key, Nanos::micros(3), false);
+                costs.learn(key, real.scaled(2, 1), true);
+            }
+        }
+        let Belief::Takes(believed) = costs.of(key) else {
+            panic!("known")
+        };
+        // Of ten such launches, as long as they are believed to take.
+        let alone = costs.alone(key, believed.scaled(10, 1));
+        assert!(
+            alone >= busy.less(Nanos::micros(10)) && alone <= busy.scaled(11, 10),
+            "{alone:?}"
         );
     }
 
@@ -255,9 +290,9 @@ mod tests {
         #[test]
         fn a_belief_lies_between_what_was_measured(times in proptest::collection::vec(1_u64..1 << 40, 1..50), others in 0_u64..5000) {
             let costs = Costs::default();
-            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1), Nanos(7)));
+            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1), Nanos(7), true));
             let key = Key::graph(1);
-            times.iter().for_each(|time| costs.learn(key, Nanos(*time)));
+            times.iter().for_each(|time| costs.learn(key, Nanos(*time), true));
             let Belief::Takes(taken) = costs.of(key) else { panic!("known") };
             prop_assert!(taken.0 + 64 >= *times.iter().min().unwrap() && taken.0 <= *times.iter().max().unwrap() + 64);
         }

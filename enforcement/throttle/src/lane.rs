@@ -139,7 +139,7 @@ impl Lane {
         let measured = Measured {
             lease: if alone { last } else { whole },
             last,
-            found_idle: gap > Nanos::ZERO,
+            gap,
         };
         self.throttle
             .finished(shared, *share, &self.costs, site.now(), measured);

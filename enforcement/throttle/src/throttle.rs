@@ -44,6 +44,8 @@ const IDLER: u64 = 8;
 const HOLDERS_COURTESY: Nanos = Nanos::micros(400);
 /// Somebody who waits until another lets go of the device looks so often.
 const GLANCE: Nanos = Nanos::micros(200);
+/// What it takes to make a launch, where nothing comes in between.
+const CALL: Nanos = Nanos::micros(4);
 /// For how long a lease's first launch is watched.
 pub(crate) const WATCHED: Nanos = Nanos::millis(10);
 /// Work after which half of a comparison is forgotten.
@@ -88,8 +90,21 @@ pub struct Measured {
     pub lease: Option<Nanos>,
     /// From before its last launch to after it, if that closed it, without the time for which the mark before it was reached and the launch not made yet.
     pub last: Option<Nanos>,
-    /// Whether there was such a time: the stream had run empty before the last launch, or before the mark that ended the lease.
-    pub found_idle: bool,
+    /// That time, as far as the host can tell: all of the call that made the launch. Zero where the stream had not run empty before the last launch, or
+    /// before the mark that ended the lease.
+    pub gap: Nanos,
+}
+
+impl Measured {
+    fn found_idle(&self) -> bool {
+        self.gap > Nanos::ZERO
+    }
+
+    /// Whether `last` is what the launch took: where a thread has lost its core within the call, the device was at work in what is called the gap.
+    fn is_exact(&self) -> bool {
+        let last = self.last.unwrap_or(Nanos::ZERO);
+        self.gap <= CALL.max(last.scaled(1, 16))
+    }
 }
 
 /// One process's hold on one device. All zeros has no lease.
@@ -257,7 +272,7 @@ impl<R: Rules> Throttle<R> {
             Nanos::ZERO
         };
         let alone = state.alone.get() != Nanos::ZERO;
-        let scattered = measured.found_idle && state.crowded.get() != Nanos::ZERO && !alone;
+        let scattered = measured.found_idle() && state.crowded.get() != Nanos::ZERO && !alone;
         let busy = if alone {
             span
         } else if scattered {
@@ -281,11 +296,11 @@ impl<R: Rules> Throttle<R> {
                 }
                 _ => last,
             };
-            costs.learn(key, last);
+            costs.learn(key, last, measured.is_exact());
         }
         if !alone {
             // Two launches of the lease were looked at by themselves, its second and its last.
-            let waited = measured.found_idle || state.waited.get() != Nanos::ZERO;
+            let waited = measured.found_idle() || state.waited.get() != Nanos::ZERO;
             let launches = match costs.of(key) {
                 Belief::Takes(cost) if waited => used.0 / cost.0.max(1),
                 _ => 0,

@@ -383,7 +383,7 @@ impl<R: Rules> World<R> {
                     let measured = Measured {
                         lease: if alone { last } else { since(process.opened) },
                         last,
-                        found_idle: process.gap > 0,
+                        gap: Nanos(process.gap),
                     };
                     throttle.finished(&shared, share, costs, now, measured);
                     process.doing = Doing::Something(self.now + ASK);
