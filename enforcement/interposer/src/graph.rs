@@ -30,6 +30,8 @@ use crate::throttle;
 
 /// CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD.
 const UPLOAD: u64 = 2;
+/// CUDA_GRAPH_INSTANTIATE_FLAG_…: what else is asked for the driver refuses.
+const FLAGS: u64 = 15;
 /// CUDA_GRAPH_INSTANTIATE_ERROR.
 const ERROR: c_int = 1;
 
@@ -177,9 +179,11 @@ pub fn instantiate_with_flags(
     graph: CUgraph,
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
-    instantiated(tenant, place, graph, || {
-        next::cuGraphInstantiateWithFlags(place, graph, flags)
-    })
+    let call = || next::cuGraphInstantiateWithFlags(place, graph, flags);
+    if flags & !FLAGS != 0 {
+        return oddly_instantiated(tenant, place, graph, call);
+    }
+    instantiated(tenant, place, graph, call)
 }
 
 pub fn instantiate_with_params(
@@ -235,14 +239,12 @@ impl Parametrised<'_> {
     /// The driver makes it executable, and says what it has against that; then it is uploaded as by a call of its own, which
     /// knows what the graph needs.
     fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
-        /// CUDA_GRAPH_INSTANTIATE_FLAG_…: what else is asked for the driver refuses.
-        const FLAGS: u64 = 15;
         let odd = self
             .params
             .read()
             .is_none_or(|asked| asked.flags & !FLAGS != 0);
         if odd {
-            return Outcome::PassThrough(Reason::TakesNothing);
+            return oddly_instantiated(tenant, self.place, self.graph, self.call);
         }
         let uploading = tenant.memory.graphs.any_allocation().then(|| {
             let params = self.params.read()?;
@@ -371,6 +373,23 @@ pub fn update_v2(
     updated(tenant, exec, graph, || {
         next::cuGraphExecUpdate_v2(exec, graph, info)
     })
+}
+
+/// Made executable with flags that no driver knew when this was written: it says that itself. What one grants nevertheless is charged after.
+fn oddly_instantiated(
+    tenant: Tenant,
+    place: Out<'_, CUgraphExec>,
+    graph: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    let code = call();
+    if let (CUresult::SUCCESS, Some(exec)) = (code, place.read()) {
+        tenant.look_all(tenant.current_indices());
+        if tenant.memory.graphs.any_allocation() {
+            tenant.know_executable(exec, needs(graph));
+        }
+    }
+    Outcome::Done(code)
 }
 
 /// An updated executable graph needs what the graph that it came from allocates.
