@@ -75,10 +75,7 @@ impl Tenant {
 
     fn branches<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let branches = &self.memory.branches;
-        let branches = branches
-            .get()
-            .unwrap_or_else(|| branches.set(Branches::default()));
+        let branches = self.memory.branches.get_or_default();
         act(&mut branches.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

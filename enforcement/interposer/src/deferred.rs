@@ -154,8 +154,7 @@ impl Book {
 
 impl Tenant {
     fn frees_to_come(self) -> MutexGuard<'static, Book> {
-        let book = &self.memory.deferred.book;
-        let book = book.get().unwrap_or_else(|| book.set(Mutex::default()));
+        let book = self.memory.deferred.book.get_or_default();
         book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -322,13 +322,14 @@ impl Tenant {
     /// before it is free; where no wait of ours may be, the program's own tells.
     pub fn stand_of(self, event: u64, waiter: Waiter) -> Stand {
         let event = CUevent(event as *mut _);
-        let told = match (self.may_wait(), waiter) {
-            (true, _) => next::cuEventSynchronize,
-            (false, Waiter::Program) => next::cuEventQuery,
-            (false, Waiter::Ours) => return Stand::Unknown,
-        };
+        let waits = self.may_wait();
+        if !waits && waiter == Waiter::Ours {
+            return Stand::Unknown;
+        }
         match next::cuEventQuery(event) {
-            CUresult::SUCCESS if told(event) == CUresult::SUCCESS => Stand::Reached,
+            CUresult::SUCCESS if !waits || next::cuEventSynchronize(event) == CUresult::SUCCESS => {
+                Stand::Reached
+            }
             CUresult::ERROR_NOT_READY => Stand::NotYet,
             _ => Stand::Unknown,
         }

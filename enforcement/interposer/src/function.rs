@@ -225,10 +225,7 @@ impl LocalMemory {
 
     fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let functions = self
-            .functions
-            .get()
-            .unwrap_or_else(|| self.functions.set(Functions::default()));
+        let functions = self.functions.get_or_default();
         act(&mut functions.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -180,10 +180,7 @@ impl Tenant {
 
     fn modules<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let modules = &self.memory.modules;
-        let modules = modules
-            .get()
-            .unwrap_or_else(|| modules.set(Modules::default()));
+        let modules = self.memory.modules.get_or_default();
         act(&mut modules.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

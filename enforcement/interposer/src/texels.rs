@@ -203,10 +203,7 @@ impl Tenant {
 
     fn arrays<R>(self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let arrays = &self.memory.arrays;
-        let arrays = arrays
-            .get()
-            .unwrap_or_else(|| arrays.set(Arrays::default()));
+        let arrays = self.memory.arrays.get_or_default();
         act(&mut arrays.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -266,6 +266,14 @@ impl<T: Sync + 'static> Forever<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
+    /// The value, made now if there is none.
+    pub fn get_or_default(&self) -> &'static T
+    where
+        T: Default,
+    {
+        self.get().unwrap_or_else(|| self.set(T::default()))
+    }
+
     /// Keeps `value` unless another thread was first; answers the one that is kept.
     pub fn set(&self, value: T) -> &'static T {
         let value = Box::into_raw(Box::new(value));
