@@ -35,8 +35,8 @@ pub const ALLOCATION: CUgraphNodeType = 10;
 const CHILD: CUgraphNodeType = 4;
 /// CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT.
 const RESERVED: i32 = 2;
-/// Graphs within graphs are looked at so deep.
-const DEPTH: u32 = 16;
+/// For a seed: graphs that it looks at.
+const LEVELS: usize = 16;
 /// How long a launch waits for what its stream has before it, whose memory it could have, rather than be refused.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a launch that takes memory waits for those that were made before it, which do not.
@@ -144,10 +144,7 @@ impl Tenant {
 
     fn executables<R>(self, act: impl FnOnce(&mut HashMap<u64, Executable>) -> R) -> R {
         let _errno = KeptErrno::keep();
-        let executables = &self.memory.executables;
-        let executables = executables
-            .get()
-            .unwrap_or_else(|| executables.set(Executables::default()));
+        let executables = self.memory.executables.get_or_default();
         let mut book = executables.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = act(&mut book);
         let count = book.len() as u64;
@@ -307,9 +304,8 @@ impl Tenant {
 /// more than there is: it is not launched.
 pub fn needs(graph: CUgraph) -> Vec<Need> {
     let _errno = KeptErrno::keep();
-    let mut ranges = Vec::new();
-    match collect(graph, DEPTH, &mut ranges) {
-        Some(()) => union(ranges),
+    match ranges(graph) {
+        Some(ranges) => union(ranges),
         None if planted(Seed::R3a) => Vec::new(),
         None => vec![Need {
             ordinal: 0,
@@ -346,7 +342,7 @@ pub fn branch_memory(graph: CUgraph) -> Bytes {
     const BRANCH: u64 = 112 << 10;
     const NODE: u64 = 2 << 10;
     let _errno = KeptErrno::keep();
-    let (branches, nodes) = branches(graph, DEPTH).unwrap_or((0, 0));
+    let (branches, nodes) = branches(graph).unwrap_or((0, 0));
     let bound = branches
         .saturating_mul(BRANCH)
         .saturating_add(nodes.saturating_mul(NODE));
@@ -355,10 +351,17 @@ pub fn branch_memory(graph: CUgraph) -> Bytes {
 
 /// Branches and nodes of a graph and the graphs in it: a branch begins with each node that waits for none, and with each successor of a node
 /// but the first, which goes on where that was.
-fn branches(graph: CUgraph, depth: u32) -> Option<(u64, u64)> {
-    let told = |code| (code == CUresult::SUCCESS).then_some(());
-    let depth = depth.checked_sub(1)?;
-    let nodes = nodes(graph)?;
+fn branches(graph: CUgraph) -> Option<(u64, u64)> {
+    let (mut branches, mut nodes) = (0_u64, 0_u64);
+    for (graph, within) in whole(graph)? {
+        branches = branches.saturating_add(branches_of(graph)?);
+        nodes = nodes.saturating_add(within.len() as u64);
+    }
+    Some((branches, nodes))
+}
+
+/// Of one graph, without those in it.
+fn branches_of(graph: CUgraph) -> Option<u64> {
     let mut edges = 0;
     let nowhere = Out::<CUgraphNode>::nowhere();
     told(next::cuGraphGetEdges(
@@ -376,44 +379,81 @@ fn branches(graph: CUgraph, depth: u32) -> Option<(u64, u64)> {
             Out::buffer(&mut to),
             Out::to(&mut edges),
         ) == CUresult::SUCCESS;
-    let roots = {
-        let mut count = 0;
-        told(next::cuGraphGetRootNodes(
-            graph,
-            nowhere,
-            Out::to(&mut count),
-        ))?;
-        count as u64
-    };
+    let mut roots = 0;
+    told(next::cuGraphGetRootNodes(
+        graph,
+        nowhere,
+        Out::to(&mut roots),
+    ))?;
     let further = if listed {
         from.sort_unstable_by_key(|node| node.0 as u64);
         from.dedup();
         // As many edges as there are successors, less one for each node that has any.
-        (edges as u64).saturating_sub(from.len() as u64)
+        edges.saturating_sub(from.len())
     } else {
         // Edges with data of their own are not listed by this call.
-        edges as u64
+        edges
     };
-    let mut all = (roots.saturating_add(further), nodes.len() as u64);
-    for node in nodes {
-        let mut kind = 0;
-        told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
-        if kind == CHILD {
-            let mut child = CUgraph::NULL;
-            told(next::cuGraphChildGraphNodeGetGraph(
+    Some((roots as u64).saturating_add(further as u64))
+}
+
+/// The address ranges that the allocations of a graph and of the graphs in it have: ordinal, first address, end.
+fn ranges(graph: CUgraph) -> Option<Vec<(u32, u64, u64)>> {
+    let mut ranges = Vec::new();
+    for (_, nodes) in whole(graph)? {
+        for (node, kind) in nodes {
+            if kind != ALLOCATION {
+                continue;
+            }
+            let mut params = CUDA_MEM_ALLOC_NODE_PARAMS::zeroed();
+            told(next::cuGraphMemAllocNodeGetParams(
                 node,
-                Out::to(&mut child),
+                Out::to(&mut params),
             ))?;
-            let inner = branches(child, depth)?;
-            all.0 = all.0.saturating_add(inner.0);
-            all.1 = all.1.saturating_add(inner.1);
+            let end = params.dptr.saturating_add(params.bytesize as u64);
+            let ordinal = Home::of(params.poolProps.location).device();
+            let ordinal = ordinal.and_then(|ordinal| u32::try_from(ordinal).ok());
+            ranges.push((ordinal.unwrap_or(0), params.dptr, end));
         }
     }
-    Some(all)
+    Some(ranges)
+}
+
+/// A graph with its nodes and their types.
+type Level = (CUgraph, Vec<(CUgraphNode, CUgraphNodeType)>);
+
+/// A graph and all graphs in it, however deep: each of them is a copy, which the driver has memory for. `None` where it does not answer.
+fn whole(graph: CUgraph) -> Option<Vec<Level>> {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut left = vec![graph];
+    while let Some(graph) = left.pop() {
+        let mut typed = Vec::new();
+        for node in nodes(graph)? {
+            let mut kind = 0;
+            told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
+            if kind == CHILD {
+                let mut child = CUgraph::NULL;
+                told(next::cuGraphChildGraphNodeGetGraph(
+                    node,
+                    Out::to(&mut child),
+                ))?;
+                left.push(child);
+            }
+            typed.push((node, kind));
+        }
+        levels.push((graph, typed));
+        if levels.len() >= LEVELS && planted(Seed::R47) {
+            break;
+        }
+    }
+    Some(levels)
+}
+
+fn told(code: CUresult) -> Option<()> {
+    (code == CUresult::SUCCESS).then_some(())
 }
 
 fn nodes(graph: CUgraph) -> Option<Vec<CUgraphNode>> {
-    let told = |code| (code == CUresult::SUCCESS).then_some(());
     let mut count = 0;
     let nowhere = Out::<CUgraphNode>::nowhere();
     told(next::cuGraphGetNodes(graph, nowhere, Out::to(&mut count)))?;
@@ -427,40 +467,6 @@ fn nodes(graph: CUgraph) -> Option<Vec<CUgraphNode>> {
         nodes.truncate(count);
     }
     Some(nodes)
-}
-
-/// `None` where the driver does not answer, or graphs lie deeper in one another than `depth`.
-fn collect(graph: CUgraph, depth: u32, ranges: &mut Vec<(u32, u64, u64)>) -> Option<()> {
-    let told = |code| (code == CUresult::SUCCESS).then_some(());
-    let nodes = nodes(graph)?;
-    if nodes.is_empty() {
-        return Some(());
-    }
-    let depth = depth.checked_sub(1)?;
-    for node in nodes {
-        let mut kind = 0;
-        told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
-        if kind == ALLOCATION {
-            let mut params = CUDA_MEM_ALLOC_NODE_PARAMS::zeroed();
-            told(next::cuGraphMemAllocNodeGetParams(
-                node,
-                Out::to(&mut params),
-            ))?;
-            let end = params.dptr.saturating_add(params.bytesize as u64);
-            let ordinal = Home::of(params.poolProps.location).device();
-            let ordinal = ordinal.and_then(|ordinal| u32::try_from(ordinal).ok());
-            let ordinal = ordinal.unwrap_or(0);
-            ranges.push((ordinal, params.dptr, end));
-        } else if kind == CHILD {
-            let mut child = CUgraph::NULL;
-            told(next::cuGraphChildGraphNodeGetGraph(
-                node,
-                Out::to(&mut child),
-            ))?;
-            collect(child, depth, ranges)?;
-        }
-    }
-    Some(())
 }
 
 /// What a device's graphs hold, by the driver.

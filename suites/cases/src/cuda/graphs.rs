@@ -196,6 +196,47 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Graphs lie in one another as deep as a program likes: what the innermost takes for its branches is within the budget, and what it allocates is
+    /// granted where it fits.
+    graphs_deep_in_one_another_are_within_the_budget {
+        kind: Budget, defects: ["R47"], entry_points: ["cuGraphInstantiateWithFlags", "cuGraphLaunch"], budget: "0=2GiB",
+    } (_session) {
+        const DEEP: usize = 20;
+        const GIB: Bytes = Bytes::gib(1);
+        let cuda = cuda()?;
+        let target = cuda.allocate(Bytes::mib(2).0);
+        ensure_eq!(target.code, OK, "what is set");
+        let mut graph = empty(&cuda)?;
+        // 112 KiB each.
+        for _ in 0..20_000 {
+            ensure_eq!(cuda.add_branch(graph, &[], target.out).code, OK, "a node");
+        }
+        for _ in 0..DEEP {
+            let outer = empty(&cuda)?;
+            ensure_eq!(cuda.add_child(outer, graph), OK, "cuGraphAddChildGraphNode");
+            ensure_eq!(cuda.destroy_graph(graph), OK, "cuGraphDestroy");
+            graph = outer;
+        }
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph).code, OUT_OF_MEMORY, "2.1 GiB of branches");
+        let mut graph = empty(&cuda)?;
+        let _ = allocating(&cuda, graph, None, GIB)?;
+        for _ in 0..DEEP {
+            let outer = empty(&cuda)?;
+            match cuda.move_child(outer, graph) {
+                OK => graph = outer,
+                // A driver has graphs that allocate in no other.
+                NOT_SUPPORTED | MISSING => return Ok(()),
+                other => fail!("cuGraphAddNode_v2 answered {other:?}"),
+            }
+        }
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph);
+        ensure_eq!(exec.code, OK, "a graph of {GIB}");
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "the launch of {GIB} under 2 GiB");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.allocate(GIB.0).code, OUT_OF_MEMORY, "{GIB} beside it");
+        Ok(())
+    }
+
     /// A graph of whose nodes the driver does not tell is not launched, alone or as another's child.
     a_graph_that_the_driver_does_not_tell_of_is_not_launched {
         kind: Budget, defects: ["R3"], entry_points: ["cuGraphLaunch", "cuGraphInstantiateWithFlags"], budget: "0=4GiB",
