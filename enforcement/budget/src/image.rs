@@ -7,6 +7,8 @@
 use crate::Bytes;
 use crate::charge::BLOCK;
 
+use seeds::{Seed, planted};
+
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 const FAT_MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 /// Of the structure that compilers put around a fat binary: magic, version, address.
@@ -286,8 +288,11 @@ impl<'t> Iterator for Words<'t> {
             } else if first.is_ascii_whitespace() {
                 self.rest = &self.rest[1..];
             } else {
-                let length = self.rest.iter().take_while(|byte| is_word(byte)).count();
-                let (word, rest) = self.rest.split_at(length.max(1));
+                // Directives may stand without a space between them; an instruction's name has its own points.
+                let is_more = |byte: &&u8| is_word(byte) && (first != b'.' || **byte != b'.');
+                let length = 1 + self.rest[1..].iter().take_while(is_more).count();
+                let length = if is_word(&first) { length } else { 1 };
+                let (word, rest) = self.rest.split_at(length);
                 self.rest = rest;
                 return Some(word);
             }
@@ -305,21 +310,17 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
         true => needs.add_managed(bytes),
         false => needs.add_variable(bytes),
     };
-    for word in words {
+    while let Some(word) = words.next() {
         match word {
             b";" => break,
             b".managed" => is_managed = true,
             b"," if depth == 0 => add(std::mem::take(&mut variable).bytes(each), is_managed),
-            b"[" if variable.written.is_none() => variable.dimension = Some(None),
-            b"]" if variable.written.is_none() => variable.close(),
+            b"[" if variable.written.is_none() => variable.dimension(words),
             b"=" => variable.written = Some(1),
             b"{" | b"(" => depth += 1,
             b"}" | b")" => depth -= 1,
             b"," => variable.written = variable.written.map(|count| count + 1),
-            _ => match &mut variable.dimension {
-                Some(count) => *count = std::str::from_utf8(word).ok().and_then(integer),
-                None => each = each.saturating_mul(width(word)),
-            },
+            _ => each = each.saturating_mul(width(word)),
         }
     }
     add(variable.bytes(each), is_managed);
@@ -331,19 +332,24 @@ struct Variable {
     elements: Option<u64>,
     /// An array without a size has its initializer's, which has a comma between any two.
     unsized_: bool,
-    /// Between brackets, and what stands there.
-    dimension: Option<Option<u64>>,
     written: Option<u64>,
 }
 
 impl Variable {
-    fn close(&mut self) {
-        match self.dimension.take() {
-            Some(Some(count)) => {
-                self.elements = Some(self.elements.unwrap_or(1).saturating_mul(count));
-            }
-            _ => self.unsized_ = true,
+    /// Reads what stands between brackets. What is not understood is more than any device has: it is charged before the driver, which would understand it.
+    fn dimension(&mut self, words: &mut Words<'_>) {
+        let tokens: Vec<&[u8]> = words.take_while(|word| *word != b"]").collect();
+        if tokens.is_empty() {
+            self.unsized_ = true;
+            return;
         }
+        let mut rest = &tokens[..];
+        if planted(Seed::R46) {
+            rest = &tokens[tokens.len() - 1..];
+        }
+        let count = shifted(&mut rest).filter(|_| rest.is_empty());
+        let elements = self.elements.unwrap_or(1);
+        self.elements = Some(elements.saturating_mul(count.unwrap_or(u64::MAX)));
     }
 
     fn bytes(self, each: u64) -> Bytes {
@@ -355,6 +361,66 @@ impl Variable {
         };
         Bytes(each.saturating_mul(all))
     }
+}
+
+/// A constant expression's sums that are shifted left or right, in PTX's order of precedence. `None` for what is no such expression.
+fn shifted(tokens: &mut &[&[u8]]) -> Option<u64> {
+    let mut value = sum(tokens)?;
+    loop {
+        let left = tokens.starts_with(&[b"<", b"<"]);
+        if !left && !tokens.starts_with(&[b">", b">"]) {
+            return Some(value);
+        }
+        *tokens = tokens.get(2..)?;
+        let by = u32::try_from(sum(tokens)?).ok()?;
+        value = match left {
+            true => value.checked_mul(1_u64.checked_shl(by)?)?,
+            false => value.checked_shr(by).unwrap_or(0),
+        };
+    }
+}
+
+fn sum(tokens: &mut &[&[u8]]) -> Option<u64> {
+    let mut value = product(tokens)?;
+    while let [sign @ (b"+" | b"-"), rest @ ..] = *tokens {
+        *tokens = rest;
+        let other = product(tokens)?;
+        value = match *sign {
+            b"+" => value.checked_add(other)?,
+            _ => value.checked_sub(other)?,
+        };
+    }
+    Some(value)
+}
+
+fn product(tokens: &mut &[&[u8]]) -> Option<u64> {
+    let mut value = factor(tokens)?;
+    while let [sign @ (b"*" | b"/" | b"%"), rest @ ..] = *tokens {
+        *tokens = rest;
+        let other = factor(tokens)?;
+        value = match *sign {
+            b"*" => value.checked_mul(other)?,
+            b"/" => value.checked_div(other)?,
+            _ => value.checked_rem(other)?,
+        };
+    }
+    Some(value)
+}
+
+/// A number, or an expression in brackets; `(.u64)` before it says its type.
+fn factor(tokens: &mut &[&[u8]]) -> Option<u64> {
+    if let [b"(", b".u64" | b".s64", b")", rest @ ..] = tokens {
+        *tokens = rest;
+    }
+    let (first, rest) = tokens.split_first()?;
+    *tokens = rest;
+    if *first != b"(" {
+        return std::str::from_utf8(first).ok().and_then(integer);
+    }
+    let value = shifted(tokens)?;
+    let (last, rest) = tokens.split_first()?;
+    *tokens = rest;
+    (*last == b")").then_some(value)
 }
 
 /// By how much a word of a declaration makes its elements larger.
@@ -377,10 +443,13 @@ fn bits(word: &[u8]) -> Option<u64> {
 /// As PTX writes them; `U` may follow.
 fn integer(text: &str) -> Option<u64> {
     let text = text.trim_end_matches('U');
-    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', b'b' | b'B', ..] => (&text[2..], 2),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    u64::from_str_radix(digits, radix).ok()
 }
 
 #[cfg(test)]
@@ -407,6 +476,14 @@ mod tests {
     )]
     #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
     #[case(".global .attribute(.managed) .b8 m[2097152];", 0)]
+    #[case(".visible.global.align 4.b8 glued[4194304];", 4 * MIB)]
+    #[case(".global .b8 x[1024*1024*4];", 4 * MIB)]
+    #[case(".global .b8 x[(1 + 3) << 20];", 4 * MIB)]
+    #[case(".global .b8 x[((.u64)16 / 4 - 2 % 3) * 0x100000][2];", 4 * MIB)]
+    #[case(".global .b8 x[0b10000000000000000000000];", 4 * MIB)]
+    #[case(".global .b8 x[020000000U];", 4 * MIB)]
+    #[case(".global .b8 x[4 > 3 ? 8388608 : 1];", u64::MAX)]
+    #[case(".global .b8 x[1 - 2];", u64::MAX)]
     #[case(".global", 0)]
     #[case(".global [", 0)]
     fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {

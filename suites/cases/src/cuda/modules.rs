@@ -25,6 +25,25 @@ fn managed_program(bytes: Bytes) -> String {
     program(bytes).replace(".visible .global", ".visible .global .attribute(.managed)")
 }
 
+/// A program with one variable of a power of two bytes, as PTX may write that (PTX ISA, "Integer Constants", "Constant Expressions").
+fn spelled(bytes: Bytes) -> [String; 6] {
+    let bytes = bytes.0;
+    let sizes = [
+        format!("1024 * {}", bytes >> 10),
+        format!("(1 << {}) + 2 - 2", bytes.ilog2()),
+        format!("0b{bytes:b}"),
+        format!("0{bytes:o}"),
+        format!("0x{bytes:X}U"),
+    ];
+    let declaration = |size: &String| program(Bytes::ZERO).replace("[0]", &format!("[{size}]"));
+    let [first, second, third, fourth, fifth] = sizes.each_ref().map(declaration);
+    let glued = program(Bytes(bytes)).replace(
+        ".visible .global .align 8 .b8",
+        ".visible.global.align 8 .b8",
+    );
+    [first, second, third, fourth, fifth, glued]
+}
+
 fn file(session: &Session, bytes: Bytes) -> Result<PathBuf, Failure> {
     let path = session.directory().join("program.ptx");
     std::fs::write(&path, program(bytes))?;
@@ -55,6 +74,24 @@ cases! {
         let file = file(session, Bytes::gib(2))?;
         ensure_eq!(cuda.load_module_file(&file).code, OUT_OF_MEMORY, "cuModuleLoad");
         Ok(())
+    }
+
+    /// However a text writes a variable's size, what does not fit is refused, and what fits is granted.
+    a_variables_size_is_what_its_text_says {
+        kind: Budget, defects: ["R46"], budget: "0=1GiB", entry_points: ["cuModuleLoadData"],
+    } (session) {
+        let cuda = cuda()?;
+        for (fits, too_large) in spelled(Bytes::mib(256)).into_iter().zip(spelled(Bytes::gib(2))) {
+            let module = cuda.load_module(&Image::ptx(&fits));
+            ensure_eq!(module.code, OK, "under 1 GiB: {fits}");
+            ensure_eq!(cuda.unload_module(module.out), OK, "cuModuleUnload");
+            let managed = too_large.replace(".global", ".global .attribute(.managed) ");
+            for text in [&too_large, &managed] {
+                let module = cuda.load_module(&Image::ptx(text));
+                ensure_eq!(module.code, OUT_OF_MEMORY, "under 1 GiB: {text}");
+            }
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// Nor those of a library, though no context has them yet.
