@@ -45,6 +45,14 @@ pub fn initial(cursor: &mut Cursor<'_>, shape: &Shape<'_>) -> Result<Initial, Re
     Ok(initial)
 }
 
+/// What stands between an array's brackets.
+pub fn length(cursor: &mut Cursor<'_>) -> Result<u64, Refusal> {
+    match expression(cursor, 0, 0)? {
+        Value::Integer(length @ 1..) => Ok(u64::try_from(length).unwrap_or(u64::MAX)),
+        _ => Err(cursor.error("Array dimension must be positive")),
+    }
+}
+
 fn elements(dimensions: &[u64]) -> u64 {
     dimensions.iter().fold(1, |product, length| {
         product.saturating_mul((*length).max(1))
@@ -138,8 +146,9 @@ fn strength(mark: u8) -> Option<u32> {
         b'|' => 1,
         b'^' => 2,
         b'&' => 3,
-        b'+' | b'-' => 4,
-        b'*' | b'/' | b'%' => 5,
+        b'<' | b'>' => 4,
+        b'+' | b'-' => 5,
+        b'*' | b'/' | b'%' => 6,
         _ => return None,
     })
 }
@@ -154,10 +163,19 @@ fn expression(cursor: &mut Cursor<'_>, floor: u32, depth: u32) -> Result<Value, 
         && power > floor
     {
         cursor.take()?;
+        // A shift is written with two.
+        if matches!(mark, b'<' | b'>') {
+            cursor.expect(mark)?;
+        }
         let right = expression(cursor, power, depth + 1)?;
         left = combine(cursor, mark, left, right)?;
     }
     Ok(left)
+}
+
+/// By how much 64 bits can be shifted.
+fn shift(by: i128) -> Option<u32> {
+    u32::try_from(by).ok().filter(|by| *by < 64)
 }
 
 fn combine(cursor: &Cursor<'_>, mark: u8, left: Value, right: Value) -> Result<Value, Refusal> {
@@ -167,6 +185,8 @@ fn combine(cursor: &Cursor<'_>, mark: u8, left: Value, right: Value) -> Result<V
                 b'|' => Some(left | right),
                 b'^' => Some(left ^ right),
                 b'&' => Some(left & right),
+                b'<' => shift(right).and_then(|by| left.checked_mul(1 << by)),
+                b'>' => shift(right).map(|by| left >> by),
                 b'+' => left.checked_add(right),
                 b'-' => left.checked_sub(right),
                 b'*' => left.checked_mul(right),

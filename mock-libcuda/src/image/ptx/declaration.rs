@@ -130,7 +130,7 @@ fn one<'a>(cursor: &mut Cursor<'a>, head: &Head<'a>) -> Result<Declared<'a>, Ref
             open |= dimensions.is_empty();
             dimensions.push(0);
         } else {
-            dimensions.push(dimension(cursor)?);
+            dimensions.push(constant::length(cursor)?);
         }
         cursor.expect(b']')?;
     }
@@ -166,18 +166,6 @@ fn one<'a>(cursor: &mut Cursor<'a>, head: &Head<'a>) -> Result<Declared<'a>, Ref
         count,
         element: head.size * head.lanes,
     })
-}
-
-/// A length: a product of numbers.
-fn dimension(cursor: &mut Cursor<'_>) -> Result<u64, Refusal> {
-    let mut length = cursor.count()?;
-    while cursor.skip(b'*')? {
-        length = length.saturating_mul(cursor.count()?);
-    }
-    if length == 0 {
-        return Err(cursor.error("Array dimension must be positive"));
-    }
-    Ok(length)
 }
 
 /// `(.param .u64 a, .reg .u32 %b)`: names with their places in a buffer, in order. The brackets are read too.
