@@ -43,17 +43,33 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     let counted =
         tenant.settings().context_charge == ContextCharge::Count && tenant.ledger().is_some();
     let (mut grants, mut before) = (Vec::new(), None);
+    // Of devices that are full: what is charged beyond their budget until the driver tells whether this process is shown them.
+    let mut beyond: Vec<(DeviceIndex, Refused)> = Vec::new();
+    let give_back = |beyond: &[(DeviceIndex, Refused)]| {
+        let devices = beyond.iter().map(|(index, _)| *index).collect();
+        tenant.release(devices, charge::INIT);
+    };
     if counted {
         before = devices_before_init();
         for candidate in before.iter().flatten() {
+            let several = before.as_ref().map_or(0, Vec::len);
             match tenant.reserve(DeviceSet::from_iter([candidate.index]), charge::INIT) {
                 Ok(grant) => grants.push((candidate.index, grant)),
-                Err(refused) => return Outcome::Refused(refused),
+                Err(refused)
+                    if shows_fewer_than(several) && tenant.overdraw_for_init(candidate.index) =>
+                {
+                    beyond.push((candidate.index, refused));
+                }
+                Err(refused) => {
+                    give_back(&beyond);
+                    return Outcome::Refused(refused);
+                }
             }
         }
     }
     let code = next::cuInit(flags);
     if code != CUresult::SUCCESS {
+        give_back(&beyond);
         return Outcome::Done(code);
     }
     tenant.set_initialised();
@@ -63,9 +79,24 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
             .flat_map(|device| device.indices.iter())
             .collect(),
         // Initialised it is, on devices that it does not tell: on all that the container is known to have. Known by nobody, the next cuInit is charged.
-        None if grants.is_empty() && counted => return Outcome::Refused(Refused::UnknownDevice),
-        None => grants.iter().map(|(index, _)| *index).collect(),
+        None if grants.is_empty() && beyond.is_empty() && counted => {
+            return Outcome::Refused(Refused::UnknownDevice);
+        }
+        None => {
+            let granted = grants.iter().map(|(index, _)| *index);
+            granted
+                .chain(beyond.iter().map(|(index, _)| *index))
+                .collect()
+        }
     };
+    let (beyond, unseen): (Vec<_>, Vec<_>) = beyond
+        .into_iter()
+        .partition(|(index, _)| seen.contains(*index));
+    give_back(&unseen);
+    for (index, _) in &beyond {
+        tenant.unlist(DeviceSet::from_iter([*index]), charge::INIT);
+        seen = seen.iter().filter(|other| other != index).collect();
+    }
     for (index, grant) in grants {
         if seen.contains(index) {
             grant.commit_as(charge::INIT);
@@ -84,7 +115,31 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
         }
     }
     memory.initialised.store(CHARGED, Ordering::Release);
-    Outcome::Done(code)
+    match beyond.into_iter().next() {
+        Some((_, refused)) => Outcome::Refused(refused),
+        None => Outcome::Done(code),
+    }
+}
+
+/// Whether the program asks for fewer devices than there are. Which they are only the driver tells: of the order of their numbers, say.
+fn shows_fewer_than(devices: usize) -> bool {
+    let shown = std::env::var_os("CUDA_VISIBLE_DEVICES");
+    shown
+        .is_some_and(|shown| shown.as_encoded_bytes().split(|byte| *byte == b',').count() < devices)
+}
+
+impl Tenant {
+    /// Charges what cuInit takes of a full device, of which only the driver will tell whether this process is shown it (CUDA_VISIBLE_DEVICES). Not where
+    /// the device is beyond its budget already: so it is by what one process takes, and no more.
+    fn overdraw_for_init(self, device: DeviceIndex) -> bool {
+        let within = self.ledger().is_some_and(|ledger| {
+            let usage = ledger.usage(device);
+            ledger.budget(device).is_some_and(|budget| usage <= budget)
+        });
+        within
+            && !planted(Seed::C41)
+            && self.charge_anyway(DeviceSet::from_iter([device]), charge::INIT)
+    }
 }
 
 pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) -> Outcome<CUresult> {

@@ -1,10 +1,11 @@
 //! More than one GPU.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure_eq};
+use harness::{Bytes, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda_without_context, fill};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
 
 cases! {
     /// Each device keeps its own budget: what is used of one takes nothing from the other.
@@ -84,6 +85,26 @@ cases! {
         ensure_eq!(Bytes(cuda.total_memory(0).out), budget(session, 1)?, "the total of the visible device");
         context(&cuda, 0)?;
         fills(fill(&cuda).bytes, budget(session, 1)?, CONTEXT_ROOM)
+    }
+
+    /// A device that another process of the tenant has filled is no reason to refuse one that is shown others alone; one that is shown it is refused.
+    a_full_device_that_is_not_shown_is_in_nobodys_way {
+        kind: Budget, defects: ["C41"], entry_points: ["cuInit"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=4GiB,1=2GiB",
+    } (session) {
+        let shown = |devices| Tenant::launch(session.launch("tenant").env("CUDA_VISIBLE_DEVICES", devices));
+        let (first, second) = (budget(session, 0)?, budget(session, 1)?);
+        let mut holder = shown("1")?;
+        fills(holder.fill_cuda()?, second, CONTEXT_ROOM)?;
+        for _ in 0..2 {
+            let refused = Tenant::start(session)?.ask("ready-cuda");
+            ensure!(refused.is_err(), "a process that is shown a full device begins: {refused:?}");
+            let mut other = shown("0")?;
+            fills(other.fill_cuda()?, first, CONTEXT_ROOM)?;
+            other.peer.finish()?;
+        }
+        holder.free()?;
+        fills(shown("1")?.fill_cuda()?, second, CONTEXT_ROOM + CONTEXT_ROOM)?;
+        holder.peer.finish()
     }
 
     /// A reordering by CUDA_VISIBLE_DEVICES keeps each device's budget with it.
