@@ -1,4 +1,5 @@
-//! What this process is to its tenant: enforced, passing through, or a child that the driver refuses by itself.
+//! What this process is to its tenant: enforced, or passing through. A child of fork begins anew: the driver refuses it by itself where its parent had
+//! initialised CUDA, but NVML answers it, and so would a second driver (R45 of `fixtures/defects.txt`).
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -6,6 +7,7 @@ use budget::DeviceIndex;
 use budget::percent::Percent;
 use budget::settings::{Settings, Source};
 use ledger::{Authority, KeptErrno, Ledger, Setup};
+use seeds::{Seed, planted};
 use std::panic::catch_unwind;
 
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
@@ -92,12 +94,11 @@ pub struct Memory {
 }
 
 const ENFORCED: u32 = 1;
-const FORK_CHILD: u32 = 2;
 
 /// Hooks only forward, decided once and true of every child: no budget is set, or another of our libraries keeps account here.
 static FORWARD: AtomicBool = AtomicBool::new(false);
-/// This process or one that it was forked from has initialised CUDA. Not in the arena: a child must find it.
-static EVER_INITIALISED: AtomicBool = AtomicBool::new(false);
+/// This process or one that it was forked from has begun: for a seed.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether a compute budget is set: decided once, and true of every child.
 static PACED: AtomicU32 = AtomicU32::new(0);
@@ -179,7 +180,6 @@ fn begun() -> Option<Standing> {
     let memory = arena::existing()?;
     match memory.phase.load(Ordering::Acquire) {
         ENFORCED => Some(Standing::Enforce(Tenant { memory })),
-        FORK_CHILD => Some(Standing::Forward),
         _ => None,
     }
 }
@@ -213,8 +213,8 @@ fn begin() -> Standing {
         );
         return Standing::Impossible;
     };
-    if EVER_INITIALISED.load(Ordering::Acquire) && memory.initialised.load(Ordering::Acquire) == 0 {
-        memory.phase.store(FORK_CHILD, Ordering::Release);
+    if planted(Seed::R45) && BEGUN.swap(true, Ordering::AcqRel) {
+        FORWARD.store(true, Ordering::Relaxed);
         return Standing::Forward;
     }
     report::begin(&settings);
@@ -333,6 +333,5 @@ impl Tenant {
     /// cuInit has succeeded here.
     pub fn set_initialised(self) {
         self.memory.initialised.fetch_max(1, Ordering::AcqRel);
-        EVER_INITIALISED.store(true, Ordering::Release);
     }
 }

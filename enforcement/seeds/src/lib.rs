@@ -113,6 +113,7 @@ seeds! {
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";
     R46 = "R46", "of a variable's size the last word is read";
+    R45 = "R45", "a child of fork whose parent began is left alone";
     R42 = "R42", "32-bit contexts of two devices share what is known of an address";
     R41 = "R41", "what a device keeps for managed memory is charged to no variable";
     R40 = "R40", "of two drivers of one name the second is left alone";

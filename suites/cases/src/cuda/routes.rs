@@ -10,6 +10,7 @@ use mock_device::DeviceIndex;
 use crate::clients::{cuda, cuda_without_context};
 use crate::ffi::cuda::{Cuda, Stream};
 use crate::ffi::library::Visibility;
+use crate::ffi::process::{Ending, in_fork};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
 pub const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
@@ -254,6 +255,29 @@ cases! {
     } (session) {
         let (driver, copy) = driver_and_copy(session)?;
         held_together(session, &driver, &copy)
+    }
+
+    /// In a child of that process too, which the first driver refuses and the copy would not.
+    a_copy_of_the_driver_is_no_way_past_the_budget_for_a_child {
+        kind: Budget, defects: ["R45", "R40"], entry_points: ["dlsym", "cuInit", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("the path of the mock's library"),
+    } (session) {
+        let (driver, copy) = driver_and_copy(session)?;
+        let budget = budget(session, 0)?;
+        let parents = Cuda::open_as(&driver.display().to_string(), Visibility::Local)?;
+        ensure_eq!(parents.init(), CUresult::SUCCESS, "cuInit of the first");
+        let past = || {
+            let Ok(cuda) = Cuda::open_as(&copy.display().to_string(), Visibility::Local) else {
+                return 101;
+            };
+            if cuda.init() == CUresult::SUCCESS {
+                cuda.set_current(cuda.retain_primary(0).out);
+            }
+            u8::from(until_refused(&STEPS, |bytes| cuda.allocate(bytes.0).granted()).bytes > budget)
+        };
+        ensure_eq!(in_fork(60, past)?, Ending::Exit(0), "a child with a copy: 1 where more than {budget} is granted");
+        crate::clients::context(&parents, 0)?;
+        closed(session, &STEPS, |bytes| parents.allocate(bytes).code)
     }
 
     /// And so is the driver's own file where another library of its name came first.

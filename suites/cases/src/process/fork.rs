@@ -38,6 +38,28 @@ cases! {
         fills(taken.bytes + Bytes::gib(4), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// NVML answers the child of an initialised process as it answered its parent: of the budget, not of the card.
+    a_child_of_an_initialised_process_is_told_the_budget {
+        kind: Budget, defects: ["R45"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=8GiB",
+    } (session) {
+        let (cuda, promised) = (cuda()?, budget(session, 0)?);
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OK, "1 GiB of the parent");
+        forked("NVML in the child: 0 the budget and the parent's use of it, 1 another total, 2 another use", 0, || {
+            let Some(memory) = nvml().ok().and_then(|nvml| {
+                let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0)).ok()?;
+                told("nvmlDeviceGetMemoryInfo", nvml.memory(device)).ok()
+            }) else {
+                return 101;
+            };
+            let used = Bytes::gib(1).0..Bytes::gib(2).0;
+            match (Bytes(memory.total) == promised, used.contains(&memory.used)) {
+                (false, _) => 1,
+                (true, false) => 2,
+                (true, true) => 0,
+            }
+        })
+    }
+
     /// A child forked before anything was initialised works by itself, and both draw on one budget.
     a_child_forked_before_initialisation_shares_the_budget {
         kind: Budget, defects: ["P7"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=8GiB",
