@@ -102,6 +102,7 @@ pub fn import(
     // Held before the driver is asked, so that it is charged whoever lets go of it meanwhile.
     let named = asked.descriptor().filter(|_| !planted(Seed::R9));
     let row = named.and_then(|fd| tenant.hold_descriptor(fd));
+    let row = row.map(|named| named.object);
     let (hold, grant) = match row {
         Some(object) => (Hold::Row(object), tenant.nothing()),
         None => {
@@ -255,10 +256,7 @@ impl Tenant {
     #[inline(never)]
     fn external(self) -> Held {
         let errno = KeptErrno::keep();
-        let external = &self.memory.external;
-        let external = external
-            .get()
-            .unwrap_or_else(|| external.set(External::default()));
+        let external = self.memory.external.get_or_default();
         let book = external.0.lock().unwrap_or_else(PoisonError::into_inner);
         Held(book, errno)
     }

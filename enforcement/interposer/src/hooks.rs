@@ -55,6 +55,7 @@ macro_rules! table {
                 cuExternalMemoryGetMappedMipmappedArray => tenant crate::external::map_array;
                 cuDestroyExternalMemory => tenant crate::external::destroy;
 
+                cuMemGetHandleForAddressRange => tenant crate::sharing::get_range_handle;
                 cuIpcGetMemHandle => tenant crate::sharing::get_handle;
                 cuIpcOpenMemHandle => tenant crate::sharing::open_handle;
                 cuIpcOpenMemHandle_v2 => tenant crate::sharing::open_handle_v2;

@@ -174,7 +174,8 @@ pub fn import(
 ) -> Outcome<CUresult> {
     let hold = (kind == DESCRIPTOR)
         .then(|| tenant.hold_descriptor(descriptor.address() as i32))
-        .flatten();
+        .flatten()
+        .map(|named| named.object);
     let code = next::cuMemPoolImportFromShareableHandle(place, descriptor, kind, flags);
     let handle = place.read().filter(|_| code == CUresult::SUCCESS);
     let surplus = match handle {
@@ -281,8 +282,7 @@ impl Tenant {
     /// Not in each of its callers: the library stays small.
     #[inline(never)]
     fn lent_book(self) -> MutexGuard<'static, Book> {
-        let lent = &self.memory.lent;
-        let lent = lent.get().unwrap_or_else(|| lent.set(Lent::default()));
+        let lent = self.memory.lent.get_or_default();
         lent.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

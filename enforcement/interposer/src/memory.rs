@@ -329,11 +329,18 @@ pub fn put_back(tenant: Tenant, record: Record) {
 
 /// An allocation is gone: what it was charged is given back.
 pub fn freed(tenant: Tenant, record: Record, when: When) {
-    if tenant.shares() {
-        tenant.unexport(record.address);
-    }
+    let kept = if tenant.shares() {
+        tenant.unexport(record.address)
+    } else {
+        None
+    };
     match record.kind {
-        Kind::Pool => tenant.leave_pool(record.ordinal, record.size, when),
+        Kind::Pool => {
+            // Its pool gives it back where it can, and the rest is in no row.
+            kept.into_iter()
+                .for_each(|kept| _ = tenant.charge_anyway(kept.devices, kept.bytes));
+            tenant.leave_pool(record.ordinal, record.size, when);
+        }
         Kind::PageLocked => tenant.end_page_locked(record),
         Kind::Blocks | Kind::Managed => {
             tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
@@ -343,6 +350,8 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
                     tenant.unmanage(devices_of(tenant, record.ordinal), freed);
                 }
                 match when {
+                    // It stays charged until the process ends.
+                    _ if kept.is_some() => {}
                     When::Now => tenant.release(devices_of(tenant, record.ordinal), freed),
                     When::InStreamOrder(_) if freed == Bytes::ZERO => {}
                     When::InStreamOrder(stream) => tenant.defer(

@@ -16,7 +16,7 @@ use abi::cuda::{
 };
 use budget::Bytes;
 use budget::charge::BLOCK;
-use ledger::{KeptErrno, Named, Object};
+use ledger::{KeptErrno, Named};
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
@@ -117,7 +117,7 @@ struct Memory {
     /// What it is called by those who import it, since it was exported.
     named: Option<Named>,
     /// It was imported, and whoever made it has named it: nothing of it is charged to us.
-    hold: Option<Object>,
+    hold: Option<Named>,
     /// It was imported, nobody has named it, and nothing tells its size: it is charged as far as it is mapped.
     foreign: bool,
 }
@@ -148,8 +148,8 @@ impl Book {
         &mut self,
         handle: CUmemGenericAllocationHandle,
         ordinal: u32,
-        hold: Option<Object>,
-    ) -> Option<Object> {
+        hold: Option<Named>,
+    ) -> Option<Named> {
         if let Some(found) = self.handles.get_mut(&handle)
             && let Some(memory) = self.memories.get_mut(&found.memory)
             && found.count > 0
@@ -455,8 +455,6 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
     Outcome::Done(code)
 }
 
-/// A descriptor holds the memory as a handle does: it gets a name, by which others know what they import and by which its end is seen.
-/// Where it cannot be named the memory stays charged until this process ends.
 pub fn export(
     tenant: Tenant,
     out: Out<'_, c_void>,
@@ -468,21 +466,11 @@ pub fn export(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let code = next::cuMemExportToShareableHandle(out, handle, kind, flags);
-    let known = tenant.physical(|book| book.memories.get(&id).copied());
-    let exported = code == CUresult::SUCCESS;
-    let named = known
-        .filter(|known| exported && kind == DESCRIPTOR && known.hold.is_none() && !known.foreign)
-        .and_then(|known| {
-            let devices = devices_of(tenant, known.ordinal);
-            tenant.name_descriptor(out.descriptor()?, known.named, devices, known.bytes)
-        });
-    let ended = tenant.physical(|book| {
-        book.finish(id, |memory| {
-            memory.named = memory.named.or(named);
-            // Of what is imported its maker has named the descriptors, or nobody.
-            memory.held_elsewhere |= exported && named.is_none() && memory.hold.is_none();
-        })
-    });
+    if code == CUresult::SUCCESS {
+        let descriptor = (kind == DESCRIPTOR).then(|| out.descriptor()).flatten();
+        tenant.note_export(id, descriptor);
+    }
+    let ended = tenant.physical(|book| book.finish(id, |_| ()));
     tenant.end_physical(ended);
     Outcome::Done(code)
 }
@@ -522,7 +510,9 @@ pub fn import(
         }
         None => hold,
     };
-    surplus.into_iter().for_each(|object| tenant.let_go(object));
+    surplus
+        .into_iter()
+        .for_each(|named| tenant.let_go(named.object));
     Outcome::Done(code)
 }
 
@@ -588,10 +578,7 @@ impl Tenant {
     /// Not in each of its callers: the library stays small.
     #[inline(never)]
     fn physical_book(self) -> MutexGuard<'static, Book> {
-        let physical = &self.memory.physical;
-        let physical = physical
-            .get()
-            .unwrap_or_else(|| physical.set(Physical::default()));
+        let physical = self.memory.physical.get_or_default();
         physical.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -606,6 +593,49 @@ impl Tenant {
             });
             own.fold(Bytes::ZERO, |sum, memory| sum.saturating_add(memory.bytes))
         })
+    }
+
+    /// A descriptor holds the memory as a handle does: it gets a name, by which others know what they import and by which its end is seen.
+    /// Where it cannot be named the memory stays charged until this process ends. What was imported has its maker's name, also where it is exported again:
+    /// that makes another open file description (R44 of `fixtures/defects.txt`).
+    fn note_export(self, id: Id, descriptor: Option<i32>) {
+        let known = self.physical(|book| book.memories.get(&id).copied());
+        let named = known.zip(descriptor).and_then(|(known, fd)| {
+            let name = known.named.or(known.hold);
+            let devices = devices_of(self, known.ordinal);
+            (name.is_some() || !known.foreign)
+                .then(|| self.name_descriptor(fd, name, devices, known.bytes))
+                .flatten()
+        });
+        self.physical(|book| {
+            let memory = book.memories.get_mut(&id);
+            memory.into_iter().for_each(|memory| {
+                if memory.hold.is_none() {
+                    memory.named = memory.named.or(named);
+                }
+                memory.held_elsewhere |= named.is_none();
+            });
+        });
+    }
+
+    /// A descriptor of a range of addresses was made. Whether physical memory is mapped there.
+    pub fn note_range_export(self, descriptor: Option<i32>, address: u64, size: u64) -> bool {
+        let ids = self.physical(|book| {
+            let end = address.saturating_add(size);
+            let first = book.begin_at(address);
+            let within = book.mappings.within(address.saturating_add(1), end);
+            let others: Vec<Id> = within.iter().map(|(_, mapping)| mapping.memory).collect();
+            let others = others.into_iter().filter_map(|id| book.begin(id));
+            first.into_iter().chain(others).collect::<Vec<Id>>()
+        });
+        // One of several memories has nobody's name.
+        let descriptor = descriptor.filter(|_| ids.windows(2).all(|pair| pair[0] == pair[1]));
+        for id in &ids {
+            self.note_export(*id, descriptor);
+            let ended = self.physical(|book| book.finish(*id, |_| ()));
+            self.end_physical(ended);
+        }
+        !ids.is_empty()
     }
 
     fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
@@ -623,7 +653,7 @@ impl Tenant {
             memory
                 .hold
                 .into_iter()
-                .for_each(|object| self.let_go(object));
+                .for_each(|named| self.let_go(named.object));
             // Whoever holds it on, descriptors among them, is charged for before we are relieved.
             if let (Some(named), Some(ledger)) = (memory.named, self.ledger()) {
                 ledger.pass_object_on(named.object);

@@ -2,14 +2,18 @@
 //!
 //! What is exported gets a row in the ledger, named after the handle. Whoever opens a handle holds that row: the memory stays
 //! charged when its maker is gone, and is charged once however many hold it. A handle that names no row is charged to who opens it.
+//!
+//! A descriptor by which other drivers of the host reach a range of device memory (a dma-buf) keeps the whole allocation after that was freed (R43 of
+//! `fixtures/defects.txt`), in no process's row. It gets a name as physical memory's do; where the file allows none, as a card's dma-buf does not, what
+//! is freed stays charged until this process ends.
 
-use core::ffi::c_uint;
+use core::ffi::{c_uint, c_ulonglong, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use abi::cuda::enumerations::CUmemAllocationHandleType;
+use abi::cuda::enumerations::{CUmemAllocationHandleType, CUmemRangeHandleType};
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
-use budget::charge::Span;
+use budget::charge::{POOL_STEP, Span};
 use budget::{Bytes, DeviceSet};
 use ledger::{Holds, KeptErrno, Key, Named, Object};
 
@@ -21,9 +25,12 @@ use crate::devices::{Device, current_context};
 use crate::memory::devices_of;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
+use crate::records::Kind;
 
 /// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 pub const DESCRIPTOR: CUmemAllocationHandleType = 1;
+/// CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD.
+const DMA_BUF: CUmemRangeHandleType = 1;
 /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
 const ORDINAL_OF: i32 = 9;
 
@@ -42,9 +49,29 @@ struct Book {
     exported: Vec<(u64, Key, Object)>,
     /// By the address that an opening gave: as many as there were.
     opened: Vec<(u64, Opened)>,
+    ranges: Vec<Range>,
     holds: Holds,
     /// Refused openings, of which the program never heard, that the driver would not close: address and context.
     unheard: Vec<(u64, u64)>,
+}
+
+/// An allocation of which descriptors were made.
+#[derive(Clone, Copy)]
+struct Range {
+    base: u64,
+    devices: DeviceSet,
+    /// What it may take beside what its device gives back when it is freed.
+    bytes: Bytes,
+    named: Option<Named>,
+    /// Not each of them has the name.
+    unseen: bool,
+}
+
+/// What stays on the device when an allocation is freed, in the hands of descriptors whose end nobody sees.
+#[derive(Clone, Copy)]
+pub struct Kept {
+    pub devices: DeviceSet,
+    pub bytes: Bytes,
 }
 
 /// One opening.
@@ -119,6 +146,22 @@ pub fn close_handle(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
     Outcome::Done(code)
 }
 
+pub fn get_range_handle(
+    tenant: Tenant,
+    out: Out<'_, c_void>,
+    address: CUdeviceptr,
+    size: usize,
+    kind: CUmemRangeHandleType,
+    flags: c_ulonglong,
+) -> Outcome<CUresult> {
+    let code = next::cuMemGetHandleForAddressRange(out, address, size, kind, flags);
+    if code == CUresult::SUCCESS && !planted(Seed::R43) {
+        let descriptor = (kind == DMA_BUF).then(|| out.descriptor()).flatten();
+        tenant.export_range(descriptor, address, size as u64);
+    }
+    Outcome::Done(code)
+}
+
 /// The name that all who have a handle's bytes give its object.
 fn key_of(handle: &CUipcMemHandle) -> Key {
     Key(
@@ -143,6 +186,12 @@ impl Book {
     fn take(&mut self, address: u64) -> Option<Opened> {
         let at = self.opened.iter().rposition(|(of, _)| *of == address)?;
         Some(self.opened.remove(at).1)
+    }
+
+    /// What holds an opened address is not let go of when that is closed: a descriptor may have it.
+    fn keep_opened(&mut self, address: u64) {
+        let of = self.opened.iter_mut().filter(|(at, _)| *at == address);
+        of.for_each(|(_, opened)| opened.hold = Hold::Another);
     }
 }
 
@@ -172,12 +221,49 @@ impl Tenant {
         });
     }
 
-    /// An allocation is about to be released: who opened it holds it on.
-    #[cold]
-    pub fn unexport(self, base: u64) {
-        let Some(ledger) = self.ledger() else {
+    /// A descriptor of an allocation of ours, or of what was mapped or opened, was made.
+    fn export_range(self, descriptor: Option<i32>, address: u64, size: u64) {
+        let Some((base, whole)) = range_of(address) else {
             return;
         };
+        let record = self.memory.records.find(base);
+        let (Some(record), Some(span)) = (record, Span::of(base, whole)) else {
+            if !self.note_range_export(descriptor, address, size) {
+                self.sharing(|book| book.keep_opened(base));
+            }
+            return;
+        };
+        let bytes = match record.kind {
+            Kind::Pool => whole.round_up(POOL_STEP).unwrap_or(whole),
+            Kind::Blocks | Kind::Managed | Kind::PageLocked => span.bytes(),
+        };
+        let device = self.device_at(address);
+        let devices = device.map_or(DeviceSet::EMPTY, |device| device.indices);
+        self.sharing(|book| {
+            let known = book.ranges.iter().position(|range| range.base == base);
+            let at = known.unwrap_or_else(|| {
+                book.ranges.push(Range {
+                    base,
+                    devices,
+                    bytes,
+                    named: None,
+                    unseen: false,
+                });
+                book.ranges.len() - 1
+            });
+            if let Some(range) = book.ranges.get_mut(at) {
+                let named =
+                    descriptor.and_then(|fd| self.name_descriptor(fd, range.named, devices, bytes));
+                range.unseen |= named.is_none();
+                range.named = range.named.or(named);
+            }
+        });
+    }
+
+    /// An allocation is about to be released: who opened it holds it on. Answers what descriptors may keep unseen.
+    #[cold]
+    pub fn unexport(self, base: u64) -> Option<Kept> {
+        let ledger = self.ledger()?;
         self.sharing(|book| {
             book.exported.retain(|(of, _, object)| {
                 if *of == base {
@@ -185,7 +271,21 @@ impl Tenant {
                 }
                 *of != base
             });
-        });
+            let at = book.ranges.iter().position(|range| range.base == base)?;
+            let range = book.ranges.swap_remove(at);
+            let kept = Kept {
+                devices: range.devices,
+                bytes: range.bytes,
+            };
+            match range.named {
+                _ if range.unseen => Some(kept),
+                Some(named) => {
+                    ledger.pass_object_on(named.object);
+                    None
+                }
+                None => Some(kept),
+            }
+        })
     }
 
     /// Makes a call that opens what a key names. It is held before, so that it is charged whoever lets go of it meanwhile.
@@ -303,11 +403,12 @@ impl Tenant {
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.
-    pub fn hold_descriptor(self, fd: i32) -> Option<Object> {
-        self.hold(Key::of_descriptor(fd)?)
+    pub fn hold_descriptor(self, fd: i32) -> Option<Named> {
+        let ledger = self.ledger()?;
+        self.sharing(|book| book.holds.hold_by_descriptor(ledger, fd))
     }
 
-    pub fn hold(self, key: Key) -> Option<Object> {
+    fn hold(self, key: Key) -> Option<Object> {
         let ledger = self.ledger()?;
         self.sharing(|book| book.holds.hold(ledger, key))
     }
@@ -322,7 +423,8 @@ impl Tenant {
         let _errno = KeptErrno::keep();
         let mut book = self.sharing_book();
         let answer = act(&mut book);
-        let count = book.exported.len() + book.opened.len() + book.unheard.len();
+        let count =
+            book.exported.len() + book.opened.len() + book.ranges.len() + book.unheard.len();
         self.memory.shared.0.store(count as u64, Ordering::Release);
         answer
     }
@@ -330,10 +432,7 @@ impl Tenant {
     /// Not in each of its callers: the library stays small.
     #[inline(never)]
     fn sharing_book(self) -> MutexGuard<'static, Book> {
-        let sharing = &self.memory.sharing;
-        let sharing = sharing
-            .get()
-            .unwrap_or_else(|| sharing.set(Sharing::default()));
+        let sharing = self.memory.sharing.get_or_default();
         sharing.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

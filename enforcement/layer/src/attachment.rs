@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::Source;
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Authority, Holds, KeptErrno, Key, Ledger, Named, Object, Refusal, Setup};
+use ledger::{Authority, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
@@ -249,8 +249,9 @@ impl Attachment {
     /// Names a descriptor of memory that this process exports. `None` where that is not possible.
     pub fn name(&self, descriptor: Descriptor, exported: Freed) -> Option<Named> {
         let known = match exported.row {
-            Row::Named(named) => Some(named),
-            Row::None | Row::Held(_) => None,
+            // What was imported has its maker's name, and its descriptors are of another open file description.
+            Row::Named(named) | Row::Held(named) => Some(named),
+            Row::None => None,
         };
         let devices = exported.targets.iter().collect();
         self.ledger
@@ -259,9 +260,11 @@ impl Attachment {
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.
-    pub fn hold(&self, descriptor: Descriptor) -> Option<Object> {
-        let key = Key::of_descriptor(descriptor.fd).filter(|_| !planted(Seed::R9))?;
-        self.holding(|holds, ledger| holds.hold(ledger, key))?
+    pub fn hold(&self, descriptor: Descriptor) -> Option<Named> {
+        if planted(Seed::R9) {
+            return None;
+        }
+        self.holding(|holds, ledger| holds.hold_by_descriptor(ledger, descriptor.fd))?
     }
 
     pub fn let_go(&self, object: Object) {

@@ -55,7 +55,7 @@ pub enum Row {
     /// It was exported here, by descriptors that have a name.
     Named(Named),
     /// It was imported, and its maker's row is held. Nothing is charged for it here.
-    Held(ledger::Object),
+    Held(Named),
 }
 
 struct Shared {

@@ -230,13 +230,13 @@ fn import_known(
     device: &Device,
     enforced: &Enforced,
     targets: Targets,
-    held: ledger::Object,
+    held: ledger::Named,
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
 ) -> vk::Result {
     let (result, object) = call();
     let (true, Some(object)) = (succeeded(result), object) else {
-        enforced.attachment.let_go(held);
+        enforced.attachment.let_go(held.object);
         return result;
     };
     let id = EXPORTS.share(Freed {
@@ -315,10 +315,12 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
 fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
     let freed = EXPORTS.freed(id);
     if let Some(freed) = freed
-        && !matches!(freed.row, Row::Held(_))
+        && !(planted(Seed::R44) && matches!(freed.row, Row::Held(_)))
         && let Some(named) = attachment.name(descriptor, freed)
     {
-        EXPORTS.named(id, named);
+        if freed.row == Row::None {
+            EXPORTS.named(id, named);
+        }
     } else if let Some(stale) = EXPORTS.opened(descriptor, id) {
         pay_back(attachment, stale);
     }
@@ -416,7 +418,7 @@ fn pay_back(attachment: &Attachment, freed: Freed) {
         Row::None => {}
         // Whoever holds it on, descriptors among them, is charged for before we are relieved.
         Row::Named(named) => attachment.pass_on(named.object),
-        Row::Held(object) => attachment.let_go(object),
+        Row::Held(named) => attachment.let_go(named.object),
     }
     attachment.release(freed.targets, freed.bytes);
 }

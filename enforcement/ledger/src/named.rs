@@ -18,12 +18,6 @@ pub struct Named {
 }
 
 impl Key {
-    /// What all who have a descriptor call its object; `None` where nobody has named it.
-    pub fn of_descriptor(fd: RawFd) -> Option<Key> {
-        let _errno = KeptErrno::keep();
-        mark_of(fd).map(Key::of_name)
-    }
-
     fn of_name(name: u64) -> Key {
         Key([name, u64::from_le_bytes(*b"ringdesc")])
     }
@@ -69,6 +63,14 @@ impl Holds {
             None => self.0.push((object, 1)),
         }
         Some(object)
+    }
+
+    /// Holds what a descriptor stands for once more, if whoever made it has named it.
+    pub fn hold_by_descriptor(&mut self, ledger: &Ledger, fd: RawFd) -> Option<Named> {
+        let _errno = KeptErrno::keep();
+        let name = mark_of(fd)?;
+        let object = self.hold(ledger, Key::of_name(name))?;
+        Some(Named { object, name })
     }
 
     pub fn let_go(&mut self, ledger: &Ledger, object: Object) {

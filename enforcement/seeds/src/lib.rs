@@ -111,6 +111,8 @@ seeds! {
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R17c = "R17c", "managed memory explains what is in the driver's row";
+    R43 = "R43", "descriptors of ranges are no holders of memory";
+    R44 = "R44", "what was imported and is exported again has no name";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";
     R46 = "R46", "of a variable's size the last word is read";
     R45 = "R45", "a child of fork whose parent began is left alone";

@@ -1,7 +1,9 @@
 //! Physical memory (cuMemCreate): charged from its creation until nothing holds it.
 
+use std::os::fd::OwnedFd;
+
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, cases, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::{OUT_OF_MEMORY, closed};
 use crate::clients::{cuda, fill};
@@ -32,7 +34,126 @@ fn is_charged_once(cuda: &Cuda, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Device memory, and what becomes of it: freed, and nothing but a dma-buf of it left.
+type Leave = fn(&Cuda, u64) -> Result<OwnedFd, CUresult>;
+
+fn leave_plain(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+    let address = cuda.allocate(bytes).granted()?;
+    let descriptor = cuda.export_range(address, bytes);
+    cuda.free(address);
+    descriptor
+}
+
+fn leave_pooled(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+    let address = cuda.allocate_async(Stream::Legacy, bytes).granted()?;
+    // Of a block: what lies in one step of a pool.
+    let descriptor = cuda.export_range(address, BLOCK.0);
+    cuda.free_async(Stream::Legacy, address);
+    cuda.synchronize();
+    descriptor
+}
+
+fn leave_physical(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+    let memory = cuda.create_memory(0, bytes).granted()?;
+    let descriptor = cuda.reserve_addresses(bytes).granted().and_then(|address| {
+        cuda.map_memory(address, bytes, memory);
+        let descriptor = cuda.export_range(address, bytes);
+        cuda.unmap_memory(address, bytes);
+        cuda.give_addresses_back(address, bytes);
+        descriptor
+    });
+    cuda.release_memory(memory);
+    descriptor
+}
+
+/// Half a GiB after another until one is refused.
+fn left_behind(cuda: &Cuda, leave: Leave) -> Result<Vec<OwnedFd>, Failure> {
+    let mut left = Vec::new();
+    loop {
+        match leave(cuda, RANGE.0) {
+            Ok(descriptor) => left.push(descriptor),
+            Err(code) => {
+                ensure_eq!(
+                    code,
+                    OUT_OF_MEMORY,
+                    "after {} dma-bufs of {RANGE}",
+                    left.len()
+                );
+                return Ok(left);
+            }
+        }
+        ensure!(left.len() < 64, "64 dma-bufs of {RANGE} were left behind");
+    }
+}
+
+const RANGE: Bytes = Bytes::mib(512);
+const BLOCK: Bytes = Bytes::mib(2);
+
 cases! {
+    /// A dma-buf of device memory holds it as a handle does, however it was made: what was freed beside it stays charged.
+    what_a_range_descriptor_keeps_is_charged {
+        kind: Budget, defects: ["R43"], budget: "0=4GiB",
+        entry_points: ["cuMemGetHandleForAddressRange", "cuMemFree_v2", "cuMemFreeAsync", "cuMemUnmap", "cuMemRelease"],
+        needs: ["cuMemGetHandleForAddressRange"],
+    } (session) {
+        let cuda = cuda()?;
+        // One of each, then as many as there are.
+        let first = [leave_pooled, leave_physical, leave_plain].map(|leave: Leave| leave(&cuda, RANGE.0));
+        ensure!(first.iter().all(Result::is_ok), "one dma-buf of each: {first:?}");
+        let left = left_behind(&cuda, leave_plain)?;
+        let kept = Bytes(RANGE.0 * (3 + left.len() as u64));
+        let budget = budget(session, 0)?;
+        ensure!(kept <= budget, "dma-bufs keep {kept} under {budget}");
+        ensure!(kept >= budget - Bytes::gib(2), "dma-bufs keep only {kept} under {budget}");
+        Ok(())
+    }
+
+    /// And is given back with the last of its dma-bufs.
+    what_a_range_descriptor_kept_is_given_back_with_it {
+        kind: Budget, defects: ["R43"], budget: "0=4GiB",
+        entry_points: ["cuMemGetHandleForAddressRange", "cuMemFree_v2", "cuMemFreeAsync", "cuMemUnmap", "cuMemRelease"],
+        needs: ["cuMemGetHandleForAddressRange"],
+    } (session) {
+        let cuda = cuda()?;
+        for leave in [leave_plain, leave_physical, leave_pooled] {
+            for _ in 0..2 {
+                let left = left_behind(&cuda, leave)?;
+                ensure!(left.len() >= 3, "only {} dma-bufs of {RANGE}", left.len());
+            }
+        }
+        let taken = fill(&cuda);
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What was imported and is exported again is held by that descriptor, when everything else of it is gone.
+    what_is_exported_again_stays_charged {
+        kind: Budget, defects: ["R44"], budget: "0=4GiB",
+        entry_points: ["cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda()?;
+        let mut left = Vec::new();
+        let refused = loop {
+            ensure!(left.len() < 64, "64 descriptors of {RANGE} were left behind");
+            let memory = match cuda.create_memory_for(Purpose::Sharing, 0, RANGE.0).granted() {
+                Ok(memory) => memory,
+                Err(refused) => break refused,
+            };
+            let first = cuda.export_memory(memory).or_else(|code| fail!("cuMemExportToShareableHandle: {code:?}"))?;
+            let imported = cuda.import_memory(&first);
+            ensure_eq!(imported.code, OK, "cuMemImportFromShareableHandle");
+            // A driver may refuse it.
+            left.push(cuda.export_memory(imported.out).unwrap_or(first));
+            for handle in [memory, imported.out] {
+                ensure_eq!(cuda.release_memory(handle), OK, "cuMemRelease");
+            }
+        };
+        ensure_eq!(refused, OUT_OF_MEMORY, "after {} descriptors of {RANGE}", left.len());
+        ensure!(left.len() >= 5, "only {} descriptors of {RANGE} under 4 GiB", left.len());
+        ensure!(left.len() <= 8, "{} descriptors of {RANGE} under 4 GiB", left.len());
+        left.clear();
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// Physical memory without an address (cuMemCreate) is charged from its creation.
     created_memory_is_no_way_past_the_budget {
         kind: Budget, defects: ["R5"], entry_points: ["cuMemCreate"], budget: "0=4GiB",

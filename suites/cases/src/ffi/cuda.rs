@@ -22,6 +22,7 @@ macro_rules! table {
 
 table! {
     cuMemGetDefaultMemPool cuMemGetMemPool cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuIpcCloseMemHandle
+    cuMemGetHandleForAddressRange
     cuInit cuDriverGetVersion cuGetProcAddress cuGetProcAddress_v2
     cuDeviceGet cuDeviceGetCount cuDeviceGetAttribute cuDeviceTotalMem_v2 cuDeviceGetDefaultMemPool
     cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2

@@ -235,6 +235,34 @@ cases! {
         sharing(&Asker::new()?)
     }
 
+    /// What was imported and is exported again is held by that descriptor, or a copy of it, when everything else of it is gone.
+    what_is_exported_again_by_vulkan_stays_charged {
+        kind: Budget, defects: ["R44"], entry_points: ["vkAllocateMemory", "vkGetMemoryFdKHR", "vkFreeMemory"], budget: "0=6GiB",
+    } (session) {
+        const PART: Bytes = Bytes::gib(1);
+        let asker = Asker::new()?;
+        let exportable = || Wish { exportable: true, ..Wish::default() };
+        let mut left = Vec::new();
+        let refused = loop {
+            ensure!(left.len() < 32, "32 descriptors of {PART} were left behind");
+            let made = match asker.ask(PART, exportable()) {
+                Ok(made) => made,
+                Err(refused) => break refused,
+            };
+            let first = asker.device.export(&asker.instance, made)?;
+            let imported = asker.ask(PART, Wish { import: Some(first), ..exportable() })?;
+            let again = asker.device.export(&asker.instance, imported)?;
+            left.push(again.try_clone()?);
+            drop(again);
+            asker.device.free(imported);
+            asker.device.free(made);
+        };
+        ensure_eq!(refused, REFUSED, "after {} descriptors of {PART}", left.len());
+        ensure!((4..=6).contains(&left.len()), "{} descriptors of {PART} under 6 GiB", left.len());
+        left.clear();
+        fills(asker.fill()?, budget(session, 0)?, VULKAN_ROOM)
+    }
+
     /// Pages of the host that are imported are no device memory: they can be had with the budget used up.
     imported_host_pages_are_not_charged {
         kind: Budget, defects: ["V10"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB",

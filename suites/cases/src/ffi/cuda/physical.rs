@@ -81,6 +81,19 @@ impl Cuda {
         call!(self.cuMemUnmap(address, bytes as usize))
     }
 
+    /// A dma-buf of device memory, whoever made that.
+    pub fn export_range(&self, address: CUdeviceptr, bytes: u64) -> Result<OwnedFd, CUresult> {
+        const DMA_BUF_FD: i32 = 1;
+        let mut out = -1_i32;
+        let place = (&raw mut out).cast();
+        let bytes = bytes as usize;
+        match call!(self.cuMemGetHandleForAddressRange(place, address, bytes, DMA_BUF_FD as _, 0)) {
+            // SAFETY: the driver made it for the caller.
+            CUresult::SUCCESS => Ok(unsafe { OwnedFd::from_raw_fd(out) }),
+            refused => Err(refused),
+        }
+    }
+
     /// A descriptor of the memory.
     pub fn export_memory(&self, handle: u64) -> Result<OwnedFd, CUresult> {
         const POSIX_FILE_DESCRIPTOR: i32 = 1;
