@@ -399,7 +399,8 @@ impl Tenant {
         devices: DeviceSet,
         bytes: Bytes,
     ) -> Option<Named> {
-        self.ledger()?.name_by_descriptor(fd, named, devices, bytes)
+        let ledger = self.ledger()?;
+        ledger.name_by_descriptor(fd, named, devices, bytes).ok()
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.

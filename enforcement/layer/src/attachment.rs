@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::Source;
 use budget::{Bytes, DeviceIndex, MAX_DEVICES};
-use ledger::{Authority, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup};
+use ledger::{Authority, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
@@ -246,17 +246,16 @@ impl Attachment {
         }
     }
 
-    /// Names a descriptor of memory that this process exports. `None` where that is not possible.
-    pub fn name(&self, descriptor: Descriptor, exported: Freed) -> Option<Named> {
+    /// Names a descriptor of memory that this process exports.
+    pub fn name(&self, descriptor: Descriptor, exported: Freed) -> Result<Named, Unnamed> {
         let known = match exported.row {
             // What was imported has its maker's name, and its descriptors are of another open file description.
             Row::Named(named) | Row::Held(named) => Some(named),
             Row::None => None,
         };
         let devices = exported.targets.iter().collect();
-        self.ledger
-            .as_ref()?
-            .name_by_descriptor(descriptor.fd, known, devices, exported.bytes)
+        let ledger = self.ledger.as_ref().ok_or(Unnamed::Impossible)?;
+        ledger.name_by_descriptor(descriptor.fd, known, devices, exported.bytes)
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.

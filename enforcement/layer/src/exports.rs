@@ -5,7 +5,8 @@
 //!
 //! Some descriptors cannot be named (dma-bufs). The charge of such an export is shared between the exporter, each descriptor and whoever imports one
 //! here; the last to go gives it back. These are known by number, device and inode, which is all there is: when one is closed unseen, or sent to
-//! another process and closed, it leaves at the next look, before a request is refused. What arrives by a descriptor that nobody named and this process
+//! another process and closed, it leaves at the next look, before a request is refused. Where the ledger has no room for another name, the charge stays
+//! until the process ends: a copy of that descriptor would be a way past the budget. What arrives by a descriptor that nobody named and this process
 //! did not export is charged as new memory (FINDINGS 11: an import that matches nothing is charged).
 
 use std::sync::{Mutex, PoisonError};
@@ -128,6 +129,11 @@ impl Exports {
             inner.open.push((descriptor, id));
             stale.and_then(|stale| inner.leave(stale))
         })
+    }
+
+    /// Something holds the object whose end nobody will see.
+    pub fn keep(&self, id: SharedId) {
+        self.with(|inner| inner.join(id));
     }
 
     /// An import is about to take the descriptor over, if it was exported here: its hold is the new object's. Before the driver

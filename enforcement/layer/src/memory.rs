@@ -2,7 +2,7 @@
 
 use ash::vk;
 use budget::Bytes;
-use ledger::Refusal;
+use ledger::{Refusal, Unnamed};
 use seeds::{Seed, planted};
 
 use crate::arena::Id;
@@ -314,15 +314,19 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
 /// A descriptor that has a name holds the ledger's row; another holds the charge.
 fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
     let freed = EXPORTS.freed(id);
-    if let Some(freed) = freed
-        && !(planted(Seed::R44) && matches!(freed.row, Row::Held(_)))
-        && let Some(named) = attachment.name(descriptor, freed)
-    {
-        if freed.row == Row::None {
-            EXPORTS.named(id, named);
+    let freed = freed.filter(|freed| !(planted(Seed::R44) && matches!(freed.row, Row::Held(_))));
+    let named = freed.map_or(Err(Unnamed::Impossible), |freed| {
+        attachment.name(descriptor, freed)
+    });
+    match named {
+        Ok(named) if freed.is_some_and(|freed| freed.row == Row::None) => EXPORTS.named(id, named),
+        Ok(_) => {}
+        Err(Unnamed::NoRoom) if !planted(Seed::R48) => EXPORTS.keep(id),
+        Err(_) => {
+            if let Some(stale) = EXPORTS.opened(descriptor, id) {
+                pay_back(attachment, stale);
+            }
         }
-    } else if let Some(stale) = EXPORTS.opened(descriptor, id) {
-        pay_back(attachment, stale);
     }
 }
 

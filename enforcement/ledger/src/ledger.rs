@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// How often the dead are looked for at most where only figures are wanted. A driver takes ten times as long to let go of them.
 const LOOK_MS: u64 = 10;
+/// How often whoever finds no row free asks which of them closed descriptors had.
+const ASK_MS: u64 = 1000;
 
 /// What a newcomer asks for. Whoever creates the file sets the budgets; later ones join under those.
 #[derive(Clone, Copy, Debug)]
@@ -499,6 +501,9 @@ impl Ledger {
         enter().or_else(|| {
             // Full, perhaps of what closed descriptors held: nobody looks for these before a request does not fit.
             let _errno = KeptErrno::keep();
+            if !is_time_to_ask() {
+                return None;
+            }
             for device in 0..MAX_DEVICES {
                 objects.give_up_closed(device, is_closed);
             }
@@ -637,4 +642,15 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.ledger.release(self.device, self.bytes);
     }
+}
+
+/// Where no row is free: once in a while of a process it is asked which are of closed descriptors.
+fn is_time_to_ask() -> bool {
+    static ASKED_MS: AtomicU64 = AtomicU64::new(0);
+    let (now, before) = (region::coarse_ms(), ASKED_MS.load(Ordering::Relaxed));
+    let is_time = before == 0 || now.abs_diff(before) >= ASK_MS;
+    if is_time {
+        ASKED_MS.store(now, Ordering::Relaxed);
+    }
+    is_time
 }

@@ -23,7 +23,7 @@ pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};
-pub use named::{Holds, Named};
+pub use named::{Holds, Named, Unnamed};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use region::descriptors::{Descriptor, mark as name_descriptor};

@@ -17,6 +17,15 @@ pub struct Named {
     name: u64,
 }
 
+/// Why a descriptor has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unnamed {
+    /// The kernel or the file allows none.
+    Impossible,
+    /// The ledger has no room for another object.
+    NoRoom,
+}
+
 impl Key {
     fn of_name(name: u64) -> Key {
         Key([name, u64::from_le_bytes(*b"ringdesc")])
@@ -25,24 +34,26 @@ impl Key {
 
 impl Ledger {
     /// Names a descriptor of something that this slot is charged for, as its others are if it has `named` ones: whoever imports it knows it, and
-    /// its end is seen. `None` where that is not possible.
+    /// its end is seen.
     pub fn name_by_descriptor(
         &self,
         fd: RawFd,
         named: Option<Named>,
         devices: DeviceSet,
         bytes: Bytes,
-    ) -> Option<Named> {
+    ) -> Result<Named, Unnamed> {
         let _errno = KeptErrno::keep();
         // A number that nobody else draws.
         let drawn = || RandomState::new().hash_one(std::process::id());
-        let descriptor = mark(fd, named.map_or_else(drawn, |named| named.name))?;
-        if named.is_some() {
-            return named;
+        let descriptor = mark(fd, named.map_or_else(drawn, |named| named.name));
+        let descriptor = descriptor.ok_or(Unnamed::Impossible)?;
+        if let Some(named) = named {
+            return Ok(named);
         }
         let name = descriptor.name;
-        let object = self.name_object(Key::of_name(name), devices, bytes, Some(&descriptor))?;
-        Some(Named { object, name })
+        let object = self.name_object(Key::of_name(name), devices, bytes, Some(&descriptor));
+        let object = object.ok_or(Unnamed::NoRoom)?;
+        Ok(Named { object, name })
     }
 }
 

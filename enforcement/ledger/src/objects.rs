@@ -9,11 +9,18 @@
 //! reaper of its slot can tell.
 
 use crate::sync::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
 
 /// Objects that a ledger has room for. One more is charged to each process that opens it.
-pub const OBJECTS: usize = 1024;
+pub const OBJECTS: usize = 4096;
 const HOLDERS: usize = crate::SLOTS / 64;
 pub const PATH_WORDS: usize = 16;
+
+/// How long it is asked at once what is closed. Each question is some calls of the kernel, which looks through all locks of a file.
+const ASKING: Duration = Duration::from_millis(200);
+/// Where the next to ask begins.
+static NEXT_ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// What an object is called by those who share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -276,13 +283,21 @@ impl Objects {
         }
     }
 
-    /// Gives up what descriptors alone hold on a device, as far as these are closed. Whether there was any.
+    /// Gives up what descriptors alone hold on a device, as far as these are closed. Whether there was any. Those that there is no time for are
+    /// asked next time.
     pub fn give_up_closed(&self, device: usize, is_closed: impl Fn(&Described) -> bool) -> bool {
-        (0..self.rows())
-            .filter(|row| self.is_on(*row, device))
-            .fold(false, |freed, row| {
-                freed | self.give_up_closed_row(row, &is_closed)
-            })
+        let rows = self.rows();
+        let first = NEXT_ASKED.load(Ordering::Relaxed);
+        let (begun, mut freed) = (Instant::now(), false);
+        let in_turn = (0..rows).map(|step| first.wrapping_add(step) % rows);
+        for row in in_turn.filter(|row| self.is_on(*row, device)) {
+            freed |= self.give_up_closed_row(row, &is_closed);
+            if begun.elapsed() > ASKING {
+                NEXT_ASKED.store(row + 1, Ordering::Relaxed);
+                break;
+            }
+        }
+        freed
     }
 
     /// The same of one object.

@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 
 /// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
 pub const PACE_WORDS: usize = 264;

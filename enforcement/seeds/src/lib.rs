@@ -113,6 +113,7 @@ seeds! {
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R44 = "R44", "what was imported and is exported again has no name";
+    R48 = "R48", "what no row is left for is held by the number of its descriptor";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";
     R46 = "R46", "of a variable's size the last word is read";
     R45 = "R45", "a child of fork whose parent began is left alone";

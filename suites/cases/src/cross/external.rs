@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 
 use abi::cuda::CUresult;
 use harness::Libraries::LayerOnly;
-use harness::{Bytes, Failure, cases, ensure_eq, fail};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
+use ledger::{Key, Ledger, OBJECTS, Setup};
 
 use super::objects::{
     Holder, Maker, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back,
@@ -12,6 +13,7 @@ use super::objects::{
 use crate::clients::cuda;
 use crate::ffi::cuda::{Cuda, External, Purpose};
 use crate::ffi::vulkan::{Memory, Wish};
+use crate::greed::budget;
 use crate::vulkan::asked::Asker;
 
 /// Device memory of Vulkan's, and a descriptor of it.
@@ -92,6 +94,32 @@ cases! {
             ends(&cuda, &mut other, import, view_last)?;
         }
         is_given_back(session, &cuda, &mut other)
+    }
+
+    /// More objects than a ledger has room for are no way past the budget: what is exported then stays charged, whoever has a copy of its descriptor.
+    exports_without_a_row_are_no_way_past_the_budget {
+        kind: Own, defects: ["R48"], budget: "0=16GiB", entry_points: ["vkGetMemoryFdKHR", "vkFreeMemory"],
+        unaccounted: "what the case names it has of no device",
+    } (session) {
+        const PART: Bytes = Bytes::gib(1);
+        let asker = Asker::new()?;
+        let mut setup = Setup::default();
+        setup.budgets[0] = Some(ledger::Bytes(budget(session, 0)?.0));
+        let ledger = Ledger::attach(session.ledger_path(), &setup)?;
+        let device = || std::iter::once(ledger::DeviceIndex(0)).collect();
+        let named = (0..OBJECTS as u64).map_while(|nth| ledger.name_object(Key([nth, 1]), device(), ledger::Bytes(0), None));
+        ensure_eq!(named.count(), OBJECTS, "objects that the ledger has room for");
+        let mut left = Vec::new();
+        while let Ok(memory) = asker.ask(PART, Wish { exportable: true, ..Wish::default() }) {
+            let descriptor = asker.device.export(&asker.instance, memory)?;
+            left.push(descriptor.try_clone()?);
+            drop(descriptor);
+            asker.device.free(memory);
+            ensure!(left.len() < 32, "32 descriptors of {PART} were left behind");
+        }
+        let (kept, budget) = (Bytes(PART.0 * left.len() as u64), budget(session, 0)?);
+        ensure!(kept <= budget && kept + PART + PART >= budget, "descriptors keep {kept} of {budget}");
+        Ok(())
     }
 
     /// So is what CUDA created itself, released and closed.
