@@ -3,7 +3,7 @@
 //! A look follows what is asked of us, so a process that only gives the device work would never be looked at again, whatever else it takes by
 //! calls that no hook knows. So launches, memsets and waits compare a counter of the processor's with the time of the next look: two loads and
 //! a subtraction. A look is due after 10⁸ ticks (20 to 100 ms; 50 ms where the counter tells its frequency), and not before a hundred times what the
-//! last one took, so that looks cost at most a hundredth of the time. No thread, no clock of libc's.
+//! last one took, or twenty of these times if that is sooner, so that looks cost a hundredth of the time, and a tenth where each is slow. No thread, no clock of libc's.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -25,8 +25,19 @@ const THREADS: usize = 4096;
 /// Places of the table in which a thread may stand.
 const WAYS: usize = 4;
 
-/// So many times longer than a look lasts nobody looks again.
-pub const SPACING: u64 = 100;
+/// So many times longer than a look lasts nobody looks again,
+const SPACING: u64 = 100;
+/// unless that were longer than so many intervals: one slow look (a thread that lost its core, a busy NVML) is no reason to see nothing for ten seconds.
+const INTERVALS: u64 = 20;
+/// But so many times longer in any case.
+const LEAST_SPACING: u64 = 10;
+
+/// Ticks from the end of a look that took so many to the next.
+pub fn pause_after(took: u64) -> u64 {
+    let longest = time::look_interval().saturating_mul(INTERVALS);
+    let least = took.saturating_mul(LEAST_SPACING);
+    took.saturating_mul(SPACING).min(longest.max(least))
+}
 
 /// Looks at the driver's figures, if it is time to.
 #[inline(always)]
@@ -92,7 +103,7 @@ impl Poll {
         // No panic crosses C, and this is beside every call.
         let _ = catch_unwind(look_in_passing);
         let after = time::ticks();
-        let pause = after.saturating_sub(before).saturating_mul(SPACING);
+        let pause = pause_after(after.saturating_sub(before));
         self.next
             .store(after.saturating_add(pause.max(interval)), Ordering::Relaxed);
         cancelability.restore();

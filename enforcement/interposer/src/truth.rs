@@ -21,7 +21,7 @@ use crate::devices::{Device, Devices};
 use crate::grant::Grant;
 use crate::nvml::Session;
 use crate::outcome::Refused;
-use crate::poll::SPACING;
+use crate::poll::pause_after;
 use crate::process::Tenant;
 use crate::report::{self, Once};
 use crate::slack::FREED;
@@ -57,7 +57,7 @@ struct Figures {
     near: AtomicU64,
     /// That part of the budget; 0 where there is nothing to look at.
     step: AtomicU64,
-    /// When a look that `near` asks for is due, by the processor's counter: a hundred times what the last one took after it.
+    /// When a look that `near` asks for is due, by the processor's counter: `pause_after` the last one.
     due: AtomicU64,
     /// Not 0: the last look found a row of ours.
     listed: AtomicU64,
@@ -526,7 +526,7 @@ impl Tenant {
         let began = time::ticks();
         let looked = self.look_by_row(device, index, figures, pending, changes);
         let took = time::ticks().saturating_sub(began);
-        let pause = took.saturating_mul(SPACING).saturating_add(took);
+        let pause = pause_after(took).saturating_add(took);
         figures
             .due
             .store(began.saturating_add(pause), Ordering::Relaxed);
