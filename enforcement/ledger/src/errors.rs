@@ -28,6 +28,8 @@ pub enum Reason {
     NotLockable,
     /// The path names no file that could be created: empty, or with a NUL byte.
     BadPath,
+    /// A symbolic link that leads nowhere: what it names is not for us to make.
+    DanglingLink,
     /// The file was replaced while it was being attached.
     Replaced,
 }
@@ -62,6 +64,7 @@ impl fmt::Display for Reason {
                 formatter.write_str("the file system keeps no lock for a mapping or a descriptor")
             }
             Reason::BadPath => formatter.write_str("not a path"),
+            Reason::DanglingLink => formatter.write_str("a symbolic link that leads nowhere"),
             Reason::Replaced => formatter.write_str("the file was replaced meanwhile"),
         }
     }

@@ -12,8 +12,9 @@ mod speech;
 
 pub use arena::Arena;
 pub use files::{
-    Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_locked,
-    keep_high, lock, lock_all, name_again, open, read_header, reopen, unlock, unlock_all,
+    Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_link,
+    is_locked, keep_high, lock, lock_all, name_again, open, read_header, reopen, unlock,
+    unlock_all,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
 pub use speech::{complain, write_quietly};

@@ -137,6 +137,14 @@ pub fn identity_at(path: &CStr) -> Result<Identity, Errno> {
     })
 }
 
+/// Whether a symbolic link lies there, wherever it leads.
+pub fn is_link(path: &CStr) -> bool {
+    let mut first: libc::c_char = 0;
+    // readlink(2) and not lstat(2), for which glibc has a symbol since 2.33 alone.
+    // SAFETY: a NUL-terminated path, and room for a byte of where it leads.
+    unsafe { libc::readlink(path.as_ptr(), &raw mut first, 1) >= 0 }
+}
+
 pub fn open(path: &CStr) -> Result<RawFd, Errno> {
     // O_NONBLOCK: somebody may have put a FIFO there.
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;

@@ -193,6 +193,25 @@ cases! {
         Ok(())
     }
 
+    /// A link that leads nowhere: the line says that it does, and nothing is made, neither where it leads nor beside it. One that leads to a ledger is as good as its path.
+    a_link_to_nowhere_is_no_ledger {
+        kind: Own, defects: ["P16"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", unaccounted: "there is no ledger",
+    } (session) {
+        let (folder, elsewhere) = (session.directory().join("links"), session.directory().join("elsewhere"));
+        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&elsewhere)?;
+        let (path, target) = (folder.join("ledger"), elsewhere.join("ledger"));
+        std::os::unix::fs::symlink(&target, &path)?;
+        let name = path.display().to_string();
+        let stderr = refused(session.launch("tenant").env("RINGFENCE_LEDGER", &name))?;
+        says(&stderr, &[&name, "a symbolic link that leads nowhere", "every allocation is refused"])?;
+        ensure_eq!((beside(&path)?, beside(&target)?), (1, 0), "what lies at the link, and where it leads");
+        fs::write(&target, ours(session)?)?;
+        let mut tenant = Tenant::launch(session.launch("tenant").env("RINGFENCE_LEDGER", &name))?;
+        fills(tenant.fill_cuda()?, budget(session, 0)?, CONTEXT_ROOM)?;
+        tenant.peer.finish()
+    }
+
     /// A ledger that may not be written.
     a_ledger_that_may_not_be_written_is_none {
         kind: Own, defects: ["P6", "R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", unaccounted: "there is no ledger",
