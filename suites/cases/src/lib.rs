@@ -108,6 +108,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         workloads::embedder::lavapipe::CASES,
         workloads::launch::bounds::CASES,
         workloads::launch::chance::CASES,
+        workloads::launch::devices::CASES,
         workloads::launch::edges::CASES,
         workloads::launch::graphs::CASES,
         workloads::launch::kernels::CASES,

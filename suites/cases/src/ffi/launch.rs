@@ -1,7 +1,7 @@
 //! What cases promise the launch boundary: that kernels have the parameters they were declared with, and that handles are what they seem.
 
 use std::ffi::c_void;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::{CUfunction, CUstream};
 use harness::Failure;
@@ -9,30 +9,30 @@ use launch::{ArgumentError, Arguments, Device, Kernel, LaunchError, Module, Stre
 
 /// A kernel of a case's own PTX.
 pub fn kernel(
-    module: &Rc<Module>,
+    module: &Arc<Module>,
     name: &str,
     parameters: &[usize],
-) -> Result<Rc<Kernel>, Failure> {
+) -> Result<Arc<Kernel>, Failure> {
     Ok(declared(module, name, parameters)?)
 }
 
 /// The same, where the answer is what the case is about. Parameters may only be declared wrongly over a driver that is asked for them.
 pub fn declared(
-    module: &Rc<Module>,
+    module: &Arc<Module>,
     name: &str,
     parameters: &[usize],
-) -> Result<Rc<Kernel>, LaunchError> {
+) -> Result<Arc<Kernel>, LaunchError> {
     // SAFETY: cases declare what stands in their PTX, and kernels are given buffers that are as large as they are told.
     unsafe { module.kernel(name, parameters) }
 }
 
-pub fn null_function(device: &Rc<Device>) -> Result<Rc<Kernel>, LaunchError> {
+pub fn null_function(device: &Arc<Device>) -> Result<Arc<Kernel>, LaunchError> {
     // SAFETY: NULL may be handed in.
     unsafe { Kernel::adopt(device, CUfunction::NULL, &[8]) }
 }
 
 /// A default stream by its number: 0, 1 the legacy one, 2 the thread's.
-pub fn default_stream(device: &Rc<Device>, number: usize) -> Result<Stream, LaunchError> {
+pub fn default_stream(device: &Arc<Device>, number: usize) -> Result<Stream, LaunchError> {
     // SAFETY: the numbers of the default streams stand for streams that are always there.
     unsafe { Stream::adopt(device, CUstream(std::ptr::without_provenance_mut(number))) }
 }

@@ -2,6 +2,7 @@
 
 pub mod bounds;
 pub mod chance;
+pub mod devices;
 pub mod edges;
 pub mod graphs;
 pub mod kernels;
@@ -10,7 +11,7 @@ pub mod oracle;
 pub mod pace;
 pub mod residency;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use harness::Failure;
 use launch::{Device, Kernel, Module, Modules, Staging, Stream};
@@ -22,7 +23,7 @@ pub const IDLE: &str = ".version 6.0\n.target sm_50\n.address_size 64\n.visible 
 
 /// What every case of launches begins with.
 pub struct Bench {
-    pub device: Rc<Device>,
+    pub device: Arc<Device>,
     pub modules: Modules,
     pub stream: Stream,
     pub staging: Staging,
@@ -39,11 +40,11 @@ impl Bench {
         })
     }
 
-    pub fn module(&mut self, ptx: &str) -> Result<Rc<Module>, Failure> {
+    pub fn module(&mut self, ptx: &str) -> Result<Arc<Module>, Failure> {
         Ok(self.modules.load(ptx)?)
     }
 
-    pub fn idle(&mut self) -> Result<Rc<Kernel>, Failure> {
+    pub fn idle(&mut self) -> Result<Arc<Kernel>, Failure> {
         kernel(&self.module(IDLE)?, "idle", &[8])
     }
 }

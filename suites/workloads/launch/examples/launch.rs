@@ -13,7 +13,7 @@
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use harness::environment::{Environment, Request};
@@ -78,7 +78,7 @@ fn application() -> Result<(), Box<dyn Error>> {
 }
 
 /// What is refused without the driver.
-fn refusals(add: &Rc<Kernel>) -> Result<(), Box<dyn Error>> {
+fn refusals(add: &Arc<Kernel>) -> Result<(), Box<dyn Error>> {
     let row = |blocks, threads| LaunchPlan::new(Sides([blocks, 1, 1]), Sides([threads, 1, 1]));
     let together = row(1, 1024).cooperative();
     let holds = u32::try_from(add.resident_blocks(&together)?)?;
@@ -101,7 +101,7 @@ fn refusals(add: &Rc<Kernel>) -> Result<(), Box<dyn Error>> {
 }
 
 /// Sums by stream and by graph, and how long they took.
-fn sums(device: &Rc<Device>, add: &Rc<Kernel>) -> Result<(), Box<dyn Error>> {
+fn sums(device: &Arc<Device>, add: &Arc<Kernel>) -> Result<(), Box<dyn Error>> {
     let words = vec![1; ELEMENTS as usize];
     let buffer = || Buffer::holding(device, &words);
     let (first, second, sum) = (buffer()?, buffer()?, buffer()?);

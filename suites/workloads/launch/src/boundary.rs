@@ -13,7 +13,7 @@ use abi::cuda::{
 use libloading::os::unix as dl;
 
 use crate::error::{LaunchError, Launcher};
-use crate::staging::Arguments;
+use crate::staging::{Arguments, Staging};
 
 mod adopt;
 
@@ -85,10 +85,23 @@ fn told(call: &'static str, code: CUresult) -> Result<(), LaunchError> {
     }
 }
 
+/// A handle of the driver's. It belongs to the process, not to a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle<T>(pub T);
+
+// SAFETY: the driver takes its handles from any thread; what is not to be done at once from several, ending a thing while it is used, is what owners and
+// borrows keep apart.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+// SAFETY: the addresses in it are of places that it owns.
+unsafe impl Send for Staging {}
+
 /// What a launch tells the driver each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
-    pub function: CUfunction,
+    pub function: Handle<CUfunction>,
     pub grid: [u32; 3],
     pub workgroup: [u32; 3],
     pub shared: u32,
@@ -123,7 +136,7 @@ impl Calls {
         arguments: &Arguments<'_>,
     ) -> CUresult {
         let ([x, y, z], [width, height, depth]) = (raw.grid, raw.workgroup);
-        let (function, shared, slots) = (raw.function, raw.shared, arguments.slots());
+        let (function, shared, slots) = (raw.function.0, raw.shared, arguments.slots());
         // SAFETY: the function is alive, because its kernel is; the table has an address for each of its parameters (`Arguments`), and lives as long
         // as the call, which copies what they hold.
         unsafe {

@@ -1,11 +1,11 @@
 //! A device with its primary context, what it can bear, and what was asked of it.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use abi::cuda::{CUcontext, CUdevice};
 
-use crate::boundary::Calls;
+use crate::boundary::{Calls, Handle};
 use crate::error::LaunchError;
 use crate::limits::Limits;
 
@@ -24,14 +24,14 @@ pub struct Counts {
     pub modules: u64,
 }
 
-/// One counter. The device stays in its thread, so that it is a plain number.
+/// One counter, of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(Cell<u64>);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     #[inline]
     pub fn count(&self) {
-        self.0.set(self.0.get() + 1);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -44,23 +44,40 @@ pub(crate) struct Counters {
     pub modules: Counter,
 }
 
-/// A device, with its primary context current in this thread. Belongs to the thread that opened it, because the context does.
+/// A device with its primary context. Each call for it makes that context current in the thread that calls, and leaves it so: a program may have several
+/// devices, and use each from any thread.
 pub struct Device {
     calls: Calls,
     device: CUdevice,
-    context: CUcontext,
+    context: Handle<CUcontext>,
     limits: Limits,
     counters: Counters,
 }
 
 impl Device {
     /// The device of that number, by the process's libcuda.
-    pub fn open(ordinal: i32) -> Result<Rc<Self>, LaunchError> {
+    ///
+    /// # Errors
+    /// `NoDriver` and `Missing` where libcuda is not there or lacks a function, `Attribute` where it tells of no usable device, `Call` with the driver's
+    /// code where it refuses (a number that is no device's, no memory for the context).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// let (first, second) = (launch::Device::open(0)?, launch::Device::open(1)?);
+    /// let stream = launch::Stream::create(&first)?;
+    /// std::thread::spawn(move || launch::Buffer::holding(&second, &[1, 2, 3])?.read());
+    /// stream.synchronize()?;
+    /// # Ok::<(), launch::LaunchError>(())
+    /// ```
+    pub fn open(ordinal: i32) -> Result<Arc<Self>, LaunchError> {
         Self::open_by(Calls::open()?, ordinal)
     }
 
     /// The device of that number, by a libcuda that was found in another way.
-    pub fn open_by(calls: Calls, ordinal: i32) -> Result<Rc<Self>, LaunchError> {
+    ///
+    /// # Errors
+    /// As [`Device::open`], less what finding libcuda may say.
+    pub fn open_by(calls: Calls, ordinal: i32) -> Result<Arc<Self>, LaunchError> {
         let device = calls.device(ordinal)?;
         let limits = Limits::read(|attribute| calls.attribute(device, attribute))?;
         let context = calls.retain(device)?;
@@ -68,12 +85,12 @@ impl Device {
         let opened = Self {
             calls,
             device,
-            context,
+            context: Handle(context),
             limits,
             counters: Counters::default(),
         };
-        opened.calls.make_current(opened.context)?;
-        Ok(Rc::new(opened))
+        opened.enter()?;
+        Ok(Arc::new(opened))
     }
 
     pub fn limits(&self) -> &Limits {
@@ -82,7 +99,7 @@ impl Device {
 
     /// What was asked of it so far.
     pub fn counts(&self) -> Counts {
-        let of = |counter: &Counter| counter.0.get();
+        let of = |counter: &Counter| counter.0.load(Ordering::Relaxed);
         Counts {
             launches: of(&self.counters.launches),
             recorded: of(&self.counters.recorded),
@@ -92,9 +109,11 @@ impl Device {
         }
     }
 
+    /// The driver's functions, with this device's context current in the calling thread.
     #[inline]
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.calls
+    pub(crate) fn enter(&self) -> Result<&Calls, LaunchError> {
+        self.calls.make_current(self.context.0)?;
+        Ok(&self.calls)
     }
 
     #[inline]

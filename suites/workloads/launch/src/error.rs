@@ -1,6 +1,7 @@
 //! Everything that can go wrong, as variants with the facts in their fields. Sentences are for people; programs match.
 
 use std::fmt;
+use std::sync::Arc;
 
 use abi::cuda::CUresult;
 
@@ -99,8 +100,8 @@ pub enum ArgumentError {
 /// Why nothing was launched, or loaded, or waited for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
-    #[error(transparent)]
-    Plan(#[from] PlanError),
+    #[error("{kernel}: {error}")]
+    Plan { kernel: Arc<str>, error: PlanError },
     #[error(transparent)]
     Arguments(#[from] ArgumentError),
     #[error("the function is NULL")]
@@ -116,17 +117,21 @@ pub enum LaunchError {
     #[error("\"{name}\" holds a NUL")]
     Name { name: String },
     /// The kernel was declared with another parameter than the driver knows. Drivers from 550 on are asked.
-    #[error("parameter {index} was declared with {declared:?} bytes, the driver says {told:?}")]
+    #[error(
+        "{kernel}: parameter {index} was declared with {declared:?} bytes, the driver says {told:?}"
+    )]
     Signature {
+        kernel: Arc<str>,
         index: usize,
         declared: Option<usize>,
         told: Option<usize>,
     },
     /// The driver refused a launch that was valid here.
     #[error(
-        "{launcher} of {grid} workgroups of {workgroup} for {element_count} elements on {target}: {code:?}"
+        "{launcher} of {kernel}, {grid} workgroups of {workgroup} for {element_count} elements on {target}: {code:?}"
     )]
     Driver {
+        kernel: Arc<str>,
         launcher: Launcher,
         code: CUresult,
         grid: Sides,

@@ -1,32 +1,41 @@
 //! Launches written down, and replayed as one.
 
-use std::rc::Rc;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 use abi::cuda::{CUgraph, CUgraphExec};
 
+use crate::boundary::{Calls, Handle};
 use crate::device::Device;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::stream::Stream;
 
-/// A stream while it is captured. It is none meanwhile: nothing can be launched in it or waited for, because that would break the capture.
+/// A stream while it is captured. It is none meanwhile: nothing can be launched in it or waited for, because that would break the capture. It stays in its
+/// thread, where the driver wants it ended.
 pub struct Capture {
     /// Taken when the capture ends.
     stream: Option<Stream>,
-    device: Rc<Device>,
-    kernels: Vec<Rc<Kernel>>,
+    device: Arc<Device>,
+    kernels: Vec<Arc<Kernel>>,
+    _of_thread: PhantomData<*const ()>,
 }
 
 impl Capture {
     /// Where it cannot begin the stream is given back with the reason.
+    ///
+    /// # Errors
+    /// `Call` with the driver's code.
     pub fn begin(stream: Stream) -> Result<Self, (Stream, LaunchError)> {
-        let device = Rc::clone(stream.device());
-        match device.calls().begin_capture(stream.handle()) {
+        let device = Arc::clone(stream.device());
+        let begun = |calls: &Calls| calls.begin_capture(stream.handle());
+        match device.enter().and_then(begun) {
             Err(error) => Err((stream, error)),
             Ok(()) => Ok(Self {
                 stream: Some(stream),
                 device,
                 kernels: Vec::new(),
+                _of_thread: PhantomData,
             }),
         }
     }
@@ -37,7 +46,8 @@ impl Capture {
             unreachable!("only the end takes the stream")
         };
         let kernels = std::mem::take(&mut self.kernels);
-        let written = self.device.calls().end_capture(stream.handle());
+        let ended = |calls: &Calls| calls.end_capture(stream.handle());
+        let written = self.device.enter().and_then(ended);
         let graph = written.and_then(|graph| Graph::of(&self.device, graph, kernels));
         (stream, graph)
     }
@@ -50,44 +60,46 @@ impl Capture {
     }
 
     /// What is written down outlives this, and with it the kernel.
-    pub(crate) fn keep(&mut self, kernel: &Rc<Kernel>) {
-        self.kernels.push(Rc::clone(kernel));
+    pub(crate) fn keep(&mut self, kernel: &Arc<Kernel>) {
+        self.kernels.push(Arc::clone(kernel));
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream
-            && let Ok(graph) = self.device.calls().end_capture(stream.handle())
+            && let Ok(calls) = self.device.enter()
+            && let Ok(graph) = calls.end_capture(stream.handle())
         {
-            let _ = self.device.calls().destroy_graph(graph);
+            let _ = calls.destroy_graph(graph);
         }
     }
 }
 
 /// Launches that were written down, made ready. They have their arguments in them.
 pub struct Graph {
-    device: Rc<Device>,
-    graph: CUgraph,
-    exec: CUgraphExec,
-    kernels: Vec<Rc<Kernel>>,
+    device: Arc<Device>,
+    graph: Handle<CUgraph>,
+    exec: Handle<CUgraphExec>,
+    kernels: Vec<Arc<Kernel>>,
 }
 
 impl Graph {
     fn of(
-        device: &Rc<Device>,
+        device: &Arc<Device>,
         graph: CUgraph,
-        kernels: Vec<Rc<Kernel>>,
+        kernels: Vec<Arc<Kernel>>,
     ) -> Result<Self, LaunchError> {
-        match device.calls().instantiate(graph) {
+        let calls = device.enter()?;
+        match calls.instantiate(graph) {
             Ok(exec) => Ok(Self {
-                device: Rc::clone(device),
-                graph,
-                exec,
+                device: Arc::clone(device),
+                graph: Handle(graph),
+                exec: Handle(exec),
                 kernels,
             }),
             Err(error) => {
-                let _ = device.calls().destroy_graph(graph);
+                let _ = calls.destroy_graph(graph);
                 Err(error)
             }
         }
@@ -98,11 +110,15 @@ impl Graph {
         self.kernels.len()
     }
 
+    /// Launches all of it.
+    ///
+    /// # Errors
+    /// `ForeignStream` where the stream is another device's, `Call` where the driver refuses.
     pub fn replay(&self, stream: &Stream) -> Result<(), LaunchError> {
-        if !Rc::ptr_eq(stream.device(), &self.device) {
+        if !Arc::ptr_eq(stream.device(), &self.device) {
             return Err(LaunchError::ForeignStream);
         }
-        self.device.calls().replay(self.exec, stream.handle())?;
+        self.device.enter()?.replay(self.exec.0, stream.handle())?;
         self.device.counters().replays.count();
         Ok(())
     }
@@ -110,8 +126,9 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let calls = self.device.calls();
-        let _ = calls.destroy_exec(self.exec);
-        let _ = calls.destroy_graph(self.graph);
+        if let Ok(calls) = self.device.enter() {
+            let _ = calls.destroy_exec(self.exec.0);
+            let _ = calls.destroy_graph(self.graph.0);
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! A kernel, and a launch of it that was found valid.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::{CUfunction, CUresult, CUstream};
 
-use crate::boundary::Raw;
+use crate::boundary::{Handle, Raw};
 use crate::device::Device;
-use crate::error::{ArgumentError, LaunchError, Launcher};
+use crate::error::{ArgumentError, LaunchError, Launcher, PlanError};
 use crate::graph::Capture;
 use crate::limits::KernelLimits;
 use crate::modules::Module;
@@ -18,30 +18,34 @@ use crate::stream::Stream;
 
 /// A function of a device's context, with what its driver says of it. It keeps its module loaded.
 pub struct Kernel {
-    device: Rc<Device>,
-    function: CUfunction,
-    signature: Rc<Signature>,
+    name: Arc<str>,
+    device: Arc<Device>,
+    function: Handle<CUfunction>,
+    signature: Arc<Signature>,
     limits: KernelLimits,
-    _module: Option<Rc<Module>>,
+    _module: Option<Arc<Module>>,
 }
 
 impl fmt::Debug for Kernel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "a kernel of {:?}, {:?}", self.signature.0, self.limits)
+        let (name, parameters) = (&self.name, &self.signature.0);
+        write!(out, "{name}, of {parameters:?}, {:?}", self.limits)
     }
 }
 
 impl Kernel {
     pub(crate) fn of(
-        device: &Rc<Device>,
+        device: &Arc<Device>,
+        name: &str,
         function: CUfunction,
         parameters: &[usize],
-        module: Option<&Rc<Module>>,
-    ) -> Result<Rc<Self>, LaunchError> {
+        module: Option<&Arc<Module>>,
+    ) -> Result<Arc<Self>, LaunchError> {
         if function.is_null() {
             return Err(LaunchError::NullFunction);
         }
-        let calls = device.calls();
+        let name: Arc<str> = name.into();
+        let calls = device.enter()?;
         if calls.knows_parameters() {
             for index in 0..=parameters.len() {
                 let (declared, told) = (
@@ -50,6 +54,7 @@ impl Kernel {
                 );
                 if declared != told {
                     return Err(LaunchError::Signature {
+                        kernel: name,
                         index,
                         declared,
                         told,
@@ -57,13 +62,19 @@ impl Kernel {
                 }
             }
         }
-        Ok(Rc::new(Self {
-            function,
-            signature: Rc::new(Signature(parameters.into())),
+        Ok(Arc::new(Self {
+            name,
+            function: Handle(function),
+            signature: Arc::new(Signature(parameters.into())),
             limits: KernelLimits::read(|attribute| calls.function_attribute(function, attribute))?,
-            device: Rc::clone(device),
+            device: Arc::clone(device),
             _module: module.cloned(),
         }))
+    }
+
+    /// The name that it was looked up by, which errors give.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn limits(&self) -> &KernelLimits {
@@ -72,12 +83,18 @@ impl Kernel {
 
     /// The driver's handle, for whoever calls it past the boundary.
     pub fn handle(&self) -> CUfunction {
-        self.function
+        self.function.0
     }
 
     /// Holds a plan against the device and this kernel, once. The driver is asked only about the residency of a cooperative launch.
-    pub fn validate(self: &Rc<Self>, plan: &LaunchPlan) -> Result<Launch, LaunchError> {
-        let extent = plan.extent(self.device.limits(), &self.limits)?;
+    ///
+    /// # Errors
+    /// `Plan` with what the device or the kernel does not bear, `Call` where the driver does not tell of residency.
+    pub fn validate(self: &Arc<Self>, plan: &LaunchPlan) -> Result<Launch, LaunchError> {
+        let refused = |error| self.refused(error);
+        let extent = plan
+            .extent(self.device.limits(), &self.limits)
+            .map_err(refused)?;
         let launcher = match plan.cooperation {
             Cooperation::None => Launcher::Kernel,
             Cooperation::Grid => {
@@ -94,37 +111,46 @@ impl Kernel {
                 launcher,
             },
             plan: *plan,
-            device: Rc::clone(&self.device),
-            signature: Rc::clone(&self.signature),
-            kernel: Rc::clone(self),
+            device: Arc::clone(&self.device),
+            signature: Arc::clone(&self.signature),
+            kernel: Arc::clone(self),
         })
     }
 
     /// Workgroups like the plan's that the device holds at once, as its driver counts them.
+    ///
+    /// # Errors
+    /// As [`Kernel::validate`].
     pub fn resident_blocks(&self, plan: &LaunchPlan) -> Result<u64, LaunchError> {
-        let extent = plan.extent(self.device.limits(), &self.limits)?;
+        let refused = |error| self.refused(error);
+        let extent = plan
+            .extent(self.device.limits(), &self.limits)
+            .map_err(refused)?;
         let active = self.active_blocks(plan, &extent)?;
         let multiprocessors = self.device.limits().multiprocessors.into();
-        Ok(residency::capacity(active, multiprocessors)?)
+        residency::capacity(active, multiprocessors).map_err(refused)
     }
 
     fn check_residency(&self, plan: &LaunchPlan, extent: &Extent) -> Result<(), LaunchError> {
-        residency::by_threads(plan, extent, self.device.limits())?;
+        let (refused, limits) = (|error| self.refused(error), self.device.limits());
+        residency::by_threads(plan, extent, limits).map_err(refused)?;
         let active = self.active_blocks(plan, extent)?;
-        Ok(residency::by_occupancy(
-            plan,
-            extent,
-            self.device.limits(),
-            active,
-        )?)
+        residency::by_occupancy(plan, extent, limits, active).map_err(refused)
+    }
+
+    #[cold]
+    fn refused(&self, error: PlanError) -> LaunchError {
+        LaunchError::Plan {
+            kernel: Arc::clone(&self.name),
+            error,
+        }
     }
 
     fn active_blocks(&self, plan: &LaunchPlan, extent: &Extent) -> Result<i32, LaunchError> {
         let threads = extent.workgroup_threads.cast_signed();
         let shared = plan.shared as usize;
-        self.device
-            .calls()
-            .active_blocks(self.function, threads, shared)
+        let calls = self.device.enter()?;
+        calls.active_blocks(self.function.0, threads, shared)
     }
 
     pub(crate) fn signature(&self) -> &Signature {
@@ -132,7 +158,7 @@ impl Kernel {
     }
 
     #[inline]
-    pub(crate) fn shared_signature(&self) -> &Rc<Signature> {
+    pub(crate) fn shared_signature(&self) -> &Arc<Signature> {
         &self.signature
     }
 }
@@ -143,9 +169,9 @@ pub struct Launch {
     raw: Raw,
     plan: LaunchPlan,
     // Both are the kernel's: one step nearer.
-    device: Rc<Device>,
-    signature: Rc<Signature>,
-    kernel: Rc<Kernel>,
+    device: Arc<Device>,
+    signature: Arc<Signature>,
+    kernel: Arc<Kernel>,
 }
 
 impl fmt::Debug for Launch {
@@ -159,11 +185,14 @@ impl Launch {
         &self.plan
     }
 
-    pub fn kernel(&self) -> &Rc<Kernel> {
+    pub fn kernel(&self) -> &Arc<Kernel> {
         &self.kernel
     }
 
     /// Gives the device this work.
+    ///
+    /// # Errors
+    /// `ForeignStream` and `Arguments` where the stream is another device's or the arguments another kernel's, `Driver` where the driver refuses.
     #[inline]
     pub fn enqueue(&self, stream: &Stream, arguments: &Arguments<'_>) -> Result<(), LaunchError> {
         self.give(stream.device(), stream.handle(), arguments)?;
@@ -172,6 +201,9 @@ impl Launch {
     }
 
     /// Writes this work down.
+    ///
+    /// # Errors
+    /// As [`Launch::enqueue`].
     pub fn record(
         &self,
         capture: &mut Capture,
@@ -187,17 +219,17 @@ impl Launch {
     #[inline]
     fn give(
         &self,
-        device: &Rc<Device>,
+        device: &Arc<Device>,
         stream: CUstream,
         arguments: &Arguments<'_>,
     ) -> Result<(), LaunchError> {
-        if !Rc::ptr_eq(device, &self.device) {
+        if !Arc::ptr_eq(device, &self.device) {
             return Err(LaunchError::ForeignStream);
         }
         if !arguments.are_of(&self.signature) {
             return Err(ArgumentError::OtherKernel.into());
         }
-        match self.device.calls().launch(&self.raw, stream, arguments) {
+        match self.device.enter()?.launch(&self.raw, stream, arguments) {
             CUresult::SUCCESS => Ok(()),
             code => Err(self.failure(code)),
         }
@@ -206,6 +238,7 @@ impl Launch {
     #[cold]
     fn failure(&self, code: CUresult) -> LaunchError {
         LaunchError::Driver {
+            kernel: Arc::clone(&self.kernel.name),
             launcher: self.raw.launcher,
             code,
             grid: self.plan.grid,

@@ -1,6 +1,6 @@
 //! Arrays of `u32` on the device: what the kernels here work on.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::CUdeviceptr;
 
@@ -8,27 +8,33 @@ use crate::device::Device;
 use crate::error::LaunchError;
 
 pub struct Buffer {
-    device: Rc<Device>,
+    device: Arc<Device>,
     address: CUdeviceptr,
     words: usize,
 }
 
 impl Buffer {
     /// With these words in it.
-    pub fn holding(device: &Rc<Device>, words: &[u32]) -> Result<Self, LaunchError> {
+    ///
+    /// # Errors
+    /// `Call` with the driver's code, where it has no memory for them or cannot be written to.
+    pub fn holding(device: &Arc<Device>, words: &[u32]) -> Result<Self, LaunchError> {
         let buffer = Self {
-            address: device.calls().allocate(size_of_val(words))?,
-            device: Rc::clone(device),
+            address: device.enter()?.allocate(size_of_val(words))?,
+            device: Arc::clone(device),
             words: words.len(),
         };
-        device.calls().write(buffer.address, words)?;
+        device.enter()?.write(buffer.address, words)?;
         Ok(buffer)
     }
 
     /// What is in it now. Waits for nothing: a stream's work is not in it before the stream was waited for.
+    ///
+    /// # Errors
+    /// `Call` with the driver's code.
     pub fn read(&self) -> Result<Vec<u32>, LaunchError> {
         let mut words = vec![0; self.words];
-        self.device.calls().read(self.address, &mut words)?;
+        self.device.enter()?.read(self.address, &mut words)?;
         Ok(words)
     }
 
@@ -40,6 +46,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let _ = self.device.calls().free(self.address);
+        if let Ok(calls) = self.device.enter() {
+            let _ = calls.free(self.address);
+        }
     }
 }

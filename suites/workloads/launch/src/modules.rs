@@ -1,63 +1,68 @@
 //! Modules by what is in them: a program that asks for the same text twice has it compiled, and its variables on the device, once.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::CUmodule;
 
-use crate::boundary::c_string;
+use crate::boundary::{Handle, c_string};
 use crate::device::Device;
 use crate::error::LaunchError;
 
 /// A loaded module; unloaded when the cache and all of its kernels have let go of it.
 pub struct Module {
-    device: Rc<Device>,
-    module: CUmodule,
+    device: Arc<Device>,
+    module: Handle<CUmodule>,
 }
 
 impl Module {
-    pub(crate) fn device(&self) -> &Rc<Device> {
+    pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
     pub(crate) fn handle(&self) -> CUmodule {
-        self.module
+        self.module.0
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _ = self.device.calls().unload(self.module);
+        if let Ok(calls) = self.device.enter() {
+            let _ = calls.unload(self.module.0);
+        }
     }
 }
 
 /// A device's modules. Keyed by the whole text, not by a digest of it: two texts are never taken for one.
 pub struct Modules {
-    device: Rc<Device>,
+    device: Arc<Device>,
     // In order, so that a program unloads in the same order whenever it runs.
-    loaded: BTreeMap<Box<str>, Rc<Module>>,
+    loaded: BTreeMap<Box<str>, Arc<Module>>,
 }
 
 impl Modules {
-    pub fn new(device: &Rc<Device>) -> Self {
+    pub fn new(device: &Arc<Device>) -> Self {
         Self {
-            device: Rc::clone(device),
+            device: Arc::clone(device),
             loaded: BTreeMap::new(),
         }
     }
 
     /// The module of this PTX. Only text: of a binary image its own header would say how far the driver reads.
-    pub fn load(&mut self, ptx: &str) -> Result<Rc<Module>, LaunchError> {
+    ///
+    /// # Errors
+    /// `Name` where the text holds a NUL, `Call` with the driver's code where it does not compile or there is no memory for its variables.
+    pub fn load(&mut self, ptx: &str) -> Result<Arc<Module>, LaunchError> {
         if let Some(module) = self.loaded.get(ptx) {
-            return Ok(Rc::clone(module));
+            return Ok(Arc::clone(module));
         }
         let text = c_string(ptx)?;
-        let module = Rc::new(Module {
-            module: self.device.calls().load(&text)?,
-            device: Rc::clone(&self.device),
+        let module = Arc::new(Module {
+            module: Handle(self.device.enter()?.load(&text)?),
+            device: Arc::clone(&self.device),
         });
         self.device.counters().modules.count();
-        self.loaded.insert(ptx.into(), Rc::clone(&module));
+        self.loaded.insert(ptx.into(), Arc::clone(&module));
         Ok(module)
     }
 
@@ -68,6 +73,7 @@ impl Modules {
 
     /// Lets go of those that nobody else holds, which unloads them. Not while a stream of this thread is captured: drivers refuse it then.
     pub fn trim(&mut self) {
-        self.loaded.retain(|_, module| Rc::strong_count(module) > 1);
+        self.loaded
+            .retain(|_, module| Arc::strong_count(module) > 1);
     }
 }

@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::rc::Rc;
 use std::slice::Iter;
+use std::sync::Arc;
 
 use crate::error::ArgumentError;
 use crate::kernel::Kernel;
@@ -63,7 +63,7 @@ pub struct Staging {
     places: Vec<Place>,
     /// The words' addresses, as long as the signature stays.
     slots: Vec<*mut c_void>,
-    signature: Option<Rc<Signature>>,
+    signature: Option<Arc<Signature>>,
 }
 
 impl Staging {
@@ -86,7 +86,7 @@ impl Staging {
     #[inline]
     pub fn begin<'s>(&'s mut self, kernel: &'s Kernel) -> Result<Filling<'s>, ArgumentError> {
         let signature = kernel.shared_signature();
-        let known = |own: &Rc<Signature>| Rc::ptr_eq(own, signature);
+        let known = |own: &Arc<Signature>| Arc::ptr_eq(own, signature);
         if !self.signature.as_ref().is_some_and(known) {
             self.take_up(signature)?;
         }
@@ -100,7 +100,7 @@ impl Staging {
 
     /// Another kernel than last time.
     #[cold]
-    fn take_up(&mut self, signature: &Rc<Signature>) -> Result<(), ArgumentError> {
+    fn take_up(&mut self, signature: &Arc<Signature>) -> Result<(), ArgumentError> {
         let odd = |bytes: &usize| !matches!(bytes, 4 | 8);
         if let Some(index) = signature.0.iter().position(odd) {
             let bytes = signature.0[index];
@@ -114,7 +114,7 @@ impl Staging {
         self.places.extend(signature.0.iter().map(place));
         let address = |place: &Place| place.word.as_ptr().cast();
         self.slots.extend(self.places.iter().map(address));
-        self.signature = Some(Rc::clone(signature));
+        self.signature = Some(Arc::clone(signature));
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ mod libcuda;
 
 fn plan_error(answer: Result<launch::Launch, LaunchError>) -> PlanError {
     match answer {
-        Err(LaunchError::Plan(error)) => error,
+        Err(LaunchError::Plan { error, .. }) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -158,6 +158,7 @@ fn a_failed_launch_is_told_and_not_counted() {
     let code = CUresult::ERROR_LAUNCH_OUT_OF_RESOURCES;
     libcuda::LAUNCH.set(code);
     let failure = LaunchError::Driver {
+        kernel: kernel.name().into(),
         launcher: Launcher::Cooperative,
         code,
         grid: Sides([4, 1, 1]),
@@ -222,11 +223,11 @@ fn staging_serves_one_kernel_after_another() {
 
 #[test]
 fn modules_are_unloaded_when_nobody_holds_them() {
-    let device: std::rc::Rc<Device> = libcuda::device().expect("a device");
+    let device: std::sync::Arc<Device> = libcuda::device().expect("a device");
     let mut modules = Modules::new(&device);
     let first = modules.load("one").expect("loaded");
     drop(modules.load("two").expect("loaded"));
-    assert!(std::rc::Rc::ptr_eq(
+    assert!(std::sync::Arc::ptr_eq(
         &first,
         &modules.load("one").expect("kept")
     ));
@@ -237,4 +238,82 @@ fn modules_are_unloaded_when_nobody_holds_them() {
     assert_eq!(libcuda::MODULES.get(), 1, "held by the program");
     drop(first);
     assert_eq!(libcuda::MODULES.get(), 0);
+}
+
+#[test]
+fn each_devices_calls_are_made_in_its_own_context() {
+    let devices = [0, 1].map(|ordinal| libcuda::device_of(ordinal).expect("a device"));
+    let plan = LaunchPlan::over(1, 1).expect("a plan");
+    let launches = devices.each_ref().map(|device| {
+        let (kernel, stream) = (libcuda::kernel(device), Stream::create(device));
+        let launch = kernel.validate(&plan).expect("valid");
+        (kernel, stream.expect("a stream"), launch)
+    });
+    let mut staging = Staging::default();
+    // In either order, whatever came between.
+    for at in [0, 1, 1, 0] {
+        let (kernel, stream, launch) = &launches[at];
+        let filling = staging.begin(kernel).expect("room");
+        let arguments = filling.put(1_u64).put(2_u32).finish().expect("both");
+        launch.enqueue(stream, &arguments).expect("launched");
+        assert_eq!(libcuda::CURRENT.get(), 0x10 + at);
+    }
+}
+
+#[test]
+fn what_is_of_a_device_is_used_from_any_thread() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<(Device, Modules, launch::Module, launch::Kernel)>();
+    shared::<(launch::Launch, Stream, launch::Buffer, launch::Graph)>();
+    sent::<(Staging, LaunchError)>();
+    let device = libcuda::device_of(1).expect("a device");
+    let kernel = libcuda::kernel(&device);
+    let stream = Stream::create(&device).expect("a stream");
+    let launch = kernel
+        .validate(&LaunchPlan::over(1, 1).expect("a plan"))
+        .expect("valid");
+    std::thread::scope(|scope| {
+        for worker in 0..4_u64 {
+            let (kernel, stream, launch) = (&kernel, &stream, &launch);
+            scope.spawn(move || {
+                // No context is current here.
+                assert_eq!(libcuda::CURRENT.get(), 0);
+                let mut staging = Staging::default();
+                let filling = staging.begin(kernel).expect("room");
+                let arguments = filling.put(worker).put(7_u32).finish().expect("both");
+                launch.enqueue(stream, &arguments).expect("launched");
+                assert_eq!(libcuda::LAST.get(), (0x140, worker, 7));
+            });
+        }
+    });
+    assert_eq!(device.counts().launches, 4);
+}
+
+#[test]
+fn errors_name_kernel_and_launch() {
+    let device = libcuda::device().expect("a device");
+    let mut modules = Modules::new(&device);
+    let module = modules.load("one").expect("loaded");
+    // SAFETY: what the driver's functions do is lawful with any arguments.
+    let kernel = unsafe { module.kernel("blur", libcuda::PARAMETERS) }.expect("a kernel");
+    let wide = LaunchPlan::new(Sides::ONE, Sides([769, 1, 1]));
+    let refused = kernel.validate(&wide).expect_err("refused");
+    assert_eq!(
+        refused.to_string(),
+        "blur: a workgroup of 769 threads, the kernel takes 768"
+    );
+    let launch = kernel
+        .validate(&LaunchPlan::over(1_000, 256).expect("a plan"))
+        .expect("valid");
+    let stream = Stream::create(&device).expect("a stream");
+    let mut staging = Staging::default();
+    let filling = staging.begin(&kernel).expect("room");
+    let arguments = filling.put(1_u64).put(2_u32).finish().expect("both");
+    libcuda::LAUNCH.set(CUresult::ERROR_LAUNCH_OUT_OF_RESOURCES);
+    let refused = launch.enqueue(&stream, &arguments).expect_err("refused");
+    let said = refused.to_string();
+    for word in ["cuLaunchKernel", "blur", "4x1x1", "256x1x1", "1000"] {
+        assert!(said.contains(word), "{word} is not in \"{said}\"");
+    }
 }

@@ -52,7 +52,7 @@ cases! {
                 Some(_) => INVALID,
             };
             ensure_eq!(cuda.launch_oddly(By::Kernel, &odd), code, "the driver's answer to {odd:?}");
-            ensure_eq!(kernel.validate(&plan).err(), promised.map(LaunchError::Plan), "the boundary's to {plan:?}");
+            ensure_eq!(kernel.validate(&plan).err(), promised.map(|error| LaunchError::Plan { kernel: kernel.name().into(), error }), "the boundary's to {plan:?}");
         }
         bench.stream.synchronize()?;
         Ok(())
@@ -67,10 +67,11 @@ cases! {
         let (plan, other) = (LaunchPlan::over(1_000, 128)?, LaunchPlan::over(1_000, 64)?);
         let (sound, odd) = (exact.validate(&plan)?, exact.validate(&other)?);
         let arguments = bench.staging.begin(&exact)?.put(0_u64).finish()?;
-        let Err(LaunchError::Driver { launcher, code, grid, workgroup, element_count, target }) = odd.enqueue(&bench.stream, &arguments) else {
+        let Err(LaunchError::Driver { kernel, launcher, code, grid, workgroup, element_count, target }) = odd.enqueue(&bench.stream, &arguments) else {
             fail!("the driver takes a workgroup that its kernel does not")
         };
         ensure!(code != CUresult::SUCCESS, "a refusal by success");
+        ensure_eq!(&*kernel, "exact", "the kernel in the error");
         let promised = (Launcher::Kernel, other.grid, other.workgroup, 1_000, bench.device.limits().target);
         ensure_eq!((launcher, grid, workgroup, element_count, target), promised, "the launch in the error");
         sound.enqueue(&bench.stream, &arguments)?;

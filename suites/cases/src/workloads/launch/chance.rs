@@ -73,8 +73,8 @@ cases! {
             };
             match idle.validate(&plan) {
                 // The driver would take it, and be at it for years.
-                Err(LaunchError::Plan(PlanError::ThreadsOverflow { .. })) => {}
-                Err(LaunchError::Plan(error)) => {
+                Err(LaunchError::Plan { error: PlanError::ThreadsOverflow { .. }, .. }) => {}
+                Err(LaunchError::Plan { error, .. }) => {
                     let by = match plan.cooperation {
                         launch::Cooperation::None => By::Kernel,
                         launch::Cooperation::Grid => By::Cooperative,

@@ -18,7 +18,7 @@ const LEGACY: usize = 1;
 
 /// Whether a refusal is the one that this argument deserves.
 fn deserved(row: Row, error: &LaunchError) -> bool {
-    let LaunchError::Plan(error) = error else {
+    let LaunchError::Plan { error, .. } = error else {
         return false;
     };
     let side = |geometry| match error {
@@ -84,9 +84,9 @@ fn compare(by: By, function: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan_error(kernel: &std::rc::Rc<Kernel>, plan: LaunchPlan) -> Result<PlanError, Failure> {
+fn plan_error(kernel: &std::sync::Arc<Kernel>, plan: LaunchPlan) -> Result<PlanError, Failure> {
     match kernel.validate(&plan) {
-        Err(LaunchError::Plan(error)) => Ok(error),
+        Err(LaunchError::Plan { error, .. }) => Ok(error),
         other => fail!("{plan:?} is answered by {other:?}"),
     }
 }
@@ -226,7 +226,7 @@ cases! {
         ensure_eq!(bench.device.counts().launches, 0, "launches of what was refused");
         if session.exports("cuFuncGetParamInfo")? {
             let told = declared(&module, "idle", &[8, 4]).err();
-            let promised = LaunchError::Signature { index: 1, declared: Some(4), told: None };
+            let promised = LaunchError::Signature { kernel: "idle".into(), index: 1, declared: Some(4), told: None };
             ensure_eq!(told, Some(promised), "a parameter that the kernel lacks");
         }
         Ok(())

@@ -12,7 +12,7 @@ pub const UNTOUCHED: u32 = 0xa5a5_a5a5;
 
 /// Two arrays to be added, and where their sum goes.
 pub struct Sum {
-    pub kernel: std::rc::Rc<Kernel>,
+    pub kernel: std::sync::Arc<Kernel>,
     pub plan: LaunchPlan,
     pub first: Buffer,
     pub second: Buffer,
@@ -86,7 +86,7 @@ cases! {
         let (launch, together) = (idle.validate(&plan)?, idle.validate(&plan.cooperative())?);
         let target = bench.device.limits().target;
         let arguments = bench.staging.begin(&idle)?.put(0_u64).finish()?;
-        let failure = |launcher, code| LaunchError::Driver { launcher, code, grid, workgroup, element_count: 77, target };
+        let failure = |launcher, code| LaunchError::Driver { kernel: "idle".into(), launcher, code, grid, workgroup, element_count: 77, target };
         launch.enqueue(&bench.stream, &arguments)?;
         let refused = launch.enqueue(&bench.stream, &arguments);
         ensure_eq!(refused, Err(failure(Launcher::Kernel, CUresult::ERROR_LAUNCH_OUT_OF_RESOURCES)), "the second launch");

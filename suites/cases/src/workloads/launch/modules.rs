@@ -1,6 +1,6 @@
 //! Modules by their content: one text is one module, on the device as well.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
@@ -19,7 +19,7 @@ cases! {
         let (text, other) = (program(Bytes::gib(1)), program(Bytes::gib(2)));
         let module = bench.module(&text)?;
         for _ in 0..4 {
-            ensure!(Rc::ptr_eq(&module, &bench.module(&text)?), "the same text is another module");
+            ensure!(Arc::ptr_eq(&module, &bench.module(&text)?), "the same text is another module");
         }
         ensure_eq!(bench.device.counts().modules, 1, "modules that the driver loaded");
         let refused = bench.modules.load(&other).err().and_then(|error| error.code());
@@ -42,7 +42,7 @@ cases! {
         let mut bench = Bench::open()?;
         let first = bench.module(IDLE)?;
         let second = bench.module(&IDLE.replace("idle", "idly"))?;
-        ensure!(!Rc::ptr_eq(&first, &second), "two texts are one module");
+        ensure!(!Arc::ptr_eq(&first, &second), "two texts are one module");
         kernel(&second, "idly", &[8])?;
         let absent = crate::ffi::launch::declared(&second, "idle", &[8]).err();
         ensure_eq!(absent.and_then(|error| error.code()), Some(CUresult::ERROR_NOT_FOUND), "a kernel of the other text");

@@ -23,7 +23,10 @@ fn plan(blocks: u64, threads: u32, shared: u32) -> LaunchPlan {
 
 fn diagnosis(answer: Result<launch::Launch, LaunchError>) -> Option<Diagnosis> {
     match answer {
-        Err(LaunchError::Plan(PlanError::NotResident(diagnosis))) => Some(*diagnosis),
+        Err(LaunchError::Plan {
+            error: PlanError::NotResident(diagnosis),
+            ..
+        }) => Some(*diagnosis),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 //! but the obvious can be checked of those, so each is taken with an obligation.
 
 use std::ffi::c_void;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::{CUfunction, CUstream};
 
@@ -13,6 +13,8 @@ use crate::modules::Module;
 use crate::staging::Arguments;
 use crate::stream::Stream;
 
+/// What errors call a function that nobody looked up by its name.
+const ADOPTED: &str = "a kernel without a name";
 /// `CU_STREAM_LEGACY`: the context's default stream, by a name that has no suffixes.
 const LEGACY: usize = 1;
 
@@ -22,13 +24,13 @@ impl Module {
     /// # Safety
     /// The kernel has these parameters, and what it does with the addresses that it is given is lawful.
     pub unsafe fn kernel(
-        self: &Rc<Self>,
+        self: &Arc<Self>,
         name: &str,
         parameters: &[usize],
-    ) -> Result<Rc<Kernel>, LaunchError> {
-        let name = super::c_string(name)?;
-        let function = self.device().calls().function(self.handle(), &name)?;
-        Kernel::of(self.device(), function, parameters, Some(self))
+    ) -> Result<Arc<Kernel>, LaunchError> {
+        let text = super::c_string(name)?;
+        let function = self.device().enter()?.function(self.handle(), &text)?;
+        Kernel::of(self.device(), name, function, parameters, Some(self))
     }
 }
 
@@ -38,11 +40,11 @@ impl Kernel {
     /// # Safety
     /// It is NULL, or a function of the device's context that outlives the kernel, and as in [`Module::kernel`].
     pub unsafe fn adopt(
-        device: &Rc<Device>,
+        device: &Arc<Device>,
         function: CUfunction,
         parameters: &[usize],
-    ) -> Result<Rc<Kernel>, LaunchError> {
-        Kernel::of(device, function, parameters, None)
+    ) -> Result<Arc<Kernel>, LaunchError> {
+        Kernel::of(device, ADOPTED, function, parameters, None)
     }
 }
 
@@ -51,7 +53,7 @@ impl Stream {
     ///
     /// # Safety
     /// It is NULL, a named default stream, or a stream of the device's context that outlives this.
-    pub unsafe fn adopt(device: &Rc<Device>, stream: CUstream) -> Result<Stream, LaunchError> {
+    pub unsafe fn adopt(device: &Arc<Device>, stream: CUstream) -> Result<Stream, LaunchError> {
         match stream.0.addr() {
             0 => Err(LaunchError::NullStream),
             LEGACY => Err(LaunchError::LegacyStream),

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{NonNull, without_provenance_mut};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
@@ -24,8 +24,12 @@ thread_local! {
     /// Launches, of either kind, and modules loaded less those unloaded.
     pub static CALLS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     pub static MODULES: Cell<i64> = const { Cell::new(0) };
+    /// The context that is current in this thread: 0x10 of the first device, 0x11 of the second.
+    pub static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+/// The first device's context.
+const FIRST: usize = 0x10;
 pub const PARAMETERS: &[usize] = &[8, 4];
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -65,15 +69,12 @@ fn handle(number: usize) -> *mut c_void {
 
 answers! {
     cuInit(; c_uint);
-    cuDeviceGet(device: CUdevice = 0; c_int);
-    cuDevicePrimaryCtxRetain(context: CUcontext = CUcontext(handle(0x10)); CUdevice);
     cuDevicePrimaryCtxRelease_v2(; CUdevice);
-    cuCtxSetCurrent(; CUcontext);
     cuModuleLoadData(module: CUmodule = CUmodule(handle(0x20)); *const c_void) { MODULES.set(MODULES.get() + 1) };
     cuModuleUnload(; CUmodule) { MODULES.set(MODULES.get() - 1) };
     cuModuleGetFunction(function: CUfunction = CUfunction(handle(0x30)); CUmodule, *const c_char);
     cuOccupancyMaxActiveBlocksPerMultiprocessor(active: c_int = ACTIVE.get(); CUfunction, c_int, usize);
-    cuStreamCreate(stream: CUstream = CUstream(handle(0x40)); c_uint);
+    cuStreamCreate(stream: CUstream = CUstream(handle(0x40 + ((CURRENT.get() - FIRST) << 8))); c_uint);
     cuStreamDestroy_v2(; CUstream);
     cuStreamSynchronize(; CUstream);
     cuStreamBeginCapture_v2(; CUstream, CUstreamCaptureMode);
@@ -85,6 +86,29 @@ answers! {
     cuMemFree_v2(; CUdeviceptr);
     cuMemcpyHtoD_v2(; CUdeviceptr, *const c_void, usize);
     cuMemcpyDtoH_v2(; *mut c_void, CUdeviceptr, usize);
+}
+
+#[allow(non_snake_case, reason = "C names stay exact")]
+unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUresult {
+    // SAFETY: the boundary hands in a place of its own.
+    unsafe { device.write(ordinal) };
+    OK
+}
+
+#[allow(non_snake_case, reason = "C names stay exact")]
+unsafe extern "C" fn cuDevicePrimaryCtxRetain(
+    context: *mut CUcontext,
+    device: CUdevice,
+) -> CUresult {
+    // SAFETY: the boundary hands in a place of its own.
+    unsafe { context.write(CUcontext(handle(FIRST + device as usize))) };
+    OK
+}
+
+#[allow(non_snake_case, reason = "C names stay exact")]
+unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
+    CURRENT.set(context.0.addr());
+    OK
 }
 
 #[allow(non_snake_case, reason = "C names stay exact")]
@@ -134,6 +158,10 @@ unsafe fn launched(stream: CUstream, slots: *mut *mut c_void) -> CUresult {
         )
     };
     LAST.set((stream.0.addr(), first, second));
+    // A stream of another context than the current one.
+    if stream.0.addr() >> 8 != CURRENT.get() - FIRST {
+        return CUresult::ERROR_INVALID_HANDLE;
+    }
     LAUNCH.get()
 }
 
@@ -197,12 +225,16 @@ pub fn without(name: &str) -> Result<Calls, LaunchError> {
     unsafe { Calls::find(|wanted| look_up(wanted).filter(|_| wanted != name)) }
 }
 
-pub fn device() -> Result<Rc<Device>, LaunchError> {
-    Device::open_by(without("")?, 0)
+pub fn device() -> Result<Arc<Device>, LaunchError> {
+    device_of(0)
+}
+
+pub fn device_of(ordinal: i32) -> Result<Arc<Device>, LaunchError> {
+    Device::open_by(without("")?, ordinal)
 }
 
 /// A kernel of [`PARAMETERS`].
-pub fn kernel(device: &Rc<Device>) -> Rc<Kernel> {
+pub fn kernel(device: &Arc<Device>) -> Arc<Kernel> {
     // SAFETY: what the functions above do is lawful with any arguments.
     unsafe { Kernel::adopt(device, CUfunction(handle(0x30)), PARAMETERS) }.expect("a kernel")
 }
