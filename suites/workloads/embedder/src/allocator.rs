@@ -221,18 +221,15 @@ impl Allocator {
         Ok(())
     }
 
-    /// Where the region's bytes are mapped.
+    /// Where the region's bytes are mapped: in what it owns, or in what owns the bytes that it is a part of.
     fn mapped(&mut self, id: RegionId) -> Result<(&mut Mapping, u64, u64)> {
         let region = self.find(id)?;
-        let &Region {
-            root: Root::Owned { place, usage, .. },
-            view,
-            ..
-        } = region
-        else {
+        let (view, ownership) = (region.view, region.root.ownership());
+        let owner = self.find(self.owner(id)?)?;
+        let &Root::Owned { place, usage, .. } = &owner.root else {
             return Err(Error::NotMappable {
                 region: id,
-                ownership: region.root.ownership(),
+                ownership,
             });
         };
         let not_visible = Error::NotVisible { region: id };
@@ -240,7 +237,8 @@ impl Allocator {
             return Err(not_visible);
         }
         let mapping = self.blocks.mapping(place).ok_or(not_visible)?;
-        Ok((mapping, place.start, view.bytes))
+        // What is owned has a VkBuffer of its own, so that a view's offset is one into its place.
+        Ok((mapping, place.start + view.offset, view.bytes))
     }
 
     pub fn write(&mut self, id: RegionId, at: u64, bytes: &[u8]) -> Result<()> {

@@ -48,6 +48,7 @@ pub enum Error {
     NoRegion,
     #[error("the buffer stands for {region} already")]
     HasRegion { region: RegionId },
+    /// No call leads there: a buffer that stands for a region keeps its allocator. It is the answer all the same, should one.
     #[error("{region} is not known here")]
     UnknownRegion { region: RegionId },
     #[error("buffer {index} is of {}, the launch of {given}", region.allocator().context())]
@@ -56,6 +57,7 @@ pub enum Error {
         region: RegionId,
         given: ContextId,
     },
+    /// It was wrapped, or is a part of what was: the memory is the application's to map.
     #[error("{region} is {ownership:?}: where its memory lies is not known")]
     NotMappable {
         region: RegionId,

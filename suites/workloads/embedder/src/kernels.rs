@@ -25,6 +25,14 @@ pub const REVERSE: Kernel<'static> = Kernel {
     scalars: 1,
 };
 
+/// Does nothing. No buffers, no scalars.
+pub const IDLE: Kernel<'static> = Kernel {
+    words: words::IDLE,
+    entry: c"main",
+    buffers: 0,
+    scalars: 0,
+};
+
 /// Workgroups for so many invocations.
 #[must_use]
 pub const fn groups(count: u32) -> [u32; 3] {

@@ -13,6 +13,9 @@ use crate::handle::ContextId;
 pub struct Refused(pub String);
 
 /// Stands in the place of the runtime's own lock. Both halves are one handler's, so that what it acquired is what it releases.
+///
+/// Neither is called with a lock of the runtime's held, so either may call the runtime: acquire and release allocators, allocate and free, set another
+/// handler. Only what holds a context (launches, copies, [`Runtime::acquire_context`](crate::Runtime::acquire_context)) calls the handler once more.
 pub trait ContextHandler: Send + Sync {
     /// Called before each submission; returns when the context's queue is the caller's.
     ///

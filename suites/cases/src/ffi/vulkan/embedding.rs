@@ -13,7 +13,7 @@ use crate::clients::NVIDIA;
 
 mod witness;
 
-pub use witness::{Bound, Placed, Seen};
+pub use witness::{Bound, Placed, Recorded, Seen};
 
 /// An application, ready to embed.
 pub struct Application {
@@ -107,6 +107,16 @@ impl Application {
         let handle = self.device()?.raw.handle();
         self.device = None;
         Ok(handle)
+    }
+
+    /// What its device can do at most.
+    pub fn limits(&self) -> vk::PhysicalDeviceLimits {
+        // SAFETY: a physical device of this instance.
+        let properties = unsafe {
+            let raw = &self.instance.inner.raw;
+            raw.get_physical_device_properties(self.physical.0)
+        };
+        properties.limits
     }
 
     /// Whether shaders are carried out: the mock reckons with their time alone.

@@ -1,11 +1,11 @@
 //! Buffers that are owned, wrapped and cropped, and where their bytes lie.
 
-use embedder::kernels::{REVERSE, groups};
+use embedder::kernels::{IDLE, REVERSE, groups};
 use embedder::{Buffer, Error, Launch, Ownership, Usage};
 use harness::{Failure, Session, cases, ensure, ensure_eq, fail};
 
-use super::{SMALL, adopted, affine, bytes, embedded};
-use crate::ffi::vulkan::embedding::{Application, Seen, no_buffer};
+use super::{SMALL, adopted, affine, bytes, embedded, one_dispatch, owned};
+use crate::ffi::vulkan::embedding::{Application, Recorded, Seen, no_buffer};
 
 /// A picture in NV12: so many bytes of luma, half as many of chroma behind them.
 const LUMA: usize = 1024;
@@ -213,6 +213,126 @@ cases! {
         entry_points: ["vkUpdateDescriptorSets", "vkCmdPushConstants", "vkCmdDispatch"],
     } (session) {
         embedded(session, SMALL, |application| odd_dispatch(session, application))
+    }
+
+    /// A crop of memory that the runtime owns and the host sees is written and read by its mapping, within it and nowhere else; a crop of a crop too.
+    a_crop_of_owned_memory_is_mapped {
+        entry_points: ["vkMapMemory"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let runtime = &application.runtime;
+            let (context, allocator) = adopted(application)?;
+            let (mut before, mut whole) = (owned(runtime, context, 100)?, owned(runtime, context, 1000)?);
+            runtime.write(&before, 0, &[7; 100])?;
+            runtime.write(&whole, 0, &[1; 1000])?;
+            let mut crop = runtime.crop(&whole, 101, 800)?;
+            let mut inner = runtime.crop(&crop, 50, 11)?;
+            runtime.write(&crop, 0, &[2; 800])?;
+            runtime.write(&inner, 1, &[3; 10])?;
+            let mut promised = [1; 1000];
+            promised[101..901].fill(2);
+            promised[152..162].fill(3);
+            let mut seen = [0; 1000];
+            runtime.read(&whole, 0, &mut seen)?;
+            ensure_eq!(seen, promised, "the whole buffer");
+            let mut part = [0; 11];
+            runtime.read(&inner, 0, &mut part)?;
+            ensure_eq!(part, [2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3], "the crop of the crop");
+            for (at, length) in [(2, 10), (11, 1), (u64::MAX, 1)] {
+                let beyond = runtime.read(&inner, at, &mut vec![0; length]);
+                ensure!(matches!(beyond, Err(Error::OutOfRange { within: 11, .. })), "{length} bytes at {at} of a crop of 11 answered {beyond:?}");
+            }
+            let mut beside = [0; 100];
+            runtime.read(&before, 0, &mut beside)?;
+            ensure_eq!(beside, [7; 100], "the buffer beside it");
+            let mut local = Buffer::new(128);
+            runtime.allocate(context, &mut local, Usage::DeviceLocal)?;
+            let mut unseen = runtime.crop(&local, 4, 4)?;
+            let answer = runtime.write(&unseen, 0, &[1]);
+            ensure!(matches!(answer, Err(Error::NotVisible { region }) if Some(region) == unseen.region()), "a crop of device-local memory answered {answer:?}");
+            for buffer in [&mut inner, &mut crop, &mut whole, &mut before, &mut unseen, &mut local] {
+                runtime.free(buffer)?;
+            }
+            Ok(runtime.release_memory_allocator(context, allocator)?)
+        })
+    }
+
+    /// A kernel without buffers is dispatched, and no descriptor is written for it.
+    a_kernel_without_buffers_is_dispatched {
+        entry_points: ["vkCmdDispatch", "vkUpdateDescriptorSets"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let runtime = &application.runtime;
+            let (context, allocator) = adopted(application)?;
+            let nothing = Launch { kernel: &IDLE, buffers: &[], scalars: &[], groups: [1, 1, 1] };
+            runtime.dispatch(context, &nothing)?;
+            let seen = Seen::now();
+            ensure_eq!((seen.bound.len(), seen.constants.len(), seen.submissions), (0, 0, 1), "descriptors, constants and submissions");
+            one_dispatch(application, context)?;
+            runtime.dispatch(context, &nothing)?;
+            let seen = Seen::now();
+            ensure_eq!((seen.bound.len(), seen.submissions), (2, 3), "descriptors and submissions with one of two buffers between");
+            Ok(runtime.release_memory_allocator(context, allocator)?)
+        })
+    }
+
+    /// Before each dispatch is recorded that it sees what shaders and copies wrote before it, and does not write over what they still read; after it, that the host sees what it wrote.
+    what_was_written_is_seen_by_the_next_dispatch {
+        entry_points: ["vkCmdPipelineBarrier", "vkCmdDispatch"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let (context, allocator) = adopted(application)?;
+            one_dispatch(application, context)?;
+            one_dispatch(application, context)?;
+            let recorded = Seen::now().recorded;
+            let dispatches: Vec<usize> = (0..recorded.len()).filter(|at| recorded[*at] == Recorded::Dispatch).collect();
+            ensure_eq!(dispatches.len(), 2, "dispatches");
+            for at in dispatches {
+                let before = at.checked_sub(1).and_then(|before| recorded.get(before));
+                ensure!(before.is_some_and(Recorded::shows_shaders), "before the dispatch at {at} of {recorded:?}");
+                ensure!(recorded.get(at + 1).is_some_and(Recorded::shows_the_host), "after the dispatch at {at} of {recorded:?}");
+            }
+            Ok(application.runtime.release_memory_allocator(context, allocator)?)
+        })
+    }
+
+    /// A buffer that is longer than a descriptor may be is refused before the driver, as is one that fits no type of memory; neither leaves anything.
+    what_no_descriptor_and_no_memory_can_be_is_refused {
+        entry_points: ["vkGetBufferMemoryRequirements", "vkGetPhysicalDeviceProperties"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let runtime = &application.runtime;
+            let (context, allocator) = adopted(application)?;
+            let mut result = owned(runtime, context, 64)?;
+            let most = u64::from(application.limits().max_storage_buffer_range);
+            let mut long = Buffer::new(most / 4 * 4 + 4);
+            runtime.allocate(context, &mut long, Usage::DeviceLocal)?;
+            let submissions = Seen::now().submissions;
+            let refused = affine(application, context, [&long, &result], [1, 0]);
+            let bytes = long.bytes();
+            ensure!(
+                matches!(refused, Err(Error::TooLong { index: 0, bytes: told, most: limit }) if (told, limit) == (bytes, most)),
+                "{bytes} bytes, a descriptor {most} at most, answered {refused:?}"
+            );
+            ensure_eq!(Seen::now().submissions, submissions, "submissions");
+            let mut fits = runtime.crop(&long, 0, 64)?;
+            affine(application, context, [&fits, &result], [1, 0])?;
+            for buffer in [&mut fits, &mut long, &mut result] {
+                runtime.free(buffer)?;
+            }
+            Seen::say_no_types(true);
+            for usage in [Usage::HostVisible, Usage::DeviceLocal] {
+                let mut nowhere = Buffer::new(64);
+                let made = Seen::now().memory_made;
+                let refused = runtime.allocate(context, &mut nowhere, usage);
+                ensure!(matches!(refused, Err(Error::NoMemoryType { usage: told, allowed: 0 }) if told == usage), "no type for {usage:?} answered {refused:?}");
+                ensure_eq!((nowhere.region(), Seen::now().memory_made), (None, made), "what was made of it");
+            }
+            Seen::say_no_types(false);
+            let mut again = owned(runtime, context, 64)?;
+            runtime.free(&mut again)?;
+            Ok(runtime.release_memory_allocator(context, allocator)?)
+        })
     }
 
     /// What is wrapped, and a crop of it, cannot be mapped; device-local memory is not seen; only what was wrapped is detached;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use embedder::{ContextHandler, ContextId, Error, Ownership, Refused};
+use embedder::kernels::{AFFINE, groups};
+use embedder::{ContextHandler, ContextId, Error, Launch, Ownership, Refused};
 use harness::{Failure, cases, ensure, ensure_eq, fail};
 
 use super::{SMALL, adopted, affine, embedded, one_dispatch, owned};
@@ -62,6 +63,32 @@ impl ContextHandler for Lock {
 
     fn release(&self, _: ContextId) {
         self.held.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Has somebody call the runtime at both its halves, and waits until that is done.
+struct Asking(std::sync::Mutex<std::sync::mpsc::Sender<std::sync::mpsc::Sender<bool>>>);
+
+impl Asking {
+    fn ask(&self) -> Result<(), Refused> {
+        let (done, heard) = std::sync::mpsc::channel();
+        let sent = self.0.lock().map(|wishes| wishes.send(done).is_ok());
+        // Long enough for a busy machine; a lock held here would never end.
+        let served = heard.recv_timeout(std::time::Duration::from_secs(60));
+        match (sent, served) {
+            (Ok(true), Ok(true)) => Ok(()),
+            _ => Err(Refused("the runtime did not answer the handler".to_owned())),
+        }
+    }
+}
+
+impl ContextHandler for Asking {
+    fn acquire(&self, _: ContextId) -> Result<(), Refused> {
+        self.ask()
+    }
+
+    fn release(&self, _: ContextId) {
+        let _ = self.ask();
     }
 }
 
@@ -129,6 +156,70 @@ cases! {
             runtime.free(&mut result)?;
             Ok(runtime.release_memory_allocator(context, allocator)?)
         })
+    }
+
+    /// A handler is called with no lock of the runtime's held: it acquires and releases another context's allocator, allocates and frees, while a dispatch waits for it.
+    a_handler_may_call_the_runtime {
+        entry_points: ["vkQueueSubmit", "vkAllocateMemory"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let runtime = &application.runtime;
+            let (context, allocator) = adopted(application)?;
+            let other = adopted(application)?;
+            runtime.release_memory_allocator(other.0, other.1)?;
+            // The handler may outlive no borrow of the runtime, so it hands its wishes to a thread that has one, and waits for their end.
+            let (wishes, heard) = std::sync::mpsc::channel::<std::sync::mpsc::Sender<bool>>();
+            let outcome = std::thread::scope(|scope| {
+                let servant = scope.spawn(move || -> Result<u32, Failure> {
+                    let mut served = 0;
+                    while let Ok(done) = heard.recv() {
+                        let second = runtime.acquire_memory_allocator(other.0)?;
+                        let mut buffer = owned(runtime, other.0, 4096)?;
+                        runtime.free(&mut buffer)?;
+                        runtime.release_memory_allocator(other.0, second)?;
+                        served += 1;
+                        let _ = done.send(true);
+                    }
+                    Ok(served)
+                });
+                let handler = Arc::new(Asking(std::sync::Mutex::new(wishes)));
+                runtime.set_context_handler(Some(handler));
+                let dispatched = one_dispatch(application, context);
+                // The handler goes, and its end of the channel with it.
+                drop(runtime.set_context_handler(None));
+                (dispatched, servant.join())
+            });
+            let (dispatched, Ok(served)) = outcome else {
+                fail!("the handler's servant panicked")
+            };
+            dispatched?;
+            ensure_eq!(served?, 2, "times that the handler called the runtime, at each half of one dispatch");
+            Ok(runtime.release_memory_allocator(context, allocator)?)
+        })
+    }
+
+    /// A runtime that is dropped with work under way waits for it: nothing is destroyed that a queue still uses, and nothing is left.
+    a_runtime_that_ends_with_work_under_way_waits_for_it {
+        entry_points: ["vkWaitForFences", "vkQueueSubmit"],
+    } (session) {
+        embedded(session, SMALL, |application| {
+            let runtime = &application.runtime;
+            let (context, _) = adopted(application)?;
+            let (source, result) = (owned(runtime, context, 1 << 20)?, owned(runtime, context, 1 << 20)?);
+            let count = 1 << 18;
+            for _ in 0..3 {
+                let launch = Launch { kernel: &AFFINE, buffers: &[&source, &result], scalars: &[count, 3, 5], groups: groups(count) };
+                runtime.launch(context, &launch)?;
+            }
+            // The application ends here, with three dispatches, two buffers, an allocator and a module.
+            ensure_eq!(Seen::now().modules_destroyed, 0, "modules destroyed while dispatches use them");
+            Ok(())
+        })?;
+        let seen = Seen::now();
+        ensure_eq!((seen.submissions, seen.modules_made, seen.modules_destroyed), (3, 1, 1), "submissions, modules made and destroyed");
+        ensure_eq!(seen.memory_freed, seen.memory_made, "memory freed of what was allocated");
+        ensure!(seen.waits >= 3, "{} waits for fences before the end of three dispatches", seen.waits);
+        Ok(())
     }
 
     /// A context that the runtime made is no allocator's to release: only device_release ends it, with its device and instance,

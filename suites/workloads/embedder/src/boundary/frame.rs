@@ -130,7 +130,9 @@ impl Frame {
             // SAFETY: by `record`; the counts agree by the promise above.
             unsafe {
                 raw.cmd_bind_pipeline(commands, point, pipeline);
-                raw.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
+                if let Some(set) = set {
+                    raw.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
+                }
                 if !constants.is_empty() {
                     let stage = vk::ShaderStageFlags::COMPUTE;
                     raw.cmd_push_constants(commands, layout, stage, 0, constants);
@@ -140,11 +142,15 @@ impl Frame {
         })
     }
 
+    /// A set with these bindings; none for a kernel that has no buffers, since a write of no descriptors is none.
     fn bound(
         &mut self,
         layout: &Object<vk::DescriptorSetLayout>,
         bindings: &[Binding],
-    ) -> Result<vk::DescriptorSet> {
+    ) -> Result<Option<vk::DescriptorSet>> {
+        if bindings.is_empty() {
+            return Ok(None);
+        }
         let layouts = [layout.raw()];
         let info = vk::DescriptorSetAllocateInfo::default()
             .descriptor_pool(self.sets.raw())
@@ -166,7 +172,7 @@ impl Frame {
             .buffer_info(&infos[..bindings.len()])];
         // SAFETY: consecutive bindings of one descriptor each, as the specification lets one write go on.
         unsafe { self.tables.raw.update_descriptor_sets(&writes, &[]) };
-        Ok(set)
+        Ok(Some(set))
     }
 
     pub fn record_copy(

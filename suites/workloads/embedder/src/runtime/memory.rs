@@ -107,7 +107,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Writes by the mapping of owned, host-visible memory.
+    /// Writes by the mapping of owned, host-visible memory, of which the buffer may be a part.
     ///
     /// # Errors
     /// [`Error::NotMappable`], [`Error::NotVisible`], [`Error::OutOfRange`].

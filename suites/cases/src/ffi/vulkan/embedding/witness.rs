@@ -25,6 +25,47 @@ pub struct Placed {
     pub alignment: u64,
 }
 
+/// What was recorded, as far as the order of dispatches is about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// From stages to stages, from accesses to accesses, of all memory: Vulkan's bits.
+    Barrier {
+        stages: [u32; 2],
+        accesses: [u32; 2],
+    },
+    Dispatch,
+}
+
+impl Recorded {
+    /// Whether what shaders and copies wrote before is seen by the shaders that follow, which do not write over what is still written.
+    pub fn shows_shaders(&self) -> bool {
+        self.shows(
+            vk::PipelineStageFlags::COMPUTE_SHADER,
+            vk::AccessFlags::SHADER_READ | vk::AccessFlags::SHADER_WRITE,
+        )
+    }
+
+    /// Whether the host sees it.
+    pub fn shows_the_host(&self) -> bool {
+        self.shows(vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ)
+    }
+
+    fn shows(&self, next: vk::PipelineStageFlags, sees: vk::AccessFlags) -> bool {
+        let work = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+        let wrote = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
+        let has = |bits: u32, wanted: u32| bits & wanted == wanted;
+        match self {
+            Self::Barrier { stages, accesses } => {
+                has(stages[0], work.as_raw())
+                    && has(stages[1], next.as_raw())
+                    && has(accesses[0], wrote.as_raw())
+                    && has(accesses[1], sees.as_raw())
+            }
+            Self::Dispatch => false,
+        }
+    }
+}
+
 /// What was asked for since [`Seen::begin`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -37,7 +78,11 @@ pub struct Seen {
     pub bound: Vec<Bound>,
     /// Push constants of each dispatch.
     pub constants: Vec<Vec<u32>>,
+    /// Barriers and dispatches in the order of their recording.
+    pub recorded: Vec<Recorded>,
     pub submissions: usize,
+    /// For fences.
+    pub waits: usize,
     /// By vkAllocateMemory, with success.
     pub memory_made: usize,
     pub memory_freed: usize,
@@ -50,6 +95,8 @@ pub struct Seen {
 struct State {
     seen: Seen,
     get: Option<vk::PFN_vkGetInstanceProcAddr>,
+    /// Buffers are said to fit no type of memory.
+    no_types: bool,
     /// By name.
     next: BTreeMap<&'static CStr, unsafe extern "system" fn()>,
 }
@@ -62,13 +109,16 @@ static STATE: Mutex<State> = Mutex::new(State {
         devices_destroyed: 0,
         bound: Vec::new(),
         constants: Vec::new(),
+        recorded: Vec::new(),
         submissions: 0,
+        waits: 0,
         memory_made: 0,
         memory_freed: 0,
         placed: Vec::new(),
         calls: 0,
     },
     get: None,
+    no_types: false,
     next: BTreeMap::new(),
 });
 
@@ -80,6 +130,11 @@ impl Seen {
     /// Forgets all until now.
     pub fn begin() {
         state().seen = Self::default();
+    }
+
+    /// From now on buffers are said to fit no type of memory, or what the driver says.
+    pub fn say_no_types(no_types: bool) {
+        state().no_types = no_types;
     }
 
     pub fn now() -> Self {
@@ -171,6 +226,12 @@ unsafe extern "system" fn look_up_of_device(
                 c"vkCmdPushConstants",
                 erased(push_constants as vk::PFN_vkCmdPushConstants),
             ),
+            (
+                c"vkCmdPipelineBarrier",
+                erased(barrier as vk::PFN_vkCmdPipelineBarrier),
+            ),
+            (c"vkCmdDispatch", erased(dispatch as vk::PFN_vkCmdDispatch)),
+            (c"vkWaitForFences", erased(wait as vk::PFN_vkWaitForFences)),
             (c"vkQueueSubmit", erased(submit as vk::PFN_vkQueueSubmit)),
             (
                 c"vkAllocateMemory",
@@ -284,6 +345,59 @@ unsafe extern "system" fn push_constants(
     }
 }
 
+unsafe extern "system" fn barrier(
+    commands: vk::CommandBuffer,
+    from: vk::PipelineStageFlags,
+    to: vk::PipelineStageFlags,
+    how: vk::DependencyFlags,
+    count: u32,
+    barriers: *const vk::MemoryBarrier<'_>,
+    buffer_count: u32,
+    buffers: *const vk::BufferMemoryBarrier<'_>,
+    image_count: u32,
+    images: *const vk::ImageMemoryBarrier<'_>,
+) {
+    // SAFETY: the caller's promise: so many barriers.
+    unsafe {
+        let all = match count {
+            0 => &[],
+            count => std::slice::from_raw_parts(barriers, count as usize),
+        };
+        let seen_now: Vec<_> = all
+            .iter()
+            .map(|one| Recorded::Barrier {
+                stages: [from.as_raw(), to.as_raw()],
+                accesses: [one.src_access_mask.as_raw(), one.dst_access_mask.as_raw()],
+            })
+            .collect();
+        let record: vk::PFN_vkCmdPipelineBarrier = next(c"vkCmdPipelineBarrier", |seen| {
+            seen.recorded.extend(seen_now)
+        });
+        record(
+            commands,
+            from,
+            to,
+            how,
+            count,
+            barriers,
+            buffer_count,
+            buffers,
+            image_count,
+            images,
+        );
+    }
+}
+
+unsafe extern "system" fn dispatch(commands: vk::CommandBuffer, x: u32, y: u32, z: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let record: vk::PFN_vkCmdDispatch = next(c"vkCmdDispatch", |seen| {
+            seen.recorded.push(Recorded::Dispatch);
+        });
+        record(commands, x, y, z);
+    }
+}
+
 unsafe extern "system" fn submit(
     queue: vk::Queue,
     count: u32,
@@ -294,6 +408,20 @@ unsafe extern "system" fn submit(
     unsafe {
         let submit: vk::PFN_vkQueueSubmit = next(c"vkQueueSubmit", |seen| seen.submissions += 1);
         submit(queue, count, submits, fence)
+    }
+}
+
+unsafe extern "system" fn wait(
+    device: vk::Device,
+    count: u32,
+    fences: *const vk::Fence,
+    all: vk::Bool32,
+    timeout: u64,
+) -> vk::Result {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let wait: vk::PFN_vkWaitForFences = next(c"vkWaitForFences", |seen| seen.waits += 1);
+        wait(device, count, fences, all, timeout)
     }
 }
 
@@ -334,6 +462,9 @@ unsafe extern "system" fn requirements(
         let ask: vk::PFN_vkGetBufferMemoryRequirements =
             next(c"vkGetBufferMemoryRequirements", |_| {});
         ask(device, buffer, needs);
+        if state().no_types {
+            (*needs).memory_type_bits = 0;
+        }
     }
 }
 

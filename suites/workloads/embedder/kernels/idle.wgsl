@@ -1,0 +1,4 @@
+// Does nothing, with nothing.
+
+@compute @workgroup_size(64)
+fn main() {}
