@@ -156,6 +156,9 @@ fn nvml_share(tenant: Tenant, device: nvmlDevice_t) -> Option<Share> {
     if planted(Seed::S9) && !told {
         return None;
     }
+    if let Some(index) = index {
+        tenant.look_for_others(DeviceIndex(index));
+    }
     let devices = match index {
         Some(index) => DeviceSet::from_iter([DeviceIndex(index)]),
         None => DeviceIndex::all()

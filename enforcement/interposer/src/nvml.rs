@@ -322,6 +322,11 @@ impl Processes {
         self.of(pid())
     }
 
+    /// Who has one.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|row| row.pid).collect()
+    }
+
     /// Whether no other process has a row.
     pub fn are_ours(&self) -> bool {
         self.0.iter().all(|row| row.pid == pid())

@@ -33,6 +33,7 @@ pub enum Once {
     NoMemory,
     SecondDriver,
     NarrowContexts,
+    Seen,
 }
 
 impl Once {
@@ -46,6 +47,7 @@ impl Once {
             | Once::OtherShare
             | Once::Remarks
             | Once::Unasked
+            | Once::Seen
             | Once::Overdrawn => false,
         }
     }

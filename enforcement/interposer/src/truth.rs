@@ -16,10 +16,10 @@ use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use seeds::{Mark, Seed, mark, planted};
 
 use crate::boundary::arena::Lock;
-use crate::boundary::time;
+use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
-use crate::nvml::Session;
+use crate::nvml::{Processes, Session};
 use crate::outcome::Refused;
 use crate::poll::pause_after;
 use crate::process::Tenant;
@@ -37,6 +37,8 @@ pub struct Truth {
     changes: Changes,
     /// Held while the books are brought to the driver's figure.
     looking: Lock,
+    /// When who only asks for figures looks at the tenant's other processes again, by the processor's counter.
+    others_due: AtomicU64,
     devices: [Figures; MAX_DEVICES],
 }
 
@@ -584,6 +586,7 @@ impl Tenant {
             let rows = nvml.rows(index)?;
             // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
+            self.note_seen(index, &rows);
             let row = rows.own()?;
             ledger.note_listed();
             figures.listed.store(1, Ordering::Relaxed);
@@ -639,6 +642,45 @@ impl Tenant {
             .contexts
             .limits_charged(device.ordinal)
             .saturating_add(self.awaited(device.ordinal))
+    }
+
+    /// Charges what processes of the tenant hold that never asked any hook for anything (R8 of `fixtures/defects.txt`).
+    fn note_seen(self, index: DeviceIndex, rows: &Processes) {
+        let Some(ledger) = self.ledger().filter(|_| !planted(Seed::R8a)) else {
+            return;
+        };
+        let library = sign::own_path();
+        let is_ours = |pid| sources::is_of_tenant(pid, self.settings(), library.as_deref());
+        let seen = ledger.note_seen(index, &rows.pids(), &|pid| rows.of(pid), &is_ours);
+        if let Some((pid, bytes)) = seen {
+            report::once(
+                Once::Seen,
+                format_args!(
+                    "process {pid} of this tenant holds {bytes} of device {} that no library of ours was asked for there (a core opened with RTLD_DEEPBIND, a driver opened directly, a scrubbed environment); it is charged",
+                    index.0
+                ),
+            );
+        }
+    }
+
+    /// The same by a process that only asks for figures and may have nothing on the device, now and then.
+    pub fn look_for_others(self, index: DeviceIndex) {
+        let due = &self.memory.truth.others_due;
+        let began = time::ticks();
+        let is_told = self.settings().context_charge == ContextCharge::Count;
+        let budget = self.ledger().and_then(|ledger| ledger.budget(index));
+        if began < due.load(Ordering::Relaxed) || !is_told || budget.is_none() {
+            return;
+        }
+        let _errno = KeptErrno::keep();
+        let rows = Session::open().and_then(|nvml| nvml.rows(index));
+        if let (Some(rows), Some(ledger)) = (rows, self.ledger()) {
+            self.note_seen(index, &rows);
+            ledger.note_seen_again(index, &|pid| rows.of(pid));
+        }
+        let took = time::ticks().saturating_sub(began);
+        let pause = pause_after(took).max(time::look_interval());
+        due.store(began.saturating_add(pause), Ordering::Relaxed);
     }
 
     fn figures(self, index: DeviceIndex) -> Option<&'static Figures> {

@@ -61,6 +61,7 @@ pub struct Floor {
     /// By device: what the process may hold before the next look.
     next: [AtomicU64; MAX_DEVICES],
     told: AtomicBool,
+    told_of_others: AtomicBool,
 }
 
 impl Floor {
@@ -72,6 +73,7 @@ impl Floor {
             over: AtomicBool::new(false),
             next: [const { AtomicU64::new(0) }; MAX_DEVICES],
             told: AtomicBool::new(false),
+            told_of_others: AtomicBool::new(false),
         }
     }
 
@@ -125,6 +127,7 @@ impl Floor {
                 break;
             };
             ledger.note_beyond(device, &others, &|pid| rows.of(pid));
+            self.note_seen(ledger, device, &rows);
             let Some(row) = rows.of(std::process::id()) else {
                 break;
             };
@@ -137,6 +140,24 @@ impl Floor {
             return self.is_over(ledger, device, beyond, call);
         }
         false
+    }
+
+    /// Charges what processes of the tenant hold that never asked any hook for anything (R8 of `fixtures/defects.txt`).
+    fn note_seen(&self, ledger: &Ledger, device: DeviceIndex, rows: &nvml::Listed) {
+        if planted(Seed::R8a) {
+            return;
+        }
+        let library = os::own_path();
+        let is_ours = |pid| sources::is_of_tenant(pid, settings(), library.as_deref());
+        let seen = ledger.note_seen(device, &rows.pids(), &|pid| rows.of(pid), &is_ours);
+        if let Some((pid, bytes)) = seen
+            && !self.told_of_others.swap(true, Ordering::Relaxed)
+        {
+            trace::tell(format_args!(
+                "process {pid} of this tenant holds {bytes} of device {} that no library of ours was asked for there; it is charged",
+                device.0
+            ));
+        }
     }
 
     /// Whether the driver holds more for this process than the budget has room for, which is said once.

@@ -8,6 +8,7 @@ use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
 use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
 use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
+use crate::seen;
 use crate::word::Budget;
 use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -267,7 +268,7 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
 }
 
 /// Takes the byte of the first slot that is free: nobody holds it and nothing is charged there.
-fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
+pub fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
     for walk in 0..WALKS {
         // Only a full ledger has a newcomer guess; else who needs the bytes asks the driver for them.
         let patience = if walk <= 1 { DRAIN_MOST_MS } else { DRAIN_MS };
@@ -303,6 +304,7 @@ impl Seat {
             record.owner.store(self.owner(), Ordering::Release);
         }
         Account::<crate::account::Sound>::join(self.layout().high(), self.slot);
+        seen::take_over(self);
         if let Ok(fd) = self.probe.fd() {
             let reaper = Reaper {
                 layout: self.layout(),

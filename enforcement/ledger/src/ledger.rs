@@ -8,6 +8,7 @@ use crate::objects::{Key, Object, SlotSet};
 use crate::reap::Reaper;
 use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
+use crate::seen;
 use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use core::fmt;
@@ -112,6 +113,8 @@ pub struct Charged {
     explained: u64,
     /// What it is charged that no row shows.
     unlisted: u64,
+    /// It has no slot but the one that others took for it.
+    seen: bool,
 }
 
 /// Bytes that are charged but not in use yet. Dropping it cancels.
@@ -263,6 +266,7 @@ impl Ledger {
                     other.releases = other.releases.wrapping_add(releases);
                     other.unlisted = other.unlisted.saturating_add(unlisted);
                     other.slots.push(at);
+                    other.seen &= record.is_seen();
                 }
                 None => others.push(Charged {
                     owner,
@@ -271,6 +275,7 @@ impl Ledger {
                     slots: vec![at],
                     explained: 0,
                     unlisted,
+                    seen: record.is_seen(),
                 }),
             }
         }
@@ -294,7 +299,9 @@ impl Ledger {
         };
         let now = self.others(device);
         for other in before.iter().filter(|other| now.contains(other)) {
-            let Some(held) = row((other.owner >> 32) as u32) else {
+            let row = row((other.owner >> 32) as u32);
+            // By its row alone a process without a slot is known: without one it holds nothing.
+            let Some(held) = row.or(other.seen.then_some(Bytes::ZERO)) else {
                 continue;
             };
             let listed = other.bytes.saturating_sub(other.unlisted);
@@ -305,6 +312,38 @@ impl Ledger {
                 beyond = 0;
             }
         }
+    }
+
+    /// Charges what the driver's rows show of processes of the tenant that have no slot: nothing of ours was asked for anything there. `rows` are the
+    /// pids that have one, `row` tells each one's figure, and `is_ours` whether a process that looks up paths where this one does has this ledger by its
+    /// settings. Answers the first that was not known yet, with what it holds.
+    pub fn note_seen(
+        &self,
+        device: DeviceIndex,
+        rows: &[u32],
+        row: &dyn Fn(u32) -> Option<Bytes>,
+        is_ours: &dyn Fn(u32) -> bool,
+    ) -> Option<(u32, Bytes)> {
+        if !self.is_mine() {
+            return None;
+        }
+        let _errno = KeptErrno::keep();
+        let found = seen::enrol(&self.seat, rows, &|pid| {
+            row(pid).is_some_and(|held| held > Bytes::ZERO) && is_ours(pid)
+        });
+        let first = *found.first()?;
+        // The others' rows may be older than what they are charged now.
+        let mut others = self.others(device);
+        others.retain(|other| found.contains(&((other.owner >> 32) as u32)));
+        self.note_beyond(device, &others, row);
+        Some((first, row(first)?))
+    }
+
+    /// The same of those that are known already: their figure is the row's, however old that of others may be. `row` as in [`Ledger::note_beyond`].
+    pub fn note_seen_again(&self, device: DeviceIndex, row: &dyn Fn(u32) -> Option<Bytes>) {
+        let mut others = self.others(device);
+        others.retain(|other| other.seen);
+        self.note_beyond(device, &others, row);
     }
 
     /// So much of what this slot is charged is in no row of the driver's: set by who knows it, its owner.

@@ -15,6 +15,7 @@ mod objects;
 mod probe;
 mod reap;
 mod region;
+mod seen;
 mod sync;
 mod view;
 mod word;

@@ -124,9 +124,40 @@ impl Reaper<'_> {
             .filter(|(slot, _)| Some(*slot) != self.me)
     }
 
-    /// Whether the slot's owner lives: it holds the slot's byte.
-    fn lives(&self, slot: usize) -> Result<bool, Errno> {
-        region::is_locked(self.fd, slot)
+    /// Whether the slot's owner lives: it holds the slot's byte, or it never took the slot and is there still.
+    pub fn lives(&self, slot: usize) -> Result<bool, Errno> {
+        Ok(region::is_locked(self.fd, slot)? || self.is_seen_alive(slot))
+    }
+
+    /// Whether a slot is for a process that never took one (see [`crate::seen`]), lives, and has none of its own by now. Of another PID namespace that
+    /// cannot be told: there it is taken for dead, and charged again when it is seen again.
+    fn is_seen_alive(&self, slot: usize) -> bool {
+        let Some(record) = self.layout.slots.get(slot) else {
+            return false;
+        };
+        let owner = record.owner.load(Ordering::Acquire);
+        if !record.is_seen()
+            || record.dying.load(Ordering::Acquire) != 0
+            || owner as u32 != self.namespace
+        {
+            return false;
+        }
+        let (then, now) = (
+            record.began(),
+            region::start_of_living((owner >> 32) as u32),
+        );
+        // The offset of a time namespace is no multiple of a tick.
+        now != 0 && then.abs_diff(now) <= 1 && !self.has_seat(owner)
+    }
+
+    /// Whether a process has taken a slot of its own.
+    pub fn has_seat(&self, owner: u64) -> bool {
+        let mut slots = self.layout.slots.iter();
+        slots.any(|record| {
+            record.owner.load(Ordering::Acquire) == owner
+                && record.dying.load(Ordering::Acquire) == 0
+                && !record.is_seen()
+        })
     }
 
     /// Whether the slot's record names a process that lives, so that a newcomer need not try its byte: with each try the kernel walks all locks of the

@@ -117,7 +117,7 @@ impl Fixed {
 pub struct Slot {
     /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
     pub owner: AtomicU64,
-    /// In clock ticks since boot, with [`LISTED`].
+    /// In clock ticks since boot, with [`LISTED`] and [`SEEN`].
     pub start: AtomicU64,
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
@@ -131,10 +131,18 @@ pub struct Slot {
 /// The owner has seen a row of its own among the driver's: in its PID namespace they are in terms of that.
 pub const LISTED: u64 = 1 << 63;
 
+/// The owner never took the slot: others of the tenant saw its memory among the driver's rows. See [`crate::seen`].
+pub const SEEN: u64 = 1 << 62;
+
 impl Slot {
     /// When the owner started, in clock ticks since boot; 0 where that was not known.
     pub fn began(&self) -> u64 {
-        self.start.load(Ordering::Acquire) & !LISTED
+        self.start.load(Ordering::Acquire) & !(LISTED | SEEN)
+    }
+
+    /// Whether the slot is for a process that never took one.
+    pub fn is_seen(&self) -> bool {
+        self.start.load(Ordering::Acquire) & SEEN != 0
     }
 }
 
@@ -273,19 +281,28 @@ impl Drop for Map {
 /// When a process started, in clock ticks since boot as the machine's own time namespace counts them; 0 where there is none of that pid, or /proc does
 /// not say.
 pub fn start_of(pid: u32) -> u64 {
-    let Ok(line) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return 0;
-    };
+    state_of(pid).map_or(0, |(_, start)| start)
+}
+
+/// The same of a process that has not ended: one that nobody has waited for yet is 0.
+pub fn start_of_living(pid: u32) -> u64 {
+    state_of(pid).map_or(0, |(state, start)| match state {
+        'Z' | 'X' => 0,
+        _ => start,
+    })
+}
+
+/// The letter of a process's state, and when it started.
+fn state_of(pid: u32) -> Option<(char, u64)> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name is in parentheses and may hold anything; the start is the 20th field after it.
-    let after = line.rsplit_once(')').map_or("", |(_, after)| after);
-    after
-        .split_whitespace()
-        .nth(19)
-        .and_then(|field| field.parse().ok())
-        .map_or(0, |ticks: u64| {
-            // A tick is 10 ms wherever Linux runs with GPUs.
-            ticks.saturating_sub_signed(time_offset("boottime") / 10)
-        })
+    let (_, after) = line.rsplit_once(')')?;
+    let mut fields = after.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let ticks: u64 = fields.nth(18)?.parse().ok()?;
+    // A tick is 10 ms wherever Linux runs with GPUs.
+    let start = ticks.saturating_sub_signed(time_offset("boottime") / 10);
+    Some((state, start))
 }
 
 /// What this process's time namespace adds to a clock that `/proc/self/timens_offsets` names, in milliseconds. 0 where

@@ -6,7 +6,7 @@ use crate::driver::{Driver, NoDriver};
 use crate::ledger::share_of;
 use crate::probe::Probe;
 use crate::reap::Reaper;
-use crate::region::{self, LISTED, Map, PACE_WORDS, Pace, Slot};
+use crate::region::{LISTED, Map, PACE_WORDS, Pace, Slot};
 use crate::{AttachError, SLOTS};
 use budget::{Bytes, DeviceIndex};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,9 @@ pub struct SlotView {
     pub start: u64,
     /// It has seen a row of its own among the driver's.
     pub listed: bool,
-    /// Its owner still holds the slot's lock.
+    /// It never took the slot: others of the tenant saw its memory among the driver's rows.
+    pub seen: bool,
+    /// Its owner still holds the slot's lock, or never took the slot and lives.
     pub alive: bool,
     /// The devices on which it holds or leases anything.
     pub devices: Vec<DeviceShare>,
@@ -155,8 +157,15 @@ impl View {
 
     fn slot(&self, slot: usize, record: &Slot) -> Option<SlotView> {
         let owner = record.owner.load(Ordering::Acquire);
-        let fd = self.probe.fd().ok();
-        let alive = fd.is_some_and(|fd| region::is_locked(fd, slot).unwrap_or(false));
+        let alive = self.probe.fd().is_ok_and(|fd| {
+            let reaper = Reaper {
+                layout: self.map.layout(),
+                fd,
+                me: None,
+                namespace: attach::pid_namespace(),
+            };
+            reaper.lives(slot).unwrap_or(false)
+        });
         let shares = DeviceIndex::all().filter_map(|device| {
             let word = self.account(device)?.word(slot);
             let beyond = Bytes(self.account(device)?.beyond(slot));
@@ -173,6 +182,7 @@ impl View {
             pid: (owner >> 32) as u32,
             start: record.began(),
             listed: record.start.load(Ordering::Acquire) & LISTED != 0,
+            seen: record.is_seen(),
             alive,
             devices: shares.collect(),
         };

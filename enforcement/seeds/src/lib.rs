@@ -98,6 +98,7 @@ seeds! {
     R6 = "R6", "limits are not hooked", unhooks: ["cuCtxSetLimit"];
     R7 = "R7", "unsuffixed exports are not hooked", unhooks: ["cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuArrayCreate", "cuArray3DCreate", "cuCtxCreate"];
     R8 = "R8", "RTLD_NEXT finds the driver behind the preload";
+    R8a = "R8a", "what a process holds that asked no hook for anything is nobody's business";
     R9 = "R9", "imported memory is charged again";
     R10 = "R10", "CUDA's ordinals are taken for NVML's";
     R11 = "R11", "a budget that does not parse is none";

@@ -156,6 +156,42 @@ fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
+/// Whether a process of this PID namespace that looks up paths where this one does has the ledger of `settings`, by where its own settings would come
+/// from; `library` is the path of the library that asks. A tenant file is for all that see it, one beside the library for those that have something of that
+/// directory mapped. What cannot be read says no.
+#[must_use]
+pub fn is_of_tenant(pid: u32, settings: &Settings, library: Option<&Path>) -> bool {
+    let of_process = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    if settings.source == Source::TenantFile {
+        let beside = || {
+            let mut directory = library?.parent()?.as_os_str().as_bytes().to_vec();
+            directory.push(b'/');
+            let maps = of_process("maps");
+            Some(maps.windows(directory.len()).any(|at| at == directory))
+        };
+        return is_there(Path::new(TENANT_FILE)) || beside() == Some(true);
+    }
+    if !settings.ledger.is_absolute() {
+        return false;
+    }
+    let environment = of_process("environ");
+    let environment = match sets_anything(&environment) {
+        true => environment,
+        false => std::fs::read(FIRST_PROCESS).unwrap_or_default(),
+    };
+    let theirs = |name: &str| variable(&environment, name).map(<[u8]>::to_vec);
+    sets_anything(&environment) && Settings::read(&theirs).ledger == settings.ledger
+}
+
+/// Whether an environment as the kernel shows it says anything of what is enforced.
+fn sets_anything(environment: &[u8]) -> bool {
+    let mut names = environment.split(|byte| *byte == 0).filter_map(|entry| {
+        let name = entry.split(|byte| *byte == b'=').next()?;
+        std::str::from_utf8(name).ok()
+    });
+    names.any(budget::settings::enforces)
+}
+
 /// A path as the loader gives it; none where it gives none.
 #[must_use]
 pub fn library(name: &core::ffi::CStr) -> Option<PathBuf> {

@@ -117,6 +117,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         workloads::launch::residency::CASES,
     ],
     roles: &[
+        activation::proxy::ROLES,
         tenant::ROLES,
         cuda::share::ROLES,
         cuda::workers::ROLES,

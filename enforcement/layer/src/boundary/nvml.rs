@@ -144,6 +144,11 @@ pub fn listed(device: DeviceIndex) -> Option<Listed> {
 }
 
 impl Listed {
+    /// Who has a row.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|row| row.pid).collect()
+    }
+
     /// What a process holds, by its largest row. `None` where it has none, or NVML does not say how much.
     pub fn of(&self, pid: u32) -> Option<Bytes> {
         let rows = self.0.iter().filter(|row| row.pid == pid);

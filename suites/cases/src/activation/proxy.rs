@@ -1,12 +1,15 @@
 //! Our libraries in the drivers' place, for programs that a preload does not reach.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq};
+use std::time::{Duration, Instant};
 
-use crate::clients::{context, cuda, fill, nvml, told};
+use harness::{Bytes, Failure, Library as Built, Peer, Session, cases, ensure, ensure_eq, roles};
+
+use crate::clients::{Gpu, context, cuda, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::library::Library;
 use crate::ffi::process::overhear;
+use crate::ffi::vulkan::Code;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::symbols::proc_address::newest_look_up;
 
@@ -53,6 +56,39 @@ fn deeply_bound(session: &Session) -> Result<Bytes, Failure> {
     Ok(Bytes(taken))
 }
 
+/// Another process of the tenant, which uses CUDA by a core that it opens with RTLD_DEEPBIND and in no other way, and has taken so much by it.
+fn elsewhere(session: &Session) -> Result<Peer, Failure> {
+    let mut peer = session.launch("core").start()?;
+    let taken = peer.line()?;
+    ensure_eq!(
+        taken,
+        UNSEEN.0.to_string(),
+        "what the other process's core took"
+    );
+    Ok(peer)
+}
+
+/// What NVML says is in use of the first device.
+fn in_use() -> Result<(Bytes, Bytes), Failure> {
+    let nvml = nvml()?;
+    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+    let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
+    Ok((Bytes(memory.used), Bytes(memory.total)))
+}
+
+roles! {
+    /// Says what its core took, and holds it.
+    core(session, parent) {
+        let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
+        let Some((taken, _)) = core.take(STEP.0, UNSEEN.0) else {
+            harness::fail!("the plugin exports no core_take")
+        };
+        parent.say(&taken.to_string())?;
+        while parent.hear().is_some() {}
+        Ok(())
+    }
+}
+
 /// libcuda in a namespace of its own.
 fn apart() -> Result<Cuda, Failure> {
     let cuda = Cuda::of(Library::open_apart("libcuda.so.1")?);
@@ -90,6 +126,63 @@ cases! {
         };
         ensure_eq!(Bytes(taken), UNSEEN, "what the core took of what it asked for");
         is_detected(session)
+    }
+
+    /// A process that asks no hook for anything is charged all the same, by the tenant's others: they get that much less, one line says so, and they get it
+    /// when it has ended.
+    what_a_process_takes_past_the_preload_the_tenants_others_lack {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
+    } (session) {
+        let other = elsewhere(session)?;
+        let (cuda, [_, stderr]) = overhear(|| -> Result<_, Failure> {
+            let cuda = cuda()?;
+            let taken = fill(&cuda);
+            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+            fills(taken.bytes + UNSEEN, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+            Ok((cuda, taken.bytes))
+        })?;
+        let (cuda, taken) = cuda?;
+        let said = stderr.lines().filter(|line| line.contains("is charged"));
+        ensure_eq!(said.count(), 1, "lines about memory that nobody was asked for: {stderr:?}");
+        other.finish()?;
+        let more = fill(&cuda);
+        more.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken + more.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// The tenant's own nvidia-smi, a process without a context, tells what such a process holds as in use, and when it has ended as free.
+    what_a_process_takes_past_the_preload_nvml_tells_as_in_use {
+        kind: Budget, defects: ["R8"], entry_points: ["nvmlDeviceGetMemoryInfo"], budget: "0=6GiB", libraries: PreloadOnly, unaccounted: UNLISTED,
+    } (session) {
+        let (before, total) = in_use()?;
+        ensure_eq!((before, total), (Bytes::ZERO, budget(session, 0)?), "in use before, of");
+        let other = elsewhere(session)?;
+        // Who asks again and again looks now and then.
+        let begun = Instant::now();
+        while in_use()?.0 < UNSEEN && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let used = in_use()?.0;
+        ensure!(used >= UNSEEN && used <= UNSEEN + CONTEXT_ROOM, "{used} are told in use while {UNSEEN} are held");
+        other.finish()?;
+        let begun = Instant::now();
+        while in_use()?.0 > Bytes::ZERO && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ensure_eq!(in_use()?.0, Bytes::ZERO, "in use when nobody holds anything");
+        Ok(())
+    }
+
+    /// Vulkan gets that much less too.
+    what_a_process_takes_past_the_preload_vulkan_lacks {
+        kind: Budget, defects: ["R8"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB", unaccounted: UNLISTED,
+    } (session) {
+        let other = elsewhere(session)?;
+        let gpu = Gpu::first()?;
+        let taken = gpu.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes + UNSEEN, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        other.finish()
     }
 
     /// A second namespace has a driver of its own, which no hook calls: either it is not to be had, or it draws on what is left of the budget.
