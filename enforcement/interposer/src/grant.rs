@@ -64,6 +64,7 @@ impl Tenant {
         }
         for device in devices.iter() {
             let part = ledger.reserve_with(device, bytes, &Rows).map_err(refused)?;
+            self.note_charged(device);
             match &grant.first {
                 None => grant.first = Some(part),
                 Some(_) => grant.others.push(part),

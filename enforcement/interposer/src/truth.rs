@@ -63,6 +63,29 @@ struct Figures {
     due: AtomicU64,
     /// Not 0: the last look found a row of ours.
     listed: AtomicU64,
+    /// Not 0: a look is under way. The most that this process was charged since its last try began.
+    watched: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// While it lives, whoever is charged says how much that makes.
+struct Watch<'a>(&'a Figures);
+
+impl Watch<'_> {
+    /// A row read from now on holds no more than what is charged now and what the peak says afterwards.
+    fn begin(&self) {
+        self.0.peak.store(0, Ordering::SeqCst);
+    }
+
+    fn peak(&self) -> Bytes {
+        Bytes(self.0.peak.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.watched.store(0, Ordering::SeqCst);
+    }
 }
 
 /// Changes that are under way: what two looks see may differ meanwhile, as driver and ledger do.
@@ -174,6 +197,11 @@ impl Figures {
         self.next.store(next, Ordering::Relaxed);
         self.near.store(next, Ordering::Relaxed);
         self.step.store(step, Ordering::Relaxed);
+    }
+
+    fn watch(&self) -> Watch<'_> {
+        self.watched.store(1, Ordering::SeqCst);
+        Watch(self)
     }
 
     /// Nothing tells what is held there: nobody looks.
@@ -555,7 +583,9 @@ impl Tenant {
         let nvml = Session::open()?;
         let others = ledger.others(index);
         let mut least: Option<Look> = None;
+        let watch = figures.watch();
         for _ in 0..TRIES {
+            watch.begin();
             let before = self.memory.truth.changes.quiet(changes);
             // Another library of ours may take and give back while the row is read.
             let releases = ledger.process_releases(index);
@@ -617,9 +647,10 @@ impl Tenant {
                 return Some((figures, look));
             }
             // Others change the books all the time. Each of them charges before the driver takes and gives back after it, so that what is charged
-            // at least explains what is taken: what the row is beyond the larger of two figures around it is drift in any case, and more than
-            // that is not said.
-            let most = known(all.max(all_after), imported.max(imported_after));
+            // at least explains what is taken: what the row is beyond the most that was charged around it is drift in any case, and more than
+            // that is not said. What was taken and given back between the two figures is in neither.
+            let peak = all.saturating_sub(own).saturating_add(watch.peak());
+            let most = known(all.max(all_after).max(peak), imported.max(imported_after));
             let busy = Look {
                 known: most,
                 unsettled: true,
@@ -642,6 +673,17 @@ impl Tenant {
             .contexts
             .limits_charged(device.ordinal)
             .saturating_add(self.awaited(device.ordinal))
+    }
+
+    /// This process was charged more, and the driver is not asked yet.
+    #[inline]
+    pub fn note_charged(self, index: DeviceIndex) {
+        if let (Some(figures), Some(ledger)) = (self.figures(index), self.ledger())
+            && figures.watched.load(Ordering::SeqCst) != 0
+        {
+            let usage = ledger.own_usage(index);
+            figures.peak.fetch_max(usage.0, Ordering::SeqCst);
+        }
     }
 
     /// Charges what processes of the tenant hold that never asked any hook for anything (R8 of `fixtures/defects.txt`).
