@@ -95,7 +95,12 @@ impl Free {
     /// Sets its event behind all that its stream has to do now.
     fn set(&mut self, tenant: Tenant) {
         if self.stream != 0 && self.what.is_seen() {
-            self.event = tenant.event_behind(self.context, handle(self.stream), self.event);
+            let stream = handle(self.stream);
+            self.event = match self.what {
+                // Whose stream another thread may be about to destroy.
+                Freed::OfPool(_) => tenant.event_behind_seated(self.context, stream, self.event),
+                _ => tenant.event_behind(self.context, stream, self.event),
+            };
         }
     }
 

@@ -256,21 +256,40 @@ impl Tenant {
 
     /// Sets our event behind what a stream has to do. False where that is not possible, or would end a capture.
     fn set_event(self, seat: &Seat) -> bool {
+        // Whoever is about to destroy the stream takes the seat away with this held: what stands there is alive.
+        let _held = self.memory.frees.lock.hold();
         let context = seat.context.load(Ordering::Relaxed);
         if context == 0 {
             return false;
         }
         let stream = handle(seat.stream.load(Ordering::Relaxed));
-        let event = self.event_behind(context, stream, seat.event.load(Ordering::Relaxed));
+        let event = self.set_behind(context, stream, seat.event.load(Ordering::Relaxed));
         seat.event.store(event, Ordering::Relaxed);
         event != 0
+    }
+
+    /// As [`Tenant::event_behind`], in a stream that has a seat. One that has none any more may be gone.
+    pub fn event_behind_seated(self, context: u64, stream: CUstream, event: u64) -> u64 {
+        let frees = &self.memory.frees;
+        let _held = frees.lock.hold();
+        let is_seated = |seat: &Seat| seat.is(context, stream.0 as u64);
+        if frees.seats().iter().any(is_seated) {
+            return self.set_behind(context, stream, event);
+        }
+        destroy_event(event);
+        0
     }
 
     /// An event of ours behind what a living stream has to do now: `event`, or a new one where that is 0. Answers 0 where that is not possible, or would
     /// end a capture; then `event` is no more.
     pub fn event_behind(self, context: u64, stream: CUstream, event: u64) -> u64 {
-        const NO_TIMES: u32 = 2;
         let _held = self.memory.frees.lock.hold();
+        self.set_behind(context, stream, event)
+    }
+
+    /// With the lock held.
+    fn set_behind(self, context: u64, stream: CUstream, event: u64) -> u64 {
+        const NO_TIMES: u32 = 2;
         let _relaxed = Relaxed::begin(self);
         let _entered = Entered::into(context);
         let mut event = CUevent(event as *mut _);
