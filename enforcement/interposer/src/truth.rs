@@ -616,9 +616,12 @@ impl Tenant {
             let rows = nvml.rows(index)?;
             // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
+            let own_row = rows.own();
+            if own_row.is_some() {
+                ledger.note_listed();
+            }
             self.note_seen(index, &rows);
-            let row = rows.own()?;
-            ledger.note_listed();
+            let row = own_row?;
             figures.listed.store(1, Ordering::Relaxed);
             // A pool grows into its spare without a change of the books.
             let (all_after, imported_after) =

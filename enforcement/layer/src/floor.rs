@@ -127,15 +127,18 @@ impl Floor {
                 break;
             };
             ledger.note_beyond(device, &others, &|pid| rows.of(pid));
+            let own = rows.of(std::process::id());
+            if own.is_some() {
+                ledger.note_listed();
+            }
             self.note_seen(ledger, device, &rows);
-            let Some(row) = rows.of(std::process::id()) else {
+            let Some(row) = own else {
                 break;
             };
             if Books::of(ledger, device) != books {
                 continue;
             }
             let beyond = books.beyond(row);
-            ledger.note_listed();
             ledger.note_own_beyond(device, beyond);
             return self.is_over(ledger, device, beyond, call);
         }

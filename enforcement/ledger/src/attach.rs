@@ -115,10 +115,10 @@ fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
             Err(reason) if is_nothing_there(&reason) => {}
             opened => return opened,
         }
-        if region::is_link(path) && !planted(Seed::P16) {
-            return Err(Reason::DanglingLink);
-        }
         match displaced::find(path).filter(|_| !planted(Seed::R21)) {
+            None if region::is_link(path) && !planted(Seed::P16) => {
+                return Err(Reason::DanglingLink);
+            }
             None => create(path, setup)?,
             Some(found) => {
                 let is_named = found.identity.links > 0;

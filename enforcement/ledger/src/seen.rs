@@ -11,7 +11,10 @@ use crate::account::{Account, Sound};
 use crate::attach::{Seat, claim};
 use crate::probe::Tree;
 use crate::reap::Reaper;
-use crate::region::{self, LISTED, SEEN};
+use crate::region::{self, LISTED, SEEN, Slot};
+
+/// The first PID namespace of a machine, in whose terms a driver's rows are (`PROC_PID_INIT_INO` of Linux).
+const INITIAL: u32 = 0xEFFF_FFFC;
 
 /// Takes a slot for each process of `rows` that has none and is the tenant's: it is of this PID namespace, looks up paths where this process does, and
 /// `is_ours` says so. Answers those.
@@ -21,8 +24,8 @@ pub fn enrol(seat: &Seat, rows: &[u32], is_ours: &dyn Fn(u32) -> bool) -> Vec<u3
     found.retain(|pid| !is_known(seat, owner(*pid)));
     found.sort_unstable();
     found.dedup();
-    if found.is_empty() {
-        return found;
+    if found.is_empty() || !are_ours(seat) {
+        return Vec::new();
     }
     let here = Tree::now();
     found.retain(|pid| {
@@ -31,6 +34,16 @@ pub fn enrol(seat: &Seat, rows: &[u32], is_ours: &dyn Fn(u32) -> bool) -> Vec<u3
             && take_slot(seat, owner(*pid))
     });
     found
+}
+
+/// Whether the pids of the driver's rows are this PID namespace's: it is the first, or somebody here has found its own. A container may be told those of its
+/// host, where one of its own processes has the number of a stranger.
+fn are_ours(seat: &Seat) -> bool {
+    let has_found = |record: &Slot| {
+        record.owner.load(Ordering::Acquire) as u32 == seat.namespace
+            && record.start.load(Ordering::Acquire) & (LISTED | SEEN) == LISTED
+    };
+    seat.namespace == INITIAL || seat.layout().slots.iter().any(has_found)
 }
 
 /// Whether a process is of this PID namespace, and looks up absolute paths where this one does.
@@ -65,7 +78,8 @@ fn take_slot(seat: &Seat, owner: u64) -> bool {
         let slot = claim(&reaper).ok()?;
         let record = seat.layout().slots.get(slot)?;
         let start = region::start_of_living((owner >> 32) as u32);
-        if start != 0 {
+        let mut is_taken = start != 0;
+        if is_taken {
             record.dying.store(0, Ordering::Release);
             record.start.store(start | LISTED | SEEN, Ordering::Release);
             record.owner.store(owner, Ordering::SeqCst);
@@ -73,10 +87,11 @@ fn take_slot(seat: &Seat, owner: u64) -> bool {
             // It may have taken one itself meanwhile: then either it sees this one, or this sees it.
             if reaper.has_seat(owner) {
                 record.owner.store(0, Ordering::SeqCst);
+                is_taken = false;
             }
         }
         region::unlock(fd, slot);
-        Some(start != 0)
+        Some(is_taken)
     });
     taken.flatten().unwrap_or(false)
 }
