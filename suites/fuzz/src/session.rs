@@ -480,10 +480,25 @@ impl Session {
             figures = self.figures();
         }
         promise(figures == baseline, || {
+            let kinds = self.kinds();
             format!(
-                "at the end (lost, charged) of each device is {figures:?}, and was {baseline:?} before"
+                "at the end (lost, charged) of each device is {figures:?}, and was {baseline:?} before; by kind {kinds}"
             )
         })
+    }
+
+    /// What each device has lost, by what it is held for.
+    fn kinds(&self) -> String {
+        let of = |device| {
+            let rows = self.world.processes(DeviceIndex(device));
+            let held = mock_device::Kind::ALL.into_iter().map(|kind| {
+                let bytes: u64 = rows.iter().map(|row| row.of(kind).0).sum();
+                (kind, bytes)
+            });
+            let held: Vec<_> = held.filter(|(_, bytes)| *bytes != 0).collect();
+            format!("{held:?}")
+        };
+        self.devices().map(of).collect::<Vec<_>>().join(", ")
     }
 
     fn figures(&mut self) -> Figures {
