@@ -43,8 +43,42 @@ pub enum Kind {
     Nvml,
 }
 
+impl Kind {
+    /// In the order of their numbers.
+    pub const ALL: [Kind; KINDS] = [
+        Kind::Context,
+        Kind::Green,
+        Kind::Stream,
+        Kind::Event,
+        Kind::Pool,
+        Kind::Array,
+        Kind::Mipmap,
+        Kind::Physical,
+        Kind::Module,
+        Kind::Function,
+        Kind::Library,
+        Kind::Kernel,
+        Kind::Graph,
+        Kind::Node,
+        Kind::Exec,
+        Kind::Address,
+        Kind::Low,
+        Kind::Descriptor,
+        Kind::External,
+        Kind::Texture,
+        Kind::Surface,
+        Kind::Link,
+        Kind::UserObject,
+        Kind::ResourceDescription,
+        Kind::Host,
+        Kind::Nvml,
+    ];
+}
+
 /// More of one kind than a sequence can make.
 const MOST_LIVE: usize = 32_768;
+/// Of sizes that were granted, and of structures of one type that the driver wrote: the last so many.
+const MOST_KEPT: usize = 8;
 const KINDS: usize = Kind::Nvml as usize + 1;
 /// What goes with a context.
 const OF_CONTEXTS: [Kind; 12] = [
@@ -70,6 +104,10 @@ pub struct Handles {
     /// Mapped ranges and reserved ones: address and size.
     pub mapped: Vec<(u64, u64)>,
     pub reserved: Vec<(u64, u64)>,
+    /// Sizes that were granted last: what is mapped has to be as long as what it is mapped to.
+    pub sizes: Vec<u64>,
+    /// Structures without handles and addresses that the driver wrote last, by type.
+    pub written: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Handles {
@@ -87,6 +125,25 @@ impl Handles {
         if live.len() < MOST_LIVE && !live.contains(&value) {
             live.push(value);
         }
+    }
+
+    /// So much was granted.
+    pub fn enter_size(&mut self, size: u64) {
+        if self.sizes.len() == MOST_KEPT {
+            self.sizes.remove(0);
+        }
+        self.sizes.push(size);
+    }
+
+    /// The driver wrote a structure of this type.
+    pub fn enter_written(&mut self, kind: &'static str, bytes: Vec<u8>) {
+        let same = |(of, _): &&(&str, _)| *of == kind;
+        if self.written.iter().filter(same).count() == MOST_KEPT
+            && let Some(first) = self.written.iter().position(|(of, _)| *of == kind)
+        {
+            self.written.remove(first);
+        }
+        self.written.push((kind, bytes));
     }
 
     /// It was ended, and what is inside it with it.
@@ -126,6 +183,8 @@ impl Handles {
         self.gone.iter_mut().for_each(Vec::clear);
         self.mapped.clear();
         self.reserved.clear();
+        self.sizes.clear();
+        self.written.clear();
     }
 }
 
@@ -158,6 +217,10 @@ pub struct Maker<'a> {
     pub no_list: bool,
     /// What an address and a size were, of what maps.
     pub sizes: Vec<u64>,
+    /// How much is asked for.
+    pub asked: Option<u64>,
+    /// Structures that the driver may write, without handles and addresses: type, place, bytes.
+    pub written: Vec<(&'static str, usize, usize)>,
     /// A descriptor of ours that the driver takes if it grants the call.
     pub lent: Option<OwnedFd>,
     /// The arguments in words, where they are wanted.
@@ -201,6 +264,8 @@ impl<'a> Maker<'a> {
             skip: false,
             no_list: false,
             sizes: Vec::new(),
+            asked: None,
+            written: Vec::new(),
             lent: None,
             told: told.then(String::new),
         }

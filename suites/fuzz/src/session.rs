@@ -47,6 +47,8 @@ pub struct Verdict {
     pub marks: u64,
     /// The most that a device was beyond its budget after a call, in bytes; of families that say how far it may.
     pub beyond: u64,
+    /// Of how much more was charged of each device than it had lost after each call: equal ones for equal books; of families over all exports.
+    pub books: u64,
     /// Of all exports those that were granted, by their number in the table.
     pub granted: Vec<u16>,
     /// A line for each call, and what its part of the digest is made of.
@@ -501,7 +503,7 @@ impl Session {
         self.devices().map(of).collect::<Vec<_>>().join(", ")
     }
 
-    fn figures(&mut self) -> Figures {
+    pub(crate) fn figures(&mut self) -> Figures {
         let mut figures = Figures::new();
         for device in self.devices() {
             let used = self.world.used(DeviceIndex(device)).0;

@@ -7,6 +7,9 @@
 //!
 //! A call is made once or many times, by the sequence's own thread, by one of a few that stay, or each time by a fresh one that lives as long as the sequence.
 //! A sequence begins without a context, with a device's primary one, with one of 32 bits, or with all primary ones and none current; all else it makes itself.
+//!
+//! Most calls have a *theme*, a handle or an address that they and some after them are about; what a call needs and nobody has is made before it; now and then the
+//! device is filled first, so that what is taken unasked is beyond the budget. All of it by the signatures: nothing here knows of a hook.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,10 +20,10 @@ use mock_device::DeviceIndex;
 
 use crate::ffi::calls::Answer;
 use crate::ffi::frame;
-use crate::ffi::surface::{Export, Leftovers, Value, exports};
+use crate::ffi::surface::{Export, Leftovers, Value, exports, keep_written};
 use crate::input::CALL;
-use crate::maker::{Kind, Maker};
-use crate::oracle;
+use crate::maker::{Handles, Kind, Maker};
+use crate::oracle::{self, Deaths};
 use crate::session::{STEP, Session, Verdict, fold, promise};
 
 /// Bytes of a call that say what is called, how often and by which thread.
@@ -37,8 +40,48 @@ const FRESH: usize = 128;
 /// Times that a call is made at most in one sequence.
 const CALLS: u64 = 20_000;
 
+/// What a sequence may be about. A few more often: what they lead to needs most calls.
+const THEMES: [Kind; 24] = [
+    Kind::Context,
+    Kind::Green,
+    Kind::Stream,
+    Kind::Stream,
+    Kind::Event,
+    Kind::Pool,
+    Kind::Pool,
+    Kind::Array,
+    Kind::Mipmap,
+    Kind::Physical,
+    Kind::Physical,
+    Kind::Module,
+    Kind::Function,
+    Kind::Library,
+    Kind::Kernel,
+    Kind::Graph,
+    Kind::Graph,
+    Kind::Node,
+    Kind::Exec,
+    Kind::Exec,
+    Kind::Address,
+    Kind::Descriptor,
+    Kind::External,
+    Kind::Host,
+];
+/// Of so many values of a byte calls are about nothing.
+const NO_THEME: usize = 4;
+/// How deep what is needed is made for what is needed, and how often it is tried.
+const DEPTH: u32 = 4;
+const TRIES: u8 = 6;
+/// Blocks by which a device is filled, the largest first, and how many of each at most.
+const FILLING: [u64; 4] = [256 << 20, 32 << 20, 8 << 20, 2 << 20];
+const MOST_FILLING: usize = 16;
+
 /// Entry points by the beginning of their names that are never called, and why.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 6] = [
+    (
+        "cuMemGetHandleForAddressRange",
+        "open: what its descriptor keeps of freed memory is charged to nobody",
+    ),
     ("cuStreamWaitValue", "waits for what nobody writes"),
     ("cuStreamBatchMemOp", "the same"),
     ("cuGraphAddBatchMemOp", "the same"),
@@ -65,11 +108,21 @@ pub struct Surface {
     makers: Vec<usize>,
     /// And those that are told how much.
     sized: Vec<usize>,
+    /// By theme, those that are about it.
+    themes: Vec<Vec<usize>>,
+    /// What each of all needs.
+    needs: Vec<Vec<Kind>>,
+    /// Those that give one of a kind, by the kind.
+    givers: Vec<Vec<usize>>,
     helpers: Vec<Helper>,
     fresh: Vec<Helper>,
     /// What each device had lost after the call before.
     before: Vec<u64>,
-    /// What is charged of each device beyond what it lost as long as there are contexts and may not be taken yet: by so much a look may be mistaken.
+    /// What is charged of each device beyond what it lost, though there is nothing: for managed memory, which no look is mistaken by.
+    untouched: Vec<u64>,
+    /// What each device has lost to managed memory, though there is none.
+    managed: Vec<u64>,
+    /// And besides as long as there are contexts, which may not be taken yet: by so much a look may be mistaken.
     ahead: Vec<u64>,
     /// The same where the context's stack, of which none is charged by itself, is as small as it can be.
     standing: Vec<u64>,
@@ -129,6 +182,17 @@ impl Drop for Helper {
     }
 }
 
+/// Other bytes that follow from these.
+fn derived(bytes: &[u8; CALL], nth: u64) -> [u8; CALL] {
+    let mut derived = [0; CALL];
+    for (at, word) in derived.chunks_exact_mut(8).enumerate() {
+        let own = bytes[at * 8..].first_chunk().expect("as many words");
+        let mixed = fold(fold(u64::from_le_bytes(*own), nth), at as u64);
+        word.copy_from_slice(&(mixed ^ mixed >> 32).to_le_bytes());
+    }
+    derived
+}
+
 /// Who makes a call.
 #[derive(Clone, Copy)]
 enum By {
@@ -149,28 +213,45 @@ impl Surface {
                 .filter(|&nth| which(all[nth].1))
                 .collect::<Vec<_>>()
         };
+        let about = |kind: &Kind| {
+            let all = all.iter().enumerate();
+            let about = all.filter(|(_, (_, export, _))| export.about().contains(kind));
+            about.map(|(nth, _)| nth).collect()
+        };
+        let givers = |kind: Kind| {
+            let all = all.iter().enumerate();
+            let gives = all.filter(|(_, (_, export, _))| export.gives(kind));
+            gives.map(|(nth, _)| nth).collect()
+        };
         Some(Self {
             leftovers: Arc::new(Leftovers::open()?),
             makers: those(Export::makes),
             sized: those(Export::sized),
+            themes: THEMES.iter().map(about).collect(),
+            needs: all.iter().map(|(_, export, _)| export.needs()).collect(),
+            givers: Kind::ALL.into_iter().map(givers).collect(),
             all,
             helpers: Vec::new(),
             fresh: Vec::new(),
             before: Vec::new(),
+            untouched: Vec::new(),
+            managed: Vec::new(),
             ahead: Vec::new(),
             standing: Vec::new(),
         })
     }
 
-    /// Half of the calls make something or are told how much, by their signatures; the rest is anything.
-    fn chosen(&self, head: &[u8; HEAD]) -> (u16, &'static Export, usize) {
+    /// Two thirds of the calls are about the theme, if there is one. Half of the others make something or are told how much, by their signatures; the rest is
+    /// anything. Its place among all.
+    fn chosen(&self, head: &[u8; HEAD], theme: Option<usize>) -> usize {
         let nth = usize::from(u16::from_le_bytes([head[1], head[2]]));
-        let at = match head[0] {
-            0..=95 => self.makers[nth % self.makers.len()],
-            96..=127 => self.sized[nth % self.sized.len()],
+        let themed = theme.map_or(&[][..], |theme| &self.themes[theme]);
+        match head[0] {
+            0..=167 if !themed.is_empty() => themed[nth % themed.len()],
+            0..=95 | 168..=207 => self.makers[nth % self.makers.len()],
+            96..=127 | 208..=219 => self.sized[nth % self.sized.len()],
             _ => nth % self.all.len(),
-        };
-        self.all[at]
+        }
     }
 
     fn call(
@@ -225,10 +306,18 @@ impl Session {
         self.pools = 0;
         surface.before = vec![0; self.devices().len()];
         self.begin_in(&surface, bytes);
+        // What calls are about is the last byte but one of the first; of each later one, if it is among the least.
+        let first = usize::from(bytes.get(CALL - 2).copied().unwrap_or(u8::MAX));
+        let mut theme = (first < 8 * THEMES.len()).then_some(first % THEMES.len());
         let mut outcome = Ok(());
         for call in bytes.chunks_exact(CALL) {
             let call = call.first_chunk::<CALL>().expect("a chunk of that size");
-            outcome = self.calls(&mut surface, call, tell, verdict);
+            match usize::from(call[CALL - 2]) {
+                other if other < THEMES.len() => theme = Some(other),
+                other if other < THEMES.len() + NO_THEME => theme = None,
+                _ => {}
+            }
+            outcome = self.calls(&mut surface, call, theme, tell, verdict);
             if outcome.is_err() || self.spent || verdict.calls > CALLS {
                 break;
             }
@@ -246,9 +335,17 @@ impl Session {
     /// What contexts alone are charged beyond what they take.
     fn measure(&mut self, surface: &mut Surface) {
         let devices = self.devices();
+        let baseline = self.figures().into_iter();
+        let untouched: Vec<u64> = baseline
+            .map(|(used, charged)| charged.saturating_sub(used))
+            .collect();
+        surface.managed = devices
+            .clone()
+            .map(|device| self.in_pools(device))
+            .collect();
         self.ending.begin(devices.end as i32);
         let beyond = |session: &mut Self, device| {
-            let used = session.world.used(DeviceIndex(device)).0;
+            let used = session.world.used(DeviceIndex(device)).0 + untouched[device as usize];
             session.charged(device).saturating_sub(used)
         };
         surface.ahead = devices.clone().map(|device| beyond(self, device)).collect();
@@ -258,6 +355,7 @@ impl Session {
             beyond(self, device)
         });
         surface.standing = standing.collect();
+        surface.untouched = untouched;
         self.ending.end(&self.handles, devices.end as i32);
     }
 
@@ -289,20 +387,17 @@ impl Session {
         &mut self,
         surface: &mut Surface,
         bytes: &[u8; CALL],
+        theme: Option<usize>,
         tell: bool,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
         let head = bytes.first_chunk::<HEAD>().expect("a call is longer");
-        let (number, export, address) = surface.chosen(head);
-        let deaths = oracle::deaths(export.name);
-        if deaths.without_context() && surface.leftovers.current() == 0 {
-            return Ok(());
-        }
+        let at = surface.chosen(head, theme);
         let times: u64 = match head[3] {
-            0..=175 => 1,
-            176..=223 => 2 + u64::from(head[3] % 15),
-            224..=247 => 64,
-            248..=253 => 512,
+            0..=191 => 1,
+            192..=231 => 2 + u64::from(head[3] % 15),
+            232..=249 => 64,
+            250..=254 => 512,
             _ => 2048,
         };
         let by = match head[4] {
@@ -314,6 +409,66 @@ impl Session {
             By::Fresh => times.min(FRESH as u64),
             _ => times,
         };
+        // Now and then without what it needs.
+        if head[5] < 232 {
+            self.provide(surface, at, bytes, DEPTH, tell, verdict)?;
+        }
+        if head[5] == 231 {
+            self.fill(surface, verdict)?;
+        }
+        let made = self.repeated(surface, at, bytes, (times, by), tell, verdict)?;
+        if head[5] < 24 || made >= 64 {
+            self.looked_at(surface, surface.all[at].1.name)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what a call needs and nobody has, and before that what is needed for it.
+    fn provide(
+        &mut self,
+        surface: &mut Surface,
+        at: usize,
+        bytes: &[u8; CALL],
+        depth: u32,
+        tell: bool,
+        verdict: &mut Verdict,
+    ) -> Result<(), String> {
+        for nth in 0..surface.needs[at].len() {
+            let kind = surface.needs[at][nth];
+            for attempt in 0..TRIES {
+                let is_there = |handles: &Handles| !handles.live(kind).is_empty();
+                let givers = &surface.givers[kind as usize];
+                if is_there(&self.handles) || givers.is_empty() || depth == 0 || self.spent {
+                    break;
+                }
+                let bytes = &derived(bytes, u64::from(attempt) << 8 | u64::from(depth));
+                let giver = givers[usize::from(bytes[1]) % givers.len()];
+                // What is made of its own kind makes no first one.
+                if surface.needs[giver].contains(&kind) {
+                    continue;
+                }
+                self.provide(surface, giver, bytes, depth - 1, tell, verdict)?;
+                self.repeated(surface, giver, bytes, (1, By::Own), tell, verdict)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a call so many times, or until it is refused. Answers how often.
+    fn repeated(
+        &mut self,
+        surface: &mut Surface,
+        at: usize,
+        bytes: &[u8; CALL],
+        (times, by): (u64, By),
+        tell: bool,
+        verdict: &mut Verdict,
+    ) -> Result<u64, String> {
+        let (number, export, address) = surface.all[at];
+        let deaths: &'static Deaths = oracle::deaths(export.name);
+        if deaths.without_context() && surface.leftovers.current() == 0 {
+            return Ok(0);
+        }
         let mut made = 0;
         let mut last = None;
         for nth in 0..times {
@@ -331,6 +486,7 @@ impl Session {
             let values = export.make(&mut maker);
             let lent = maker.lent.take();
             let (first, told) = (maker.first, maker.told.take());
+            let (written, asked) = (std::mem::take(&mut maker.written), maker.asked);
             (self.outs, self.sizes) = (maker.outs, maker.sizes);
             let Some(values) = values else {
                 break;
@@ -355,23 +511,43 @@ impl Session {
             last = Some(answer.code);
             self.spent |= stays(answer.code);
             self.states(export.name, answer, first);
+            if answer.code == 0 {
+                keep_written(&written, &mut self.handles);
+                asked
+                    .into_iter()
+                    .for_each(|size| self.handles.enter_size(size));
+            }
             self.bounded(surface, export.name, verdict)?;
             if answer.code != 0 {
                 break;
             }
         }
         verdict.digest = fold(verdict.digest, u64::from(last.unwrap_or(u32::MAX)));
-        if last == Some(0) {
+        if last == Some(0) || made > 1 {
             verdict.granted.push(number);
         }
         if let (Some((told, _)), Some(code)) = (verdict.told.last_mut(), last.filter(|_| tell)) {
             let lost = &surface.before;
             told.push_str(&format!(" {made} made, the last = {code}, lost {lost:?}"));
         }
-        if head[5] < 24 || made >= 64 {
-            self.looked_at(surface, export.name)?;
+        Ok(made)
+    }
+
+    /// Takes what the current context's device has left of the budget: what is taken unasked from then on is beyond it.
+    fn fill(&mut self, surface: &mut Surface, verdict: &mut Verdict) -> Result<(), String> {
+        if self.current(surface).is_none() {
+            return Ok(());
         }
-        Ok(())
+        for block in FILLING {
+            for _ in 0..MOST_FILLING {
+                let Some(address) = surface.leftovers.allocate(block) else {
+                    break;
+                };
+                verdict.calls += 1;
+                self.handles.enter(Kind::Address, address);
+            }
+        }
+        self.bounded(surface, "cuMemAlloc_v2", verdict)
     }
 
     /// No device is beyond its budget by more than the bound, of which what is charged and may not be taken yet is a part, and none that is takes more.
@@ -385,11 +561,16 @@ impl Session {
             return Ok(());
         }
         for device in self.devices() {
-            let used = self.world.used(DeviceIndex(device)).0;
+            let used = self.lost(surface, device);
             let budget = self.budgets[device as usize];
-            let bound = budget
-                .saturating_add(budget / PART + STEP)
+            let mut bound = budget
+                .saturating_add(budget / PART)
                 .saturating_add(surface.ahead[device as usize]);
+            if used > bound {
+                bound += self.fragmented(surface, device).min(STEP);
+            }
+            let charged = self.charged(device);
+            verdict.books = fold(verdict.books, charged.wrapping_sub(used));
             let before = std::mem::replace(&mut surface.before[device as usize], used);
             let grown = used.saturating_sub(before);
             verdict.beyond = verdict.beyond.max(used.saturating_sub(budget));
@@ -419,8 +600,8 @@ impl Session {
                 _ => Ok(()),
             };
         }
-        let slack = SETTLED + self.pools_kept() * STEP + surface.ahead[device as usize];
-        let used = self.world.used(DeviceIndex(device)).0;
+        let slack = SETTLED + self.fragmented(surface, device) + surface.ahead[device as usize];
+        let used = self.lost(surface, device);
         let charged = self.charged(device);
         promise(used <= charged + slack, || {
             format!(
@@ -436,15 +617,32 @@ impl Session {
         (self.budgets.get(device as usize).copied()? != u64::MAX).then_some(device)
     }
 
+    /// What a device has lost, and what it may lose for managed memory without another charge.
+    fn lost(&self, surface: &Surface, device: u32) -> u64 {
+        self.world.used(DeviceIndex(device)).0 + surface.untouched[device as usize]
+    }
+
     fn charged(&mut self, device: u32) -> u64 {
         self.ledger()
             .map_or(0, |view| view.usage(ledger::DeviceIndex(device)).0)
     }
 
-    /// Pools that may be fragmented.
-    fn pools_kept(&self) -> u64 {
+    /// What pools that may be fragmented hold more than is charged, at most: never more than they hold, managed ones among them.
+    fn fragmented(&self, surface: &Surface, device: u32) -> u64 {
         let made = self.handles.live(Kind::Pool).len() + self.handles.gone(Kind::Pool).len();
-        made as u64 + self.devices().len() as u64
+        let pools = made as u64 + self.devices().len() as u64;
+        let held = self
+            .in_pools(device)
+            .saturating_sub(surface.managed[device as usize]);
+        held.min(pools * STEP)
+    }
+
+    /// What a device has lost to pools and to managed memory, of which some may be a pool's.
+    fn in_pools(&self, device: u32) -> u64 {
+        let rows = self.world.processes(DeviceIndex(device)).into_iter();
+        let held = rows
+            .map(|row| row.of(mock_device::Kind::Pool).0 + row.of(mock_device::Kind::Managed).0);
+        held.sum()
     }
 
     /// When all memory is freed and the streams are waited for, a device grants what it has not lost.
@@ -462,11 +660,11 @@ impl Session {
                 continue;
             }
             self.looked_at(surface, "everything was freed")?;
-            let used = self.world.used(DeviceIndex(device)).0;
+            let used = self.lost(surface, device);
             let budget = self.budgets[device as usize];
             let contexts = 1 + self.handles.live(Kind::Context).len() as u64;
             let standing = surface.standing[device as usize] * contexts;
-            let slack = SETTLED + self.pools_kept() * STEP + standing;
+            let slack = SETTLED + self.fragmented(surface, device) + standing;
             let wanted = budget.saturating_sub(used + slack);
             let answer = match wanted {
                 0 => CUresult::SUCCESS,

@@ -64,6 +64,105 @@ impl Value {
     }
 }
 
+impl Parameter {
+    /// What a handle or an address that stands here, or lies where it points, is of.
+    pub fn about(&self) -> Option<Kind> {
+        let (pointer, pointee) = match self.kind.split_once(' ') {
+            Some((pointer @ ("*mut" | "*const"), pointee)) => (Some(pointer), pointee),
+            _ => (None, self.kind),
+        };
+        let named = kind_of(pointee);
+        named.or(match (pointer, pointee, self.name) {
+            (_, "CUdeviceptr", _) => Some(Kind::Address),
+            (_, "CUdeviceptr_v1", _) => Some(Kind::Low),
+            (Some("*mut"), "*mut c_void", "pp") => Some(Kind::Host),
+            (Some("*mut"), "c_void", "p") => Some(Kind::Host),
+            (Some("*mut"), "c_void", "addr") => Some(Kind::Address),
+            (
+                Some("*mut"),
+                "c_void",
+                "os_handle" | "handle" | "shareable_handle" | "handle_out",
+            ) => Some(Kind::Descriptor),
+            (_, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC", _) => Some(Kind::Descriptor),
+            _ => None,
+        })
+    }
+
+    /// The structure without handles and addresses that stands here, or lies where it points.
+    fn plain(&self) -> Option<&'static Layout> {
+        let pointee = self
+            .kind
+            .split_once(' ')
+            .map_or(self.kind, |(_, pointee)| pointee);
+        layout(pointee).filter(|layout| is_plain(layout))
+    }
+}
+
+fn is_plain(layout: &Layout) -> bool {
+    layout
+        .types
+        .iter()
+        .all(|(kind, _)| match self::layout(kind) {
+            Some(inner) => is_plain(inner),
+            None => {
+                kind_of(kind).is_none()
+                    && !kind.starts_with(['*', '('])
+                    && !["CUdeviceptr", "Option", "fn", "Fn"]
+                        .iter()
+                        .any(|part| kind.contains(part))
+            }
+        })
+}
+
+/// What the driver wrote before, where a structure is read, now and then; and where it may write one, what it is.
+fn written(maker: &mut Maker<'_>, parameter: &'static Parameter) -> Option<Value> {
+    let layout = parameter.plain()?;
+    let mut same = Vec::new();
+    for (kind, bytes) in &maker.handles.written {
+        if *kind == layout.rust {
+            same.push(bytes.clone());
+        }
+    }
+    if same.is_empty() || maker.byte() < 96 {
+        return None;
+    }
+    let bytes = &same[usize::from(maker.byte()) % same.len()];
+    maker.no_list = false;
+    if !parameter.kind.starts_with('*') {
+        let mut value = Value([0; WORDS]);
+        let room = size_of_val(&value.0);
+        // SAFETY: as many bytes of both as the shorter has.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                value.0.as_mut_ptr().cast(),
+                bytes.len().min(room),
+            );
+        }
+        return Some(value);
+    }
+    let place = frame::room(ROOM, 0);
+    // SAFETY: a place of this call's own, longer than any structure.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len().min(ROOM)) };
+    if parameter.kind.starts_with("*mut") {
+        maker
+            .written
+            .push((layout.rust, place.expose_provenance(), layout.size));
+    }
+    Some(Value::of(place))
+}
+
+/// What a granted call wrote is kept for calls that read it.
+pub fn keep_written(places: &[(&'static str, usize, usize)], handles: &mut crate::maker::Handles) {
+    for &(kind, place, size) in places {
+        let mut bytes = vec![0; size.min(ROOM)];
+        let from: *const u8 = ptr::with_exposed_provenance(place);
+        // SAFETY: a place of the last call's own, as long as this structure at least.
+        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+        handles.enter_written(kind, bytes);
+    }
+}
+
 macro_rules! exports {
     ($($name:ident($($arg:ident : $ty:ty),*) -> $ret:ty;)*) => {
         static ROWS: &[Row] = &[$((
@@ -121,6 +220,45 @@ impl Export {
             })
     }
 
+    /// What it is about: whatever it takes, gives or writes, by its parameters alone.
+    pub fn about(&self) -> Vec<Kind> {
+        self.parameters
+            .iter()
+            .filter_map(Parameter::about)
+            .collect()
+    }
+
+    /// What no grant is without: the handles and addresses that it takes by value, but for a stream and a context, which need not be any where they do not come first.
+    pub fn needs(&self) -> Vec<Kind> {
+        let needs = |(nth, parameter): (usize, &Parameter)| {
+            let kind = parameter.about()?;
+            let by_value = !parameter.kind.starts_with('*')
+                || parameter.kind.ends_with("c_void") && !parameter.name.ends_with("_out")
+                || parameter.kind == "*const CUDA_EXTERNAL_MEMORY_HANDLE_DESC";
+            let is_optional = nth > 0 && matches!(kind, Kind::Stream | Kind::Context);
+            let is_host = matches!(parameter.name, "dst" | "src");
+            (by_value && !is_optional && !is_host && parameter.name != "shareable_handle")
+                .then_some(kind)
+        };
+        self.parameters
+            .iter()
+            .enumerate()
+            .filter_map(needs)
+            .collect()
+    }
+
+    /// Whether it may give one of these.
+    pub fn gives(&self, kind: Kind) -> bool {
+        self.parameters.iter().any(|parameter| {
+            let given = match kind {
+                Kind::Descriptor => matches!(parameter.name, "shareable_handle" | "handle_out"),
+                Kind::Host => parameter.name == "pp",
+                _ => parameter.kind.starts_with("*mut ") && !is_list(parameter.name),
+            };
+            given && parameter.about() == Some(kind)
+        })
+    }
+
     /// Whether one of its arguments says how much is to be taken.
     pub fn sized(&self) -> bool {
         let is_size = |parameter: &Parameter| {
@@ -138,9 +276,21 @@ impl Export {
         let mut values = Vec::with_capacity(self.parameters.len());
         for parameter in &self.parameters {
             let told = maker.told.as_ref().map_or(0, String::len);
-            let value = make(maker, self.name, parameter, copies);
+            let value = match written(maker, parameter) {
+                Some(value) => value,
+                None => make(maker, self.name, parameter, copies),
+            };
             if maker.told.as_ref().map_or(0, String::len) == told {
                 maker.tell(parameter.name, format_args!("{:#x}", value.0[0]));
+            }
+            if parameter.kind.starts_with("*mut ")
+                && value.0[0] != 0
+                && let Some(layout) = parameter.plain()
+                && !maker.written.iter().any(|one| one.1 == value.0[0] as usize)
+            {
+                maker
+                    .written
+                    .push((layout.rust, value.0[0] as usize, layout.size));
             }
             values.push(value);
             maker.place += 1;
@@ -360,8 +510,13 @@ fn out(maker: &mut Maker<'_>, kind: Option<Kind>) -> Value {
     Value::of(place)
 }
 
+/// Whether what a parameter of this name points to is read, as many as another says.
+fn is_list(name: &str) -> bool {
+    name.contains("depend") || ["srcs", "dsts", "dptrs"].contains(&name)
+}
+
 fn pointed(maker: &mut Maker<'_>, name: &'static str, is_const: bool, pointee: &str) -> Value {
-    let is_list = is_const || name.contains("depend") || ["srcs", "dsts", "dptrs"].contains(&name);
+    let is_list = is_const || is_list(name);
     match (kind_of(pointee), pointee) {
         (Some(kind), _) if is_list => list(maker, kind),
         (Some(kind), _) => out(maker, Some(kind)),
@@ -507,13 +662,18 @@ fn is_enumeration(kind: &str) -> bool {
 
 /// How much is asked for: small, odd, an edge of what rounds, or a part of a budget.
 fn large(maker: &mut Maker<'_>, function: &str) -> u64 {
-    let size = match maker.byte() {
+    let chosen = maker.byte();
+    let granted = &maker.handles.sizes;
+    let size = match chosen {
+        // As much as something that was granted.
+        0..=47 if !granted.is_empty() => granted[usize::from(chosen) % granted.len()],
         0..=95 => maker.size(),
         96..=175 => (u64::from(maker.byte() % 64) + 1) << 20,
         176..=231 => (u64::from(maker.byte()) + 1) << 21,
         _ => (u64::from(maker.byte()) << 24) + u64::from(maker.byte() % 3),
     };
     maker.sizes.push(size);
+    maker.asked = Some(size);
     // A range of the client's own that is locked lies where it is.
     match function.starts_with("cuMemHostRegister") {
         true => size.min(HOST as u64),
@@ -684,6 +844,14 @@ impl Leftovers {
     pub fn least_stack(&self) -> CUresult {
         // SAFETY: no precondition; the limit is CU_LIMIT_STACK_SIZE.
         unsafe { (self.set_limit)(0, 0) }
+    }
+
+    /// Memory of the current context's device, if it grants so much.
+    pub fn allocate(&self, bytes: u64) -> Option<u64> {
+        let mut address = 0;
+        // SAFETY: a place of our own.
+        let answer = unsafe { (self.alloc)(&raw mut address, bytes as usize) };
+        (answer == CUresult::SUCCESS).then_some(address)
     }
 
     /// Takes and gives back so much of the current context's device.
