@@ -237,6 +237,9 @@ pub struct FuzzArguments {
     /// How many at once, each by three processes
     #[arg(short, default_value_t = 1)]
     pub jobs: u64,
+    /// How many seconds a failure is made smaller at most
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub patience: u64,
     /// Run what this file holds instead, as a failure leaves it, and say every call
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
@@ -249,8 +252,8 @@ pub struct FuzzArguments {
     /// Known defects that the libraries of the target `seeded` are to have, with commas between them; unhook:NAME leaves out one hook
     #[arg(long, value_name = "ID")]
     pub defect: Option<String>,
-    /// Leave out one memory hook after another, these or all, and tell after how many calls it is noticed, or that the floor holds without it: a table in
-    /// Markdown; exit status 1 if one is neither. With --defect F1 the floor is taken out too
+    /// Leave out one memory hook after another, these or all, and tell after how many calls over all exports it is noticed, with the floor in its place and without,
+    /// or what the books lack then: a table in Markdown; exit status 1 if a hook's entry point is never granted. --calls of each family are recorded for it
     #[arg(long, value_name = "HOOK", num_args = 0.., conflicts_with_all = ["replay", "guided"])]
     pub unhook: Option<Vec<String>>,
     /// Fail if a state that is worth having been in was reached by no family; needs a target that tells, as `seeded` does

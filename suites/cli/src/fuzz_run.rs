@@ -155,7 +155,7 @@ fn pieces(families: &[&'static Family], arguments: &FuzzArguments, target: &Targ
             let wish = Wish {
                 calls: piece.min(arguments.calls - nth * piece),
                 seed: arguments.seed.wrapping_add(nth << 32),
-                patience: Duration::from_secs(60),
+                patience: Duration::from_secs(arguments.patience),
                 target: target.clone(),
                 guided: arguments.guided.is_some(),
                 until,

@@ -82,8 +82,17 @@ struct Crew {
 /// What the processes said of some sequences.
 enum Outcome {
     Fine(Vec<(Role, Told)>),
-    /// One of them broke a promise; in at most so many calls under an enforcer, if all of them lived to count.
-    Broken(String, u64),
+    /// One of them broke a promise.
+    Broken(Break),
+}
+
+/// A broken promise.
+struct Break {
+    what: String,
+    /// At most so many calls under an enforcer, if all processes lived to count.
+    calls: u64,
+    /// Which of the sequences broke it, where its process lived to say so.
+    nth: Option<usize>,
 }
 
 impl Crew {
@@ -151,11 +160,21 @@ impl Crew {
         for (remote, (role, _)) in running.iter_mut().zip(&self.circumstances) {
             match remote.told() {
                 Ok(told) => all.push((*role, told)),
-                Err(death) => return Ok(Outcome::Broken(format!("{role:?}: {}", death.0), 0)),
+                Err(death) => {
+                    return Ok(Outcome::Broken(Break {
+                        what: format!("{role:?}: {}", death.0),
+                        calls: 0,
+                        nth: None,
+                    }));
+                }
             }
         }
         match judged(&all, sequences.len()) {
-            Some(what) => Ok(Outcome::Broken(what, enforced_calls(&all))),
+            Some((nth, what)) => Ok(Outcome::Broken(Break {
+                what,
+                calls: enforced_calls(&all),
+                nth: Some(nth),
+            })),
             None => {
                 self.running = Some(running);
                 Ok(Outcome::Fine(all))
@@ -172,43 +191,44 @@ fn enforced_calls(all: &[(Role, Told)]) -> u64 {
         .sum()
 }
 
-/// What is wrong with what the processes said of the same sequences.
-fn judged(all: &[(Role, Told)], sequences: usize) -> Option<String> {
-    for nth in 0..sequences {
-        let mut verdicts = Vec::with_capacity(all.len());
-        for (role, told) in all {
-            match told.verdicts.get(nth) {
-                Some(verdict) => verdicts.push((role, verdict)),
-                None => return Some("a process left out a sequence".to_owned()),
-            }
-        }
-        for (role, verdict) in &verdicts {
-            if let Some(broken) = &verdict.broken {
-                return Some(format!("{role:?}: {broken}"));
-            }
-        }
-        let [(_, one), (_, two), (_, three)] = verdicts[..] else {
-            continue;
-        };
-        // A driver may leave errno as it likes; where it left it alone, so must we.
-        for (verdict, role) in [(two, Role::Ample), (three, Role::Tight)] {
-            if let Some(call) = verdict.errno.iter().find(|call| !one.errno.contains(call)) {
-                return Some(format!("{role:?}: call {call} changed errno"));
-            }
-        }
-        if one.digest != two.digest {
-            let mut pairs = one.told.iter().zip(&two.told).enumerate();
-            let told = match pairs.find(|(_, (one, two))| one.1 != two.1) {
-                Some((call, (one, two))) => format!(
-                    "call {call}: {} [{}] without, {} [{}] with an enforcer",
-                    one.0, one.1, two.0, two.1
-                ),
-                None => "the answers with an enforcer are not those without".to_owned(),
-            };
-            return Some(told);
+/// What is wrong with what the processes said of the same sequences, and of which of them.
+fn judged(all: &[(Role, Told)], sequences: usize) -> Option<(usize, String)> {
+    (0..sequences).find_map(|nth| judged_one(all, nth).map(|what| (nth, what)))
+}
+
+fn judged_one(all: &[(Role, Told)], nth: usize) -> Option<String> {
+    let mut verdicts = Vec::with_capacity(all.len());
+    for (role, told) in all {
+        match told.verdicts.get(nth) {
+            Some(verdict) => verdicts.push((role, verdict)),
+            None => return Some("a process left out a sequence".to_owned()),
         }
     }
-    None
+    for (role, verdict) in &verdicts {
+        if let Some(broken) = &verdict.broken {
+            return Some(format!("{role:?}: {broken}"));
+        }
+    }
+    let [(_, one), (_, two), (_, three)] = verdicts[..] else {
+        return None;
+    };
+    // A driver may leave errno as it likes; where it left it alone, so must we.
+    for (verdict, role) in [(two, Role::Ample), (three, Role::Tight)] {
+        if let Some(call) = verdict.errno.iter().find(|call| !one.errno.contains(call)) {
+            return Some(format!("{role:?}: call {call} changed errno"));
+        }
+    }
+    if one.digest == two.digest {
+        return None;
+    }
+    let mut pairs = one.told.iter().zip(&two.told).enumerate();
+    Some(match pairs.find(|(_, (one, two))| one.1 != two.1) {
+        Some((call, (one, two))) => format!(
+            "call {call}: {} [{}] without, {} [{}] with an enforcer",
+            one.0, one.1, two.0, two.1
+        ),
+        None => "the answers with an enforcer are not those without".to_owned(),
+    })
 }
 
 /// Runs sequences of a family until so many calls were made, or one broke a promise.
@@ -222,6 +242,15 @@ pub fn run_with_news(
     wish: &Wish,
     news: impl Fn(u64),
 ) -> Result<Report, Trouble> {
+    run_seen(family, wish, |_, _, calls| news(calls))
+}
+
+/// The same, with each sequence that broke nothing, what became of it under the tightest of the budgets, and its calls under an enforcer.
+pub fn run_seen(
+    family: &'static Family,
+    wish: &Wish,
+    mut seen: impl FnMut(&[u8], &Verdict, u64),
+) -> Result<Report, Trouble> {
     let started = Instant::now();
     let mut crew = Crew::new(family, &wish.target)?;
     let mut report = Report::default();
@@ -233,19 +262,21 @@ pub fn run_with_news(
         let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| next(&mut rng, &corpus)).collect();
         match crew.run(family, &batch, false)? {
             Outcome::Fine(told) => {
-                let before = report.calls;
                 let enforced = || told.iter().filter(|(role, _)| *role != Role::Plain);
                 for (nth, sequence) in batch.iter().enumerate() {
                     let verdicts = || enforced().map(|(_, told)| &told.verdicts[nth]);
-                    report.calls += verdicts().map(|verdict| verdict.calls).sum::<u64>();
+                    let calls = verdicts().map(|verdict| verdict.calls).sum();
+                    report.calls += calls;
                     if wish.guided && verdicts().any(|verdict| verdict.new) {
                         if corpus.len() == CORPUS {
                             corpus.swap_remove(rng.usize(..CORPUS));
                         }
                         corpus.push(sequence.clone());
                     }
+                    if let Some((_, told)) = told.last() {
+                        seen(sequence, &told.verdicts[nth], calls);
+                    }
                 }
-                news(report.calls - before);
                 report.sequences += BATCH as u64;
                 for (_, told) in enforced() {
                     report.reached = report.reached.max(told.reached);
@@ -268,9 +299,10 @@ pub fn run_with_news(
                     }
                 }
             }
-            Outcome::Broken(what, calls) => {
-                report.calls += calls;
+            Outcome::Broken(broken) => {
+                report.calls += broken.calls;
                 history.extend(batch);
+                let what = broken.what;
                 report.broken = Some(smallest(&mut crew, family, what, history, wish.patience)?);
                 break;
             }
@@ -278,6 +310,74 @@ pub fn run_with_news(
     }
     report.took = started.elapsed();
     Ok(report)
+}
+
+/// What came of sequences that were chosen.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// How many were run, the one that broke a promise among them.
+    pub sequences: usize,
+    /// Calls under the tightest of the budgets.
+    pub calls: u64,
+    /// The most that a device was beyond its budget after a call, in bytes; of families over all exports.
+    pub beyond: u64,
+    /// What came of the books of each that broke none.
+    pub books: Vec<u64>,
+    /// Which of them broke a promise, and what was said. Of a process that died, the last that it was given.
+    pub broken: Option<(usize, String)>,
+}
+
+/// Processes that run chosen sequences of one family.
+pub struct Trial {
+    family: &'static Family,
+    crew: Crew,
+}
+
+impl Trial {
+    pub fn of(family: &'static Family, target: &Target) -> Result<Self, Trouble> {
+        Ok(Self {
+            family,
+            crew: Crew::new(family, target)?,
+        })
+    }
+
+    /// Runs them in this order until one breaks a promise, or it is `until`.
+    pub fn run(&mut self, sequences: &[&[u8]], until: Instant) -> Result<Tried, Trouble> {
+        /// Fewer at once: what comes after a broken promise is run for nothing.
+        const AT_ONCE: usize = 4;
+        let mut tried = Tried::default();
+        for some in sequences.chunks(AT_ONCE) {
+            if Instant::now() >= until {
+                break;
+            }
+            let owned: Vec<Vec<u8>> = some.iter().map(|one| one.to_vec()).collect();
+            match self.crew.run(self.family, &owned, false)? {
+                Outcome::Fine(told) => {
+                    tried.sequences += some.len();
+                    let verdicts = told.last().map(|(_, told)| &told.verdicts);
+                    for verdict in verdicts.into_iter().flatten() {
+                        tried.beyond = tried.beyond.max(verdict.beyond);
+                        tried.books.push(verdict.books);
+                    }
+                    let tightest = told.last().map(|(_, told)| &told.verdicts);
+                    let tightest = || tightest.into_iter().flatten();
+                    tried.calls += tightest().map(|verdict| verdict.calls).sum::<u64>();
+                    if tightest().any(|verdict| verdict.spent) {
+                        self.crew.forget();
+                    }
+                }
+                Outcome::Broken(broken) => {
+                    tried.calls += broken.calls;
+                    let nth = broken.nth.unwrap_or(some.len() - 1);
+                    tried.broken = Some((tried.sequences + nth, broken.what));
+                    tried.sequences += nth + 1;
+                    self.crew.forget();
+                    break;
+                }
+            }
+        }
+        Ok(tried)
+    }
 }
 
 fn next(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
@@ -307,7 +407,7 @@ fn smallest(
         }
         crew.forget();
         match crew.run(family, sequences, true) {
-            Ok(Outcome::Broken(what, _)) => Some(what),
+            Ok(Outcome::Broken(broken)) => Some(broken.what),
             Ok(Outcome::Fine(_)) => None,
             Err(error) => {
                 trouble = Some(error);
@@ -401,7 +501,7 @@ pub fn replay(
         all.push((*role, told));
     }
     if broken.is_none() {
-        broken = judged(&all, sequences.len());
+        broken = judged(&all, sequences.len()).map(|(_, what)| what);
     }
     Ok((broken, lines))
 }
