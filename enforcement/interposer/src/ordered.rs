@@ -6,7 +6,8 @@ use budget::charge::SUBALLOCATION;
 
 use crate::boundary::cross::Out;
 use crate::capture::Capture;
-use crate::devices::Device;
+use crate::devices::{Device, current_context};
+use crate::marks::Entered;
 use crate::memory::{IMPOSSIBLE, When, free_by, refused_unless_undone};
 use crate::mirror::LARGE;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
@@ -34,8 +35,10 @@ enum Otherwise {
     /// The driver refuses it, or it asks for nothing.
     Nothing,
     Captured(Capture),
-    /// Nobody can be charged for it.
-    Uncharged,
+    /// More than any driver grants.
+    Impossible,
+    /// Of a stream whose device is not known: nobody can be charged for it.
+    Unknown,
     /// It is not sure to fit in what the pool is charged for.
     Beyond {
         known: Known,
@@ -83,10 +86,12 @@ where
     match what {
         Otherwise::Nothing => Outcome::PassThrough(Reason::TakesNothing),
         Otherwise::Captured(capture) => calls.captured(tenant, capture),
-        Otherwise::Uncharged => {
+        Otherwise::Impossible => {
             let code = (calls.alloc)(size);
             refused_unless_undone(code, || place.read(), &calls.free)
         }
+        // Not asked for and given back: the driver would keep it until the stream has come so far.
+        Otherwise::Unknown => calls.verdict(Refused::UnknownDevice),
         Otherwise::Beyond { known, rounded } => calls.beyond(tenant, known, rounded),
         Otherwise::Unrecorded {
             known,
@@ -131,10 +136,10 @@ where
             return Err(Otherwise::Captured(capture));
         }
         if self.size > IMPOSSIBLE - SUBALLOCATION.0 as usize {
-            return Err(Otherwise::Uncharged);
+            return Err(Otherwise::Impossible);
         }
         let rounded = (self.size as u64).next_multiple_of(SUBALLOCATION.0);
-        let known = pool().ok_or(Otherwise::Uncharged)?;
+        let known = pool().ok_or(Otherwise::Unknown)?;
         if rounded >= LARGE || !known.pool.enter(&tenant.memory.threads, rounded) {
             return Err(Otherwise::Beyond { known, rounded });
         }
@@ -264,11 +269,16 @@ impl Tenant {
 
     #[cold]
     fn device_of(self, stream: CUstream) -> Option<&'static Device> {
-        if let Some(context) = context_of(stream)
-            && let Some(ordinal) = self.memory.contexts.ordinal_of(context)
-        {
+        let Some(context) = context_of(stream) else {
+            return self.current_device().ok();
+        };
+        if let Some(ordinal) = self.memory.contexts.ordinal_of(context) {
             return self.devices()?.get(ordinal as CUdevice);
         }
-        self.current_device().ok()
+        // A green context's, which no table has, and which may be of another device than the thread's.
+        let _entered = Entered::into(context);
+        (current_context() == context)
+            .then(|| self.current_device().ok())
+            .flatten()
     }
 }
