@@ -289,7 +289,13 @@ impl<'t> Iterator for Words<'t> {
                 self.rest = &self.rest[1..];
             } else {
                 // Directives may stand without a space between them; an instruction's name has its own points.
-                let is_more = |byte: &&u8| is_word(byte) && (first != b'.' || **byte != b'.');
+                let is_more = |byte: &&u8| match first {
+                    b'.' => is_word(byte) && **byte != b'.',
+                    b'0'..=b'9' => byte.is_ascii_alphanumeric(),
+                    // No name begins with a digit: it is an operator.
+                    b'%' if self.rest.get(1).is_some_and(u8::is_ascii_digit) => false,
+                    _ => is_word(byte),
+                };
                 let length = 1 + self.rest[1..].iter().take_while(is_more).count();
                 let length = if is_word(&first) { length } else { 1 };
                 let (word, rest) = self.rest.split_at(length);
@@ -336,7 +342,7 @@ struct Variable {
 }
 
 impl Variable {
-    /// Reads what stands between brackets. What is not understood is more than any device has: it is charged before the driver, which would understand it.
+    /// Reads what stands between brackets. What is no constant expression the driver refuses.
     fn dimension(&mut self, words: &mut Words<'_>) {
         let tokens: Vec<&[u8]> = words.take_while(|word| *word != b"]").collect();
         if tokens.is_empty() {
@@ -347,9 +353,9 @@ impl Variable {
         if planted(Seed::R46) {
             rest = &tokens[tokens.len() - 1..];
         }
-        let count = shifted(&mut rest).filter(|_| rest.is_empty());
-        let elements = self.elements.unwrap_or(1);
-        self.elements = Some(elements.saturating_mul(count.unwrap_or(u64::MAX)));
+        let count = expression(&mut rest).filter(|_| rest.is_empty());
+        let count = u64::try_from(count.unwrap_or(0).max(0)).unwrap_or(u64::MAX);
+        self.elements = Some(self.elements.unwrap_or(1).saturating_mul(count));
     }
 
     fn bytes(self, each: u64) -> Bytes {
@@ -363,64 +369,115 @@ impl Variable {
     }
 }
 
-/// A constant expression's sums that are shifted left or right, in PTX's order of precedence. `None` for what is no such expression.
-fn shifted(tokens: &mut &[&[u8]]) -> Option<u64> {
-    let mut value = sum(tokens)?;
-    loop {
-        let left = tokens.starts_with(&[b"<", b"<"]);
-        if !left && !tokens.starts_with(&[b">", b">"]) {
-            return Some(value);
-        }
-        *tokens = tokens.get(2..)?;
-        let by = u32::try_from(sum(tokens)?).ok()?;
-        value = match left {
-            true => value.checked_mul(1_u64.checked_shl(by)?)?,
-            false => value.checked_shr(by).unwrap_or(0),
-        };
+/// A constant expression of integers (PTX ISA, "Constant Expressions"). `None` for what is none.
+fn expression(tokens: &mut &[&[u8]]) -> Option<i128> {
+    let condition = binary(tokens, 0)?;
+    if tokens.first() != Some(&&b"?"[..]) {
+        return Some(condition);
     }
+    *tokens = &tokens[1..];
+    let first = expression(tokens)?;
+    take(tokens, b":")?;
+    let second = expression(tokens)?;
+    Some(if condition != 0 { first } else { second })
 }
 
-fn sum(tokens: &mut &[&[u8]]) -> Option<u64> {
-    let mut value = product(tokens)?;
-    while let [sign @ (b"+" | b"-"), rest @ ..] = *tokens {
-        *tokens = rest;
-        let other = product(tokens)?;
-        value = match *sign {
-            b"+" => value.checked_add(other)?,
-            _ => value.checked_sub(other)?,
-        };
-    }
-    Some(value)
-}
-
-fn product(tokens: &mut &[&[u8]]) -> Option<u64> {
-    let mut value = factor(tokens)?;
-    while let [sign @ (b"*" | b"/" | b"%"), rest @ ..] = *tokens {
-        *tokens = rest;
-        let other = factor(tokens)?;
-        value = match *sign {
-            b"*" => value.checked_mul(other)?,
-            b"/" => value.checked_div(other)?,
-            _ => value.checked_rem(other)?,
-        };
-    }
-    Some(value)
-}
-
-/// A number, or an expression in brackets; `(.u64)` before it says its type.
-fn factor(tokens: &mut &[&[u8]]) -> Option<u64> {
-    if let [b"(", b".u64" | b".s64", b")", rest @ ..] = tokens {
-        *tokens = rest;
-    }
+fn take(tokens: &mut &[&[u8]], wanted: &[u8]) -> Option<()> {
     let (first, rest) = tokens.split_first()?;
     *tokens = rest;
-    if *first != b"(" {
-        return std::str::from_utf8(first).ok().and_then(integer);
+    (*first == wanted).then_some(())
+}
+
+/// Binary operators by what they are written with, those that bind weakest first; of two that begin alike the longer comes first.
+const OPERATORS: [(&[u8], u32); 18] = [
+    (b"||", 1),
+    (b"&&", 2),
+    (b"|", 3),
+    (b"^", 4),
+    (b"&", 5),
+    (b"==", 6),
+    (b"!=", 6),
+    (b"<<", 8),
+    (b">>", 8),
+    (b"<=", 7),
+    (b">=", 7),
+    (b"<", 7),
+    (b">", 7),
+    (b"+", 9),
+    (b"-", 9),
+    (b"*", 10),
+    (b"/", 10),
+    (b"%", 10),
+];
+
+fn binary(tokens: &mut &[&[u8]], floor: u32) -> Option<i128> {
+    let mut left = operand(tokens)?;
+    let written = |tokens: &[&[u8]], (text, _): &(&[u8], u32)| {
+        tokens.len() >= text.len()
+            && text
+                .iter()
+                .zip(tokens)
+                .all(|(mark, token)| *token == [*mark])
+    };
+    while let Some((text, power)) = OPERATORS.iter().find(|operator| written(tokens, operator))
+        && *power > floor
+    {
+        *tokens = &tokens[text.len()..];
+        let right = binary(tokens, *power)?;
+        left = applied(text, left, right)?;
     }
-    let value = shifted(tokens)?;
-    let (last, rest) = tokens.split_first()?;
+    Some(left)
+}
+
+/// `None` for what has no value. What is too large to be a value is more than any device has.
+fn applied(operator: &[u8], left: i128, right: i128) -> Option<i128> {
+    const LARGE: i128 = 1 << 100;
+    let value = match operator {
+        b"||" => i128::from(left != 0 || right != 0),
+        b"&&" => i128::from(left != 0 && right != 0),
+        b"|" => left | right,
+        b"^" => left ^ right,
+        b"&" => left & right,
+        b"==" => i128::from(left == right),
+        b"!=" => i128::from(left != right),
+        b"<=" => i128::from(left <= right),
+        b">=" => i128::from(left >= right),
+        b"<" => i128::from(left < right),
+        b">" => i128::from(left > right),
+        b"<<" => left
+            .checked_mul(1 << u32::try_from(right).ok()?.min(64))
+            .unwrap_or(LARGE),
+        b">>" => left >> u32::try_from(right).ok()?.min(127),
+        b"+" => left.saturating_add(right),
+        b"-" => left.saturating_sub(right),
+        b"*" => left.checked_mul(right).unwrap_or(LARGE),
+        b"/" => left.checked_div(right)?,
+        _ => left.checked_rem(right)?,
+    };
+    Some(value.clamp(-LARGE, LARGE))
+}
+
+/// A number, an expression in brackets, or one of these with a sign or a type before it.
+fn operand(tokens: &mut &[&[u8]]) -> Option<i128> {
+    let (first, rest) = tokens.split_first()?;
     *tokens = rest;
-    (*last == b")").then_some(value)
+    match *first {
+        b"-" => operand(tokens).map(|value| -value),
+        b"+" => operand(tokens),
+        b"~" => operand(tokens).map(|value| !value),
+        b"!" => operand(tokens).map(|value| i128::from(value == 0)),
+        b"(" if matches!(rest.first(), Some(&b".u64" | &b".s64")) => {
+            *tokens = rest.get(1..)?;
+            take(tokens, b")")?;
+            operand(tokens)
+        }
+        b"(" => {
+            let value = expression(tokens)?;
+            take(tokens, b")")?;
+            Some(value)
+        }
+        number => integer(core::str::from_utf8(number).ok()?).map(i128::from),
+    }
 }
 
 /// By how much a word of a declaration makes its elements larger.
@@ -482,8 +539,14 @@ mod tests {
     #[case(".global .b8 x[((.u64)16 / 4 - 2 % 3) * 0x100000][2];", 4 * MIB)]
     #[case(".global .b8 x[0b10000000000000000000000];", 4 * MIB)]
     #[case(".global .b8 x[020000000U];", 4 * MIB)]
-    #[case(".global .b8 x[4 > 3 ? 8388608 : 1];", u64::MAX)]
-    #[case(".global .b8 x[1 - 2];", u64::MAX)]
+    #[case(".global .b8 x[4 > 3 ? 4194304 : 1];", 4 * MIB)]
+    #[case(".global .b8 x[(4 == 3 || 2 & 1) ? 1 : 1<<22];", 4 * MIB)]
+    #[case(".global .b8 x[4194305%4194304 + 4194303];", 4 * MIB)]
+    #[case(".global .b8 x[~0 & 4194304 | !1];", 4 * MIB)]
+    #[case(".global .b8 x[1 << 63 << 63];", u64::MAX)]
+    #[case(".global .b8 x[1 - 2];", 0)]
+    #[case(".global .b8 x[9x00000];", 0)]
+    #[case(".global .b8 x[5 / 0];", 0)]
     #[case(".global", 0)]
     #[case(".global [", 0)]
     fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {
