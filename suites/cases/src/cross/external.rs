@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 
 use abi::cuda::CUresult;
-use harness::Libraries::LayerOnly;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 use ledger::{Key, Ledger, OBJECTS, Setup};
 
@@ -191,7 +190,7 @@ cases! {
         entry_points: ["cuImportExternalMemory", "cuDestroyExternalMemory"],
     } (session) {
         let cuda = cuda()?;
-        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut stranger = Holder::stranger(session)?;
         let first = stranger.sends(session, Maker::Cuda)?;
         let second = first.try_clone()?;
         let import = match cuda.import_external(first, SHARED.0) {
@@ -225,7 +224,7 @@ cases! {
         let device = mock_device::DeviceIndex(0);
         let mut imports = Vec::new();
         for at in 0..3 {
-            let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+            let mut stranger = Holder::stranger(session)?;
             let descriptor = stranger.sends(session, Maker::Cuda)?;
             let import = cuda.import_memory(&descriptor);
             drop(descriptor);

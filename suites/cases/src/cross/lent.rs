@@ -3,7 +3,6 @@
 
 use std::os::fd::OwnedFd;
 
-use harness::Libraries::LayerOnly;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::objects::{Holder, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back};
@@ -168,7 +167,7 @@ cases! {
         entry_points: ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolDestroy"],
     } (session) {
         let cuda = cuda()?;
-        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut stranger = Holder::stranger(session)?;
         let mut other = Holder::start(session)?;
         other.allocates(Bytes::mib(2), OK)?;
         let (descriptor, data) = stranger.lends(session)?;

@@ -40,6 +40,13 @@ impl Holder {
         Holder::launch(session.launch("holder"))
     }
 
+    /// A process that nothing of ours is in, and that is no tenant's of this ledger: one of the tenant's would be charged what it holds.
+    pub(super) fn stranger(session: &Session) -> Result<Holder, Failure> {
+        let theirs = session.directory().join("strangers.ledger");
+        let launch = session.launch("holder").libraries(LayerOnly);
+        Holder::launch(launch.env("RINGFENCE_LEDGER", &theirs.display().to_string()))
+    }
+
     pub(super) fn launch(launch: Launch<'_>) -> Result<Holder, Failure> {
         Ok(Holder(launch.start()?))
     }
@@ -316,7 +323,7 @@ cases! {
         entry_points: ["cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"],
     } (session) {
         let cuda = cuda()?;
-        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut stranger = Holder::stranger(session)?;
         let mut other = Holder::start(session)?;
         let handle = stranger.export()?;
         other.opens(&handle, OK)?;
@@ -338,7 +345,7 @@ cases! {
         faults: r#"fault = [{ at = "cuIpcCloseMemHandle", when = "1", then = "result:999", role = "case" }]"#,
     } (session) {
         let cuda = cuda()?;
-        let mut stranger = Holder::launch(session.launch("holder").libraries(LayerOnly))?;
+        let mut stranger = Holder::stranger(session)?;
         let mut other = Holder::start(session)?;
         let handle = stranger.export()?;
         other.opens(&handle, OK)?;

@@ -68,7 +68,7 @@ cases! {
 
     /// A program's worker threads, in which no context is current, launch what another thread made, on both devices at once.
     threads_share_what_another_made {
-        entry_points: ["cuLaunchKernel", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB",
+        entry_points: ["cuLaunchKernel", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB", unordered: "four threads",
     } (_session) {
         let workers = [Worker::on(&Device::open(0)?)?, Worker::on(&Device::open(1)?)?];
         let workers = &workers;
