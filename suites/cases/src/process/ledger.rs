@@ -1,5 +1,7 @@
 //! The ledger as its owner sees it, and what late-comers find in it. These look at our own ledger.
 
+use std::os::unix::fs::MetadataExt;
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
@@ -163,6 +165,8 @@ cases! {
         let mut holder = Tenant::start(session)?;
         ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
         let path = session.ledger_path();
+        let number = || std::fs::metadata(path).map(|told| told.ino()).ok();
+        let before = number();
         match std::fs::rename(path, path.with_extension("before")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -170,6 +174,7 @@ cases! {
         let mut newcomer = Tenant::start(session)?;
         let taken = newcomer.fill_cuda()?;
         fills(taken + Bytes::gib(5), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        ensure_eq!(number(), before, "the file at the ledger's path");
         ensure_eq!(holder.cuda(Bytes::mib(512))?, OUT_OF_MEMORY, "more for the first one");
         newcomer.peer.finish()?;
         holder.peer.finish()
