@@ -388,7 +388,7 @@ fn take(tokens: &mut &[&[u8]], wanted: &[u8]) -> Option<()> {
     (*first == wanted).then_some(())
 }
 
-/// Binary operators by what they are written with, those that bind weakest first; of two that begin alike the longer comes first.
+/// Binary operators: what they are written with, and how strongly they bind. Of two that begin alike the longer comes first: the first that fits is taken.
 const OPERATORS: [(&[u8], u32); 18] = [
     (b"||", 1),
     (b"&&", 2),
