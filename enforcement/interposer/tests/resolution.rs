@@ -134,6 +134,18 @@ fn a_wrapper_keeps_its_function_and_its_next_is_the_hook() {
     machine.resolves_as_without_us(&["libcuda.so.1", "./module.so", "./libwrap.so"], &[]);
 }
 
+/// A preload with a dlsym of its own, which finds the one behind itself as such libraries do: by dlvsym, or by the name alone.
+#[test]
+fn another_preload_that_has_a_dlsym_goes_on_to_libcs() {
+    let machine = Machine::new();
+    for how in ["-DVERSIONED", "-DBY_NAME"] {
+        let flags = ["-shared", "-fPIC", "-ldl", how];
+        machine.compile("lookup.c", "liblookup.so", &flags);
+        let preload = [machine.path("liblookup.so")];
+        machine.resolves_as_without_us(&["libcuda.so.1", "./module.so", "./libwrap.so"], &preload);
+    }
+}
+
 #[test]
 fn a_linked_program_may_call_anything_first_and_what_the_driver_lacks_is_one_documented_error() {
     let machine = Machine::new();

@@ -46,16 +46,18 @@ struct Function {
     address: AtomicUsize,
 }
 
-static DLSYM: Function = Function::named(c"dlsym");
-static DLVSYM: Function = Function::named(c"dlvsym");
+/// A look-up of libc's, and the one that a program would reach were we not there: another preload's behind us, else libc's.
+pub struct LookUp {
+    next: Function,
+    last: Function,
+}
+
+pub static DLSYM: LookUp = LookUp::named(c"dlsym");
+pub static DLVSYM: LookUp = LookUp::named(c"dlvsym");
 static DLOPEN: Function = Function::named(c"dlopen");
 static DLERROR: Function = Function::named(c"dlerror");
 static DLADDR1: Function = Function::named(c"dladdr1");
-static FUNCTIONS: [&Function; 5] = [&DLSYM, &DLVSYM, &DLOPEN, &DLERROR, &DLADDR1];
-
-/// What a program's look-ups would reach were we not there: another preload's function behind us, else libc's.
-static NEXT_DLSYM: Function = Function::named(c"dlsym");
-static NEXT_DLVSYM: Function = Function::named(c"dlvsym");
+static FUNCTIONS: [&Function; 5] = [&DLSYM.last, &DLVSYM.last, &DLOPEN, &DLERROR, &DLADDR1];
 
 /// This library's `struct link_map`, 0 until [`begin`].
 static OWN: AtomicUsize = AtomicUsize::new(0);
@@ -92,6 +94,34 @@ impl Function {
     }
 }
 
+impl LookUp {
+    const fn named(name: &'static CStr) -> LookUp {
+        LookUp {
+            next: Function::named(name),
+            last: Function::named(name),
+        }
+    }
+
+    pub fn name(&self) -> &'static CStr {
+        self.last.name
+    }
+
+    /// What the program would reach without us.
+    pub fn next(&self) -> Option<usize> {
+        self.next.address()
+    }
+
+    /// libc's.
+    pub fn last(&self) -> Option<usize> {
+        self.last.address()
+    }
+
+    /// Whether an address is that of either.
+    pub fn is(&self, address: usize) -> bool {
+        [self.next(), self.last()].contains(&Some(address))
+    }
+}
+
 /// Finds the loader's functions and this library's entry in its list. Threads that race find the same.
 ///
 /// The list is read without a lock, and only as far as libc and this library. That is sound: before the constructor of a preload has run it holds
@@ -109,8 +139,8 @@ fn find() {
             own = at;
         } else if let Some(object) = object {
             if !own.is_null() && !sign::is_ours(&object) {
-                NEXT_DLSYM.offer(&object);
-                NEXT_DLVSYM.offer(&object);
+                DLSYM.next.offer(&object);
+                DLVSYM.next.offer(&object);
             }
             if matches!(object.soname(), Some(name) if name == c"libc.so.6" || name == c"libdl.so.2")
             {
@@ -126,10 +156,10 @@ fn find() {
         // Of another namespace (dlmopen), whose list the loader shows nobody; its members know one another.
         own = map_at(&raw const _DYNAMIC as usize).unwrap_or(core::ptr::null());
     }
-    for (next, libcs) in [(&NEXT_DLSYM, &DLSYM), (&NEXT_DLVSYM, &DLVSYM)] {
-        if next.address.load(Ordering::Relaxed) == 0 {
-            let address = libcs.address.load(Ordering::Relaxed);
-            next.address.store(address, Ordering::Release);
+    for look_up in [&DLSYM, &DLVSYM] {
+        if !look_up.next.is_known() {
+            let address = look_up.last.address.load(Ordering::Relaxed);
+            look_up.next.address.store(address, Ordering::Release);
         }
     }
     OWN.store(own as usize, Ordering::Release);
@@ -198,30 +228,16 @@ fn object_at(address: usize) -> Option<(*const LinkMap, usize)> {
     (found != 0 && !map.is_null()).then(|| (map, unsafe { info.assume_init() }.dli_fbase as usize))
 }
 
-/// The look-up that the program would have without us.
-pub fn dlsym() -> Option<usize> {
-    NEXT_DLSYM.address()
-}
-
-/// As [`dlsym`].
-pub fn dlvsym() -> Option<usize> {
-    NEXT_DLVSYM.address()
-}
-
-/// `dlsym(handle, name)` as the program would have it without us, seen by the loader as coming from here.
-pub fn symbol(handle: *mut c_void, name: &CStr) -> Option<usize> {
-    call(NEXT_DLSYM.address()?, handle, name)
+/// A dlsym's answer to `(handle, name)`, seen by the loader as asked from here.
+pub fn symbol(dlsym: usize, handle: *mut c_void, name: &CStr) -> Option<usize> {
+    // SAFETY: a dlsym; the handle is one of the loader's and the name ends with a NUL.
+    let found = unsafe { core::mem::transmute::<usize, DlSym>(dlsym)(handle, name.as_ptr()) };
+    (!found.is_null()).then_some(found as usize)
 }
 
 /// The loader's own answer to `dlsym(handle, name)`, seen as coming from here.
 pub fn own_symbol(handle: *mut c_void, name: &CStr) -> Option<usize> {
-    call(DLSYM.address()?, handle, name)
-}
-
-fn call(dlsym: usize, handle: *mut c_void, name: &CStr) -> Option<usize> {
-    // SAFETY: a dlsym; the handle is one of the loader's and the name ends with a NUL.
-    let found = unsafe { core::mem::transmute::<usize, DlSym>(dlsym)(handle, name.as_ptr()) };
-    (!found.is_null()).then_some(found as usize)
+    symbol(DLSYM.last()?, handle, name)
 }
 
 /// Opens a library, or with RTLD_NOLOAD finds it.
@@ -269,12 +285,12 @@ pub fn locked(work: &mut dyn FnMut()) {
         unsafe { libc::dl_iterate_phdr(Some(begin_job), (&raw mut job).cast()) };
         return;
     }
-    if let Some(dlsym) = DLSYM.address() {
+    if let Some(dlsym) = DLSYM.last() {
         let place = waiting();
         // SAFETY: this thread's own place. A signal's handler that comes between restores what it found. The job's lifetime ends after
         // the place has its former value again.
         let before = unsafe { place.replace((&raw mut job).cast()) };
-        call(dlsym, libc::RTLD_DEFAULT, OWN_RESOLVED);
+        symbol(dlsym, libc::RTLD_DEFAULT, OWN_RESOLVED);
         // SAFETY: as above.
         unsafe { place.write(before) };
     }

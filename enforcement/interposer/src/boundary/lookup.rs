@@ -52,7 +52,7 @@ unsafe extern "C" fn decide_dlsym(
     name: *const c_char,
     caller: usize,
 ) -> Decision {
-    let Some(real) = loader::dlsym() else {
+    let Some(real) = behind(&loader::DLSYM, caller) else {
         return Decision::answer(0);
     };
     let forward = Decision {
@@ -71,16 +71,20 @@ unsafe extern "C" fn decide_dlsym(
             return Decision::answer(0);
         }
         if planted(Seed::S4) && special {
-            return Decision::answer(loader::symbol(handle, name).unwrap_or(0));
+            return Decision::answer(loader::symbol(real, handle, name).unwrap_or(0));
         }
-        if !special && (name == c"dlsym" || name == c"dlvsym") {
-            return Decision::answer(own_lookup(loader::symbol(handle, name).unwrap_or(0)));
+        if is_look_up(name) {
+            if special {
+                return own_in_scope(handle, name, caller, None).map_or(forward, Decision::answer);
+            }
+            let found = loader::symbol(real, handle, name).unwrap_or(0);
+            return Decision::answer(own_lookup(found));
         }
         if entries::is_unknown_variant(name) {
             let found = match special {
                 true => in_scope(handle as usize == RTLD_NEXT, name, Some(caller))
                     .map(|found| found.definition),
-                false => loader::symbol(handle, name),
+                false => loader::symbol(real, handle, name),
             };
             return if is_withheld(found.unwrap_or(0), name) {
                 Decision::answer(0)
@@ -105,7 +109,7 @@ unsafe extern "C" fn decide_dlsym(
         handle,
         entry,
         name,
-        loader::symbol(handle, name).unwrap_or(0),
+        loader::symbol(real, handle, name).unwrap_or(0),
         caller,
     ))
 }
@@ -118,7 +122,7 @@ unsafe extern "C" fn decide_dlvsym(
     version: *const c_char,
     caller: usize,
 ) -> Decision {
-    let Some(real) = loader::dlvsym() else {
+    let Some(real) = behind(&loader::DLVSYM, caller) else {
         return Decision::answer(0);
     };
     let forward = Decision {
@@ -133,9 +137,13 @@ unsafe extern "C" fn decide_dlvsym(
     note_use(name);
     let special = matches!(handle as usize, RTLD_NEXT | RTLD_DEFAULT);
     let entry = entries::exported(name);
-    let own = name == c"dlsym" || name == c"dlvsym";
+    let own = is_look_up(name);
     if special {
         return match entry {
+            None if own => {
+                let by = Some((real, version));
+                own_in_scope(handle, name, caller, by).map_or(forward, Decision::answer)
+            }
             Some(entry) => Decision::answer(decide(
                 handle as usize == RTLD_NEXT,
                 entry,
@@ -206,14 +214,68 @@ fn begins(name: &CStr, with: &[u8]) -> bool {
     each.all(|(at, byte)| unsafe { name.as_ptr().add(at).read() } as u8 == *byte)
 }
 
+fn is_look_up(name: &CStr) -> bool {
+    name == c"dlsym" || name == c"dlvsym"
+}
+
 /// An explicit look-up of dlsym itself answers ours, which behaves the same.
 fn own_lookup(found: usize) -> usize {
-    match found {
-        0 => 0,
-        found if Some(found) == loader::dlsym() => dlsym as *const () as usize,
-        found if Some(found) == loader::dlvsym() => dlvsym as *const () as usize,
-        found => found,
+    if loader::DLSYM.is(found) {
+        dlsym as *const () as usize
+    } else if loader::DLVSYM.is(found) {
+        dlvsym as *const () as usize
+    } else {
+        found
     }
+}
+
+/// Ours, where RTLD_NEXT or RTLD_DEFAULT means libc's: what stands behind us, as every library does, finds libc's by RTLD_NEXT, and a version passes our
+/// export by, which has none (R49 of `fixtures/defects.txt`). `by` is a dlvsym and the version that is wanted; one that there is not is the loader's to refuse.
+fn own_in_scope(
+    handle: *mut c_void,
+    name: &CStr,
+    caller: usize,
+    by: Option<(usize, *const c_char)>,
+) -> Option<usize> {
+    if planted(Seed::R49) {
+        return None;
+    }
+    let found = in_scope(handle as usize == RTLD_NEXT, name, Some(caller))?.definition;
+    let own = own_lookup(found);
+    if own == found {
+        return None;
+    }
+    if let Some((dlvsym, version)) = by {
+        // SAFETY: a dlvsym and the caller's version, looked up as from here: what stands behind us.
+        let versioned = unsafe {
+            core::mem::transmute::<usize, loader::DlVSym>(dlvsym)(
+                RTLD_NEXT as *mut c_void,
+                name.as_ptr(),
+                version,
+            )
+        };
+        if versioned.is_null() {
+            loader::forget_error();
+            return None;
+        }
+    }
+    Some(own)
+}
+
+/// The look-up that the caller's goes on to: the next behind us. A library that has one of its own there calls ours for the one behind itself, and goes
+/// on to libc's.
+fn behind(look_up: &loader::LookUp, caller: usize) -> Option<usize> {
+    let (next, last) = (look_up.next()?, look_up.last()?);
+    if next == last {
+        return Some(next);
+    }
+    let mut has_its_own = false;
+    loader::locked(&mut || {
+        // SAFETY: an entry of the loader's, whose lock is held.
+        let object = loader::map_at(caller).and_then(|map| unsafe { elf::Object::of(&*map) });
+        has_its_own = object.is_some_and(|object| object.exports_name(look_up.name()));
+    });
+    Some(if has_its_own { last } else { next })
 }
 
 /// The real answer to a look-up by handle, exchanged if it is the bound driver's function.
@@ -227,8 +289,9 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize, caller
     }
     let hook = entries::export_address(entry);
     if found == hook {
-        // The handle's scope begins with the program and us. Who opened us by name asks for us, everyone else for what lies behind.
-        return if is_ourselves(handle) {
+        // The handle's scope begins with the program and us. Who opened us by name asks for us, everyone else for what lies behind; and a library
+        // between us and libc that has a dlsym of its own has asked us for it.
+        return if is_ourselves(handle) || loader::own_symbol(handle, name) != Some(hook) {
             hook
         } else {
             decide(false, entry, name, None)

@@ -26,7 +26,7 @@ pub enum Visibility {
 }
 
 /// An address that a look-up answered. Only compared and handed back to a typed client.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address(NonNull<c_void>);
 
 impl Address {
@@ -156,6 +156,15 @@ impl Library {
     pub fn address(self, name: &str) -> Option<Address> {
         // SAFETY: the handle is open and the name ends in NUL.
         with_name(name, |name| unsafe { libc::dlsym(self.handle, name) })
+    }
+
+    /// By handle, by a dlsym that was looked up itself.
+    pub fn address_by(self, dlsym: Address, name: &str) -> Option<Address> {
+        // SAFETY: every address that is looked up as dlsym's has its type.
+        let dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void =
+            unsafe { dlsym.as_function() };
+        // SAFETY: the handle is open and the name ends in NUL.
+        with_name(name, |name| unsafe { dlsym(self.handle, name) })
     }
 
     /// `dlvsym` by handle. The drivers have no symbol versions, so any version matches.

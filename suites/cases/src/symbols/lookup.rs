@@ -1,5 +1,8 @@
 //! dlsym and dlvsym, by handle, RTLD_DEFAULT and RTLD_NEXT.
 
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, roles};
 
@@ -38,7 +41,63 @@ roles! {
     }
 }
 
+/// glibc's versions of dlsym, on x86-64 and aarch64, before and since 2.34.
+const VERSIONS: [&CStr; 3] = [c"GLIBC_2.34", c"GLIBC_2.2.5", c"GLIBC_2.17"];
+
+/// The budget is kept by all look-ups that some look-up of dlsym and dlvsym itself finds, together.
+fn no_look_up_is_a_way_past(
+    session: &Session,
+    cuda: &Cuda,
+    next: impl Fn(&str) -> Option<Address>,
+) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    for scope in [Scope::Default, Scope::Next] {
+        found.push(look_up(scope, "dlsym"));
+        found.extend(VERSIONS.map(|version| look_up_version(scope, "dlsym", version)));
+    }
+    found.push(next("dlsym"));
+    let found: BTreeSet<_> = found.into_iter().flatten().collect();
+    ensure!(!found.is_empty(), "dlsym was not found");
+    ensure_eq!(
+        look_up_version(Scope::Next, "dlsym", c"GLIBC_9.9"),
+        None,
+        "dlsym of a version that there is not"
+    );
+    ensure!(
+        take_error(),
+        "dlerror says nothing about dlsym of a version that there is not"
+    );
+    let mut taken = 0;
+    for dlsym in found {
+        let address = cuda.library.address_by(dlsym, "cuMemAlloc_v2");
+        let Some(address) = address else {
+            harness::fail!("cuMemAlloc_v2 was not found by a look-up that was looked up")
+        };
+        let by_it = until_refused(&STEPS, |bytes| cuda.allocate_by(address, bytes.0).granted());
+        by_it.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        taken += by_it.bytes.0;
+    }
+    fills(Bytes(taken), budget(session, 0)?, CONTEXT_ROOM)
+}
+
 cases! {
+    /// dlsym itself by RTLD_NEXT or RTLD_DEFAULT with a version, as other interposers find it, answers a look-up that knows the hooks.
+    a_look_up_of_the_look_up_is_no_way_round {
+        kind: Budget, defects: ["R49", "R8"], entry_points: ["dlsym", "dlvsym", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = visible_cuda()?;
+        no_look_up_is_a_way_past(session, &cuda, |_| None)
+    }
+
+    /// The same from a library of the program's, for which RTLD_NEXT means libc's.
+    a_librarys_look_up_of_the_look_up_is_no_way_round {
+        kind: Budget, defects: ["R49", "R8"], entry_points: ["dlsym", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = visible_cuda()?;
+        let core = Library::open(&session.library(Built::Plugin)?.display().to_string(), Visibility::Local)?;
+        no_look_up_is_a_way_past(session, &cuda, |name| core.next(name))
+    }
+
     /// A version of an allocation that nobody knows, on a driver that no header describes yet, is not to be had by dlsym and dlvsym, or keeps the budget.
     by_dlsym_an_unknown_version_is_no_way_past_the_budget {
         kind: Budget, defects: ["R23"], entry_points: ["dlsym", "dlvsym"], machine: "rtx6000-ada+999", needs: ["cuMemAlloc_v3"],
