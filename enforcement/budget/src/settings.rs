@@ -279,6 +279,15 @@ pub fn enforces(name: &str) -> bool {
     ENFORCING.contains(&name) || families().any(of_family)
 }
 
+/// Whether an entry of an environment, `NAME=value`, is a setting's, or begins like one. Allocates nothing.
+#[must_use]
+pub fn concerns(entry: &[u8]) -> bool {
+    let names = families().chain(ENFORCING).chain(TELLING);
+    names
+        .chain(["RINGFENCE_"])
+        .any(|name| entry.starts_with(name.as_bytes()))
+}
+
 /// Names of budgets, without a device's index.
 fn families() -> impl Iterator<Item = &'static str> {
     MEMORY.into_iter().chain(COMPUTE)

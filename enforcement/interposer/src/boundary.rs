@@ -1,5 +1,7 @@
 //! Where C and the loader are met. All unsafe code of this library is here and below.
 
+use core::ffi::{c_char, c_int};
+
 floor::provide!(never_unmapped);
 
 pub mod arena;
@@ -7,6 +9,8 @@ pub mod cross;
 pub mod drivers;
 mod elf;
 pub mod entries;
+#[cfg(not(proxy))]
+pub mod environment;
 mod heap;
 pub mod image;
 pub mod loader;
@@ -19,17 +23,23 @@ pub mod sign;
 pub mod thread;
 pub mod time;
 
-/// This library's constructor.
-extern "C" fn begin() {
+/// This library's constructor, which glibc gives the process's arguments.
+extern "C" fn begin(count: c_int, arguments: *const *const c_char) {
     loader::begin();
     #[cfg(not(proxy))]
-    lookup::begin();
+    {
+        // SAFETY: as the kernel laid them out.
+        unsafe { environment::begin(count, arguments) };
+        lookup::begin();
+    }
+    #[cfg(proxy)]
+    let _ = (count, arguments);
 }
 
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn() = begin;
+static BEGIN: extern "C" fn(c_int, *const *const c_char) = begin;
 
 /// The states of `seeds::Mark` that this process has reached, a bit each. What is shipped has no such export, and no marks.
 #[cfg(seeded)]

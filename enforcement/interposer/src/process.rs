@@ -11,7 +11,9 @@ use seeds::{Seed, planted};
 use std::panic::catch_unwind;
 
 use crate::boundary::arena::{self, Forever, Lock, Reentrant};
-use crate::boundary::sign;
+#[cfg(not(proxy))]
+use crate::boundary::environment;
+use crate::boundary::{loader, sign};
 use crate::branches::Branches;
 use crate::contexts::Contexts;
 use crate::deferred::Deferred;
@@ -187,7 +189,20 @@ fn begun() -> Option<Standing> {
 #[cold]
 fn begin() -> Standing {
     let _errno = KeptErrno::keep();
-    let settings = sources::settings(sign::own_path().as_deref());
+    #[cfg(not(proxy))]
+    let kept = environment::kept();
+    // Opened late: the kernel is asked.
+    #[cfg(proxy)]
+    let kept = None;
+    let kept = match planted(Seed::R50) {
+        true => Some(&[][..]),
+        false => kept,
+    };
+    let settings = sources::settings(sign::own_path().as_deref(), kept);
+    // Before this library's constructor there may be no environment to read: no budget then is no last word.
+    if !settings.any_budget() && loader::started() == 0 && !planted(Seed::R50) {
+        return Standing::Forward;
+    }
     PACED.store(
         if settings.any_compute_budget() {
             YES

@@ -2,23 +2,24 @@
 //!
 //! 1. A tenant file: `/etc/ringfence/tenant.toml`, else `tenant.toml` in the directory of the library that asks. Where there is one it alone
 //!    says what is enforced; the environment may still ask for traces and logs.
-//! 2. The process's environment.
+//! 2. The environment that the process began with. What the program makes of its variables later, by setenv, clearenv or writing over them, is not
+//!    believed (R50 of `fixtures/defects.txt`).
 //! 3. If that says nothing of what is enforced, the environment of PID 1, as far as the kernel lets us read it: in a container that is what the
 //!    container was started with.
+//! 4. If that says nothing either, the environment as it is now: a program may put itself under a budget before it uses a GPU.
 //!
-//! 4. A ledger that lies where these say, or at the default place: of a device that they give no budget, what the ledger says holds here too,
+//! 5. A ledger that lies where these say, or at the default place: of a device that they give no budget, what the ledger says holds here too,
 //!    so that a process that was told of nothing is held like the tenant's others. A file there that is no ledger refuses everything.
 //!
 //! A file `required` in the directory of the library, or in `/etc/ringfence`, says RINGFENCE_REQUIRED=1 to every process: without a memory budget
 //! from any of these places nothing is granted.
 //!
-//! Where a ledger exists its budgets hold, whatever 2 and 3 say; a tenant file lowers what is above its own. The rest of the settings is
+//! Where a ledger exists its budgets hold, whatever 2 to 4 say; a tenant file lowers what is above its own. The rest of the settings is
 //! each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use budget::DeviceIndex;
@@ -31,23 +32,27 @@ pub const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
 /// What says, by being there, that every process is to have a memory budget.
 const REQUIRED_MARK: &str = "/etc/ringfence/required";
 const FIRST_PROCESS: &str = "/proc/1/environ";
+/// What the kernel shows is what this process began with, wherever `environ` leads now.
+const THIS_PROCESS: &str = "/proc/self/environ";
 
-/// This process's settings. `library` is the path of the library that asks.
+/// This process's settings. `library` is the path of the library that asks; `kept` are the settings' variables that the process began with,
+/// `NAME=value` each and ended by a NUL, where the library was there at that time. Otherwise the kernel is asked.
 #[must_use]
-pub fn settings(library: Option<&Path>) -> Settings {
+pub fn settings(library: Option<&Path>, kept: Option<&[u8]>) -> Settings {
+    let environment = Environment::of_this_process(kept);
     let beside = library.and_then(Path::parent);
     let places = [
         Some(PathBuf::from(TENANT_FILE)),
         beside.map(|directory| directory.join("tenant.toml")),
     ];
     let mut settings = match places.into_iter().flatten().find_map(|place| open(&place)) {
-        Some(Found::File(file)) => from_file(&file, &own),
+        Some(Found::File(file)) => from_file(&file, &|name| environment.own(name)),
         Some(Found::Unreadable(place, reason)) => {
-            let mut settings = Settings::read(&own);
+            let mut settings = Settings::read(&|name| environment.own(name));
             settings.refuse(place, reason);
             settings
         }
-        None => from_environment(),
+        None => from_environment(&environment),
     };
     let marks = [
         Some(PathBuf::from(REQUIRED_MARK)),
@@ -122,31 +127,67 @@ fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -
     settings
 }
 
-fn from_environment() -> Settings {
-    let names = |names: &mut dyn Iterator<Item = OsString>| -> Vec<String> {
-        names.filter_map(|name| name.into_string().ok()).collect()
-    };
-    let mine = names(&mut std::env::vars_os().map(|(name, _)| name));
-    if mine.iter().any(|name| budget::settings::enforces(name)) {
-        let mut settings = Settings::read(&own);
-        settings.look_through(mine.iter().map(String::as_str));
-        return settings;
+/// The variables of this process, as the kernel shows them.
+struct Environment {
+    /// What it began with.
+    began: Vec<u8>,
+    now: Vec<u8>,
+}
+
+impl Environment {
+    fn of_this_process(kept: Option<&[u8]>) -> Environment {
+        let mut now = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            for part in [name.as_bytes(), b"=", value.as_bytes(), b"\0"] {
+                now.extend_from_slice(part);
+            }
+        }
+        let began = kept.map(<[u8]>::to_vec);
+        Environment {
+            began: began.unwrap_or_else(|| std::fs::read(THIS_PROCESS).unwrap_or_default()),
+            now,
+        }
     }
-    // Gone, hidden or another user's: then there is nothing to learn.
-    let first = std::fs::read(FIRST_PROCESS).unwrap_or_default();
-    let mut settings =
-        Settings::read(&|name| own(name).or_else(|| variable(&first, name).map(<[u8]>::to_vec)));
-    let theirs = first.split(|byte| *byte == 0).filter_map(|entry| {
-        let name = entry.split(|byte| *byte == b'=').next()?;
-        std::str::from_utf8(name).ok()
+
+    fn own(&self, name: &str) -> Option<Vec<u8>> {
+        variable(&self.began, name)
+            .or_else(|| variable(&self.now, name))
+            .map(<[u8]>::to_vec)
+    }
+}
+
+fn from_environment(environment: &Environment) -> Settings {
+    let first;
+    let said: &[u8] = if sets_anything(&environment.began) {
+        &environment.began
+    } else {
+        // Gone, hidden or another user's: then there is nothing to learn.
+        first = std::fs::read(FIRST_PROCESS).unwrap_or_default();
+        match sets_anything(&first) {
+            true => &first,
+            false => &environment.now,
+        }
+    };
+    let mut settings = Settings::read(&|name| {
+        let said = variable(said, name).map(<[u8]>::to_vec);
+        match budget::settings::enforces(name) {
+            true => said,
+            false => environment.own(name).or(said),
+        }
     });
-    let theirs = theirs.filter(|name| !mine.iter().any(|own| own == name));
-    settings.look_through(mine.iter().map(String::as_str).chain(theirs));
+    let mut named: Vec<&str> = names(&environment.began).collect();
+    let others = names(said).filter(|name| !named.contains(name));
+    named.extend(others.collect::<Vec<_>>());
+    settings.look_through(named.into_iter());
     settings
 }
 
-fn own(name: &str) -> Option<Vec<u8>> {
-    std::env::var_os(name).map(OsString::into_vec)
+/// The names of an environment as the kernel shows it, as far as they are text.
+fn names(environment: &[u8]) -> impl Iterator<Item = &str> {
+    environment.split(|byte| *byte == 0).filter_map(|entry| {
+        let name = entry.split(|byte| *byte == b'=').next()?;
+        std::str::from_utf8(name).ok()
+    })
 }
 
 /// A variable of an environment as the kernel shows it: `NAME=value`, each ended by a NUL.
@@ -185,11 +226,7 @@ pub fn is_of_tenant(pid: u32, settings: &Settings, library: Option<&Path>) -> bo
 
 /// Whether an environment as the kernel shows it says anything of what is enforced.
 fn sets_anything(environment: &[u8]) -> bool {
-    let mut names = environment.split(|byte| *byte == 0).filter_map(|entry| {
-        let name = entry.split(|byte| *byte == b'=').next()?;
-        std::str::from_utf8(name).ok()
-    });
-    names.any(budget::settings::enforces)
+    names(environment).any(budget::settings::enforces)
 }
 
 /// A path as the loader gives it; none where it gives none.
@@ -234,7 +271,7 @@ mod tests {
     #[test]
     fn the_file_beside_the_library_is_found_by_the_library() {
         let (_directory, library) = beside("RINGFENCE_MEMORY = \"1g\"\n");
-        let settings = settings(Some(&library));
+        let settings = settings(Some(&library), None);
         assert_eq!(
             settings.memory(DeviceIndex(3)),
             Budget::Limited(Bytes(1 << 30))
@@ -248,7 +285,7 @@ mod tests {
         let beneath = |text: &str| {
             let text = format!("RINGFENCE_LEDGER = \"{}\"\n{text}", path.display());
             std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
-            settings(Some(&directory.path().join("libcuda.so.1")))
+            settings(Some(&directory.path().join("libcuda.so.1")), None)
         };
         assert!(!beneath("").any_budget());
         let mut setup = ledger::Setup::default();
@@ -273,7 +310,7 @@ mod tests {
         let path = directory.path().join("ledger");
         let text = format!("RINGFENCE_LEDGER = \"{}\"\n", path.display());
         std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
-        let settings = || settings(Some(&directory.path().join("libcuda.so.1")));
+        let settings = || settings(Some(&directory.path().join("libcuda.so.1")), None);
         assert_eq!(settings().refusal(), None);
         std::fs::write(&path, "no ledger").expect("a file");
         let refusal = settings().refusal().expect("refused").to_string();
@@ -286,7 +323,7 @@ mod tests {
     #[test]
     fn a_file_that_says_nonsense_refuses_all_and_is_named_with_its_line() {
         let (_directory, library) = beside("# budgets\nRINGFENCE_MEMROY = \"1g\"\n");
-        let settings = settings(Some(&library));
+        let settings = settings(Some(&library), None);
         assert!(settings.any_budget());
         let refusal = settings.refusal().expect("refused").to_string();
         assert!(
@@ -298,13 +335,41 @@ mod tests {
     #[test]
     fn a_mark_beside_the_library_requires_a_budget() {
         let (directory, library) = beside("RINGFENCE_LEDGER = \"/dev/shm/ringfence-none\"\n");
-        assert_eq!(settings(Some(&library)).refusal(), None);
+        assert_eq!(settings(Some(&library), None).refusal(), None);
         std::fs::write(directory.path().join("required"), "").expect("a file");
-        let refusal = settings(Some(&library)).refusal().expect("refused");
+        let refusal = settings(Some(&library), None).refusal().expect("refused");
         assert!(refusal.to_string().contains("RINGFENCE_REQUIRED"));
         let text = "RINGFENCE_LEDGER = \"/dev/shm/ringfence-none\"\nRINGFENCE_MEMORY = \"1g\"\n";
         std::fs::write(directory.path().join("tenant.toml"), text).expect("a file");
-        assert_eq!(settings(Some(&library)).refusal(), None);
+        assert_eq!(settings(Some(&library), None).refusal(), None);
+    }
+
+    #[test]
+    fn what_a_process_began_with_is_not_outbid_by_what_it_sets_later() {
+        let environment = |began: &str, now: &str| Environment {
+            began: began.as_bytes().to_vec(),
+            now: now.as_bytes().to_vec(),
+        };
+        let memory =
+            |environment: &Environment| from_environment(environment).memory(DeviceIndex(0));
+        let four = Budget::Limited(Bytes(4 << 30));
+        let began = "A=1\0RINGFENCE_MEMORY_0=4g\0";
+        for now in [
+            "",
+            "A=1\0",
+            "A=1\0RINGFENCE_MEMORY_0=40g\0CUDA_DEVICE_MEMORY_LIMIT=1g\0",
+        ] {
+            assert_eq!(memory(&environment(began, now)), four, "{now:?}");
+        }
+        assert_eq!(
+            memory(&environment("A=1\0", "RINGFENCE_MEMORY_0=4g\0")),
+            four
+        );
+        let later = environment(began, "RINGFENCE_TRACE=/tmp/trace\0");
+        assert_eq!(
+            from_environment(&later).trace,
+            Some(PathBuf::from("/tmp/trace"))
+        );
     }
 
     #[test]

@@ -169,6 +169,13 @@ impl Hands {
                 process::rename(object);
                 0
             }
+            "environment" => match process::EnvironmentChange::named(object) {
+                Some(change) => {
+                    process::change_environment(change);
+                    0
+                }
+                None => fail!("no change of an environment is called {object}"),
+            },
             "close-descriptors" => {
                 process::close_descriptors();
                 0

@@ -2,6 +2,7 @@
 
 use harness::{Failure, Launch, Session, cases, ensure, ensure_eq, without_switch};
 
+use crate::ffi::process::EnvironmentChange;
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -80,6 +81,38 @@ pub fn may(program: &str, arguments: &[&str]) -> Result<(), Failure> {
 }
 
 cases! {
+    /// What a program makes of its environment before its first call changes nothing: variables unset, budgets raised, `environ` led elsewhere, its bytes
+    /// written over.
+    a_program_that_changes_its_environment_keeps_its_budget {
+        kind: Budget, defects: ["R50"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: PreloadOnly,
+    } (session) {
+        for change in EnvironmentChange::ALL {
+            let mut tenant = Tenant::start(session)?;
+            tenant.ask(&format!("environment {change:?}"))?;
+            let granted = tenant.fill_cuda()?;
+            tenant.peer.finish()?;
+            fills(granted, budget(session, 0)?, CONTEXT_ROOM)?;
+        }
+        Ok(())
+    }
+
+    /// The same of Vulkan alone, but for who writes over its environment: the layer is opened too late to have kept it.
+    a_vulkan_program_that_changes_its_environment_keeps_its_budget {
+        kind: Budget, defects: ["R50"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB",
+    } (session) {
+        for change in EnvironmentChange::ALL {
+            if change == EnvironmentChange::Overwritten {
+                continue;
+            }
+            let mut tenant = Tenant::start(session)?;
+            tenant.ask(&format!("environment {change:?}"))?;
+            let granted = tenant.fill_vulkan()?;
+            tenant.peer.finish()?;
+            fills(granted, budget(session, 0)?, VULKAN_ROOM)?;
+        }
+        Ok(())
+    }
+
     /// A process without one variable of ours is held by the tenant file beside the proxy.
     without_an_environment_the_file_beside_the_library_holds {
         kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: Proxies,

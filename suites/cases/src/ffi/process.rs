@@ -1,6 +1,6 @@
 //! What processes do to themselves and to others: fork, signals, descriptors, names.
 
-use std::ffi::{CString, OsString, c_int};
+use std::ffi::{CString, OsString, c_char, c_int};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -482,4 +482,79 @@ pub fn lock_byte(file: &File, at: i64) -> bool {
     lock.l_len = 1;
     // SAFETY: an open file, and a description that is read.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0 }
+}
+
+/// What a program makes of the variables that say its budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnvironmentChange {
+    /// unsetenv.
+    Unset,
+    /// setenv: 40 GiB of memory.
+    Raised,
+    /// `environ` leads to an array without them.
+    Replaced,
+    /// Their bytes are written over, as who changes its title does.
+    Overwritten,
+}
+
+impl EnvironmentChange {
+    pub const ALL: [EnvironmentChange; 4] =
+        [Self::Unset, Self::Raised, Self::Replaced, Self::Overwritten];
+
+    pub fn named(name: &str) -> Option<EnvironmentChange> {
+        Self::ALL
+            .into_iter()
+            .find(|change| format!("{change:?}") == name)
+    }
+}
+
+/// Changes this process's environment while no other thread runs.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the process is a tenant of a case's, and this is what the case is about"
+)]
+pub fn change_environment(change: EnvironmentChange) {
+    const BEGIN: [&str; 4] = [
+        "CUDA_DEVICE_",
+        "RINGFENCE_MEMORY",
+        "RINGFENCE_COMPUTE",
+        "RINGFENCE_LEDGER",
+    ];
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let names: Vec<String> = names
+        .filter(|name| BEGIN.iter().any(|begin| name.starts_with(begin)))
+        .collect();
+    // SAFETY: no other thread runs; the array and its strings are the process's, and what replaces the array is leaked.
+    unsafe {
+        let entry = |at: usize| {
+            let entry = *environ.add(at);
+            (!entry.is_null()).then_some(entry)
+        };
+        let is_budget = |entry: *mut c_char| {
+            let text = std::ffi::CStr::from_ptr(entry).to_bytes();
+            BEGIN.iter().any(|begin| text.starts_with(begin.as_bytes()))
+        };
+        match change {
+            EnvironmentChange::Unset => names.iter().for_each(|name| std::env::remove_var(name)),
+            EnvironmentChange::Raised => {
+                for name in ["RINGFENCE_MEMORY_0", "CUDA_DEVICE_MEMORY_LIMIT_0"] {
+                    std::env::set_var(name, "40g");
+                }
+            }
+            EnvironmentChange::Replaced => {
+                let kept = (0..).map_while(entry).filter(|entry| !is_budget(*entry));
+                let kept: Vec<*mut c_char> = kept.chain([std::ptr::null_mut()]).collect();
+                environ = kept.leak().as_mut_ptr();
+            }
+            EnvironmentChange::Overwritten => {
+                for entry in (0..).map_while(entry).filter(|entry| is_budget(*entry)) {
+                    let length = std::ffi::CStr::from_ptr(entry).to_bytes().len();
+                    entry.write_bytes(b'-', length);
+                }
+            }
+        }
+    }
 }
