@@ -56,9 +56,9 @@ pub fn add(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    notice(tenant, params);
-    let code = next::cuGraphAddNode(node, graph, after, count, params);
-    Outcome::Done(code)
+    with_own(tenant, params, |params| {
+        next::cuGraphAddNode(node, graph, after, count, params)
+    })
 }
 
 pub fn add_v2(
@@ -70,9 +70,9 @@ pub fn add_v2(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    notice(tenant, params);
-    let code = next::cuGraphAddNode_v2(node, graph, after, edges, count, params);
-    Outcome::Done(code)
+    with_own(tenant, params, |params| {
+        next::cuGraphAddNode_v2(node, graph, after, edges, count, params)
+    })
 }
 
 /// As the second version, with what CUDA 13.4 made of the parameters.
@@ -85,9 +85,9 @@ pub fn add_v3(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    notice(tenant, params);
-    let code = next::cuGraphAddNode_v3(node, graph, after, edges, count, params);
-    Outcome::Done(code)
+    with_own(tenant, params, |params| {
+        next::cuGraphAddNode_v3(node, graph, after, edges, count, params)
+    })
 }
 
 /// A node's parameters are exchanged, which may make it one that allocates.
@@ -96,8 +96,9 @@ pub fn set_params(
     node: CUgraphNode,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    notice(tenant, params);
-    Outcome::Done(next::cuGraphNodeSetParams(node, params))
+    with_own(tenant, params, |params| {
+        next::cuGraphNodeSetParams(node, params)
+    })
 }
 
 pub fn set_params_v2(
@@ -105,17 +106,36 @@ pub fn set_params_v2(
     node: CUgraphNode,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    notice(tenant, params);
-    Outcome::Done(next::cuGraphNodeSetParams_v2(node, params))
+    with_own(tenant, params, |params| {
+        next::cuGraphNodeSetParams_v2(node, params)
+    })
 }
 
-fn notice(tenant: Tenant, params: Out<'_, CUgraphNodeParams>) {
-    if params
-        .read()
-        .is_some_and(|params| params.type_ == ALLOCATION)
-    {
+/// Nodes about which the driver tells nothing by their parameters: a caller's may lie where nobody can write. All kinds up to batches of memory operations,
+/// but for allocations, which come to have an address.
+const TOLD_NOTHING: u32 = 12;
+
+/// A call with parameters of a node, which are judged as the driver gets them.
+fn with_own(
+    tenant: Tenant,
+    params: Out<'_, CUgraphNodeParams>,
+    call: impl FnOnce(Out<'_, CUgraphNodeParams>) -> CUresult,
+) -> Outcome<CUresult> {
+    let Some(mut own) = params.read() else {
+        return Outcome::Done(call(params));
+    };
+    let kind = own.type_;
+    if kind == ALLOCATION {
         tenant.memory.graphs.notice_allocation();
     }
+    if planted(Seed::R51) {
+        return Outcome::Done(call(params));
+    }
+    let code = call(Out::to(&mut own));
+    if code == CUresult::SUCCESS && (kind == ALLOCATION || kind as u32 > TOLD_NOTHING) {
+        params.write(own);
+    }
+    Outcome::Done(code)
 }
 
 macro_rules! captures {
@@ -192,7 +212,7 @@ pub fn instantiate_with_params(
     graph: CUgraph,
     params: Out<'_, CUDA_GRAPH_INSTANTIATE_PARAMS>,
 ) -> Outcome<CUresult> {
-    let call = || next::cuGraphInstantiateWithParams(place, graph, params);
+    let call = |params: Out<'_, _>| next::cuGraphInstantiateWithParams(place, graph, params);
     let upload = |exec, stream| next::cuGraphUpload(exec, stream);
     Parametrised {
         place,
@@ -211,7 +231,7 @@ pub fn instantiate_with_params_ptsz(
     graph: CUgraph,
     params: Out<'_, CUDA_GRAPH_INSTANTIATE_PARAMS>,
 ) -> Outcome<CUresult> {
-    let call = || next::cuGraphInstantiateWithParams_ptsz(place, graph, params);
+    let call = |params: Out<'_, _>| next::cuGraphInstantiateWithParams_ptsz(place, graph, params);
     let upload = |exec, stream| next::cuGraphUpload_ptsz(exec, stream);
     Parametrised {
         place,
@@ -229,7 +249,7 @@ struct Parametrised<'a> {
     place: Out<'a, CUgraphExec>,
     graph: CUgraph,
     params: Out<'a, CUDA_GRAPH_INSTANTIATE_PARAMS>,
-    call: &'a dyn Fn() -> CUresult,
+    call: &'a dyn Fn(Out<'_, CUDA_GRAPH_INSTANTIATE_PARAMS>) -> CUresult,
     upload: &'a dyn Fn(CUgraphExec, CUstream) -> CUresult,
     /// The stream as the plain entry points call it.
     stream: fn(CUstream) -> CUstream,
@@ -239,29 +259,28 @@ impl Parametrised<'_> {
     /// The driver makes it executable, and says what it has against that; then it is uploaded as by a call of its own, which
     /// knows what the graph needs.
     fn decide(&self, tenant: Tenant) -> Outcome<CUresult> {
-        let odd = self
-            .params
-            .read()
-            .is_none_or(|asked| asked.flags & !FLAGS != 0);
-        if odd {
-            return oddly_instantiated(tenant, self.place, self.graph, self.call);
-        }
-        let uploading = tenant.memory.graphs.any_allocation().then(|| {
-            let params = self.params.read()?;
-            (params.flags & UPLOAD != 0).then_some(params)
-        });
-        let Some(mut asked) = uploading.flatten() else {
-            return instantiated(tenant, self.place, self.graph, self.call);
+        let Some(mut asked) = self.params.read() else {
+            let call = || (self.call)(self.params);
+            return oddly_instantiated(tenant, self.place, self.graph, call);
         };
-        let before = self.place.read();
         let with = asked.flags;
-        asked.flags &= !UPLOAD;
+        let odd = with & !FLAGS != 0;
+        let uploading = !odd && with & UPLOAD != 0 && tenant.memory.graphs.any_allocation();
+        if uploading {
+            asked.flags &= !UPLOAD;
+        }
+        let before = self.place.read();
+        let own = Out::to(&mut asked);
+        let call = || (self.call)(own);
+        let outcome = match odd {
+            false => instantiated(tenant, self.place, self.graph, call),
+            true => oddly_instantiated(tenant, self.place, self.graph, call),
+        };
+        // What the driver told, but for the flag, which was the caller's.
+        asked.flags = with;
         self.params.write(asked);
-        let outcome = instantiated(tenant, self.place, self.graph, self.call);
-        // What the driver told stays, but for the flag, which was the caller's.
-        if let Some(mut told) = self.params.read() {
-            told.flags = with;
-            self.params.write(told);
+        if !uploading {
+            return outcome;
         }
         let (Outcome::Done(CUresult::SUCCESS), Some(exec)) = (&outcome, self.place.read()) else {
             return outcome;

@@ -110,21 +110,26 @@ pub fn create(
     pool: Out<'_, CUmemoryPool>,
     props: In<'_, CUmemPoolProps>,
 ) -> Outcome<CUresult> {
-    let before = pool.read();
-    let code = next::cuMemPoolCreate(pool, props);
-    let (CUresult::SUCCESS, Some(props), Some(made)) = (code, props.read(), pool.read()) else {
-        return Outcome::Done(code);
-    };
-    let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
-        let shareable = props.handleTypes != 0;
-        if let Some(known) = tenant.own_pool(made).filter(|_| shareable) {
-            tenant.begin_loan(known);
-        }
-        return Outcome::Done(code);
-    };
-    let _ = next::cuMemPoolDestroy(made);
-    before.into_iter().for_each(|before| pool.write(before));
-    Outcome::Refused(refused)
+    pool.by_own(|pool| {
+        props.by_own(|props| {
+            let before = pool.read();
+            let code = next::cuMemPoolCreate(pool, props);
+            let (CUresult::SUCCESS, Some(props), Some(made)) = (code, props.read(), pool.read())
+            else {
+                return Outcome::Done(code);
+            };
+            let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
+                let shareable = props.handleTypes != 0;
+                if let Some(known) = tenant.own_pool(made).filter(|_| shareable) {
+                    tenant.begin_loan(known);
+                }
+                return Outcome::Done(code);
+            };
+            let _ = next::cuMemPoolDestroy(made);
+            before.into_iter().for_each(|before| pool.write(before));
+            Outcome::Refused(refused)
+        })
+    })
 }
 
 /// A device's default pool of any kind of memory, which the driver makes when it is asked for.
@@ -134,9 +139,11 @@ pub fn default_at(
     location: Out<'_, CUmemLocation>,
     kind: CUmemAllocationType,
 ) -> Outcome<CUresult> {
-    let before = pool.read();
-    let code = next::cuMemGetDefaultMemPool(pool, location, kind);
-    told(tenant, pool, before, location, kind, code)
+    location.by_own(|location| {
+        let before = pool.read();
+        let code = next::cuMemGetDefaultMemPool(pool, location, kind);
+        told(tenant, pool, before, location, kind, code)
+    })
 }
 
 pub fn current_at(
@@ -145,9 +152,11 @@ pub fn current_at(
     location: Out<'_, CUmemLocation>,
     kind: CUmemAllocationType,
 ) -> Outcome<CUresult> {
-    let before = pool.read();
-    let code = next::cuMemGetMemPool(pool, location, kind);
-    told(tenant, pool, before, location, kind, code)
+    location.by_own(|location| {
+        let before = pool.read();
+        let code = next::cuMemGetMemPool(pool, location, kind);
+        told(tenant, pool, before, location, kind, code)
+    })
 }
 
 fn told(
@@ -206,36 +215,38 @@ pub fn set_current_at(
     kind: CUmemAllocationType,
     pool: CUmemoryPool,
 ) -> Outcome<CUresult> {
-    let call = || next::cuMemSetMemPool(location, kind, pool);
-    let home = location.read().map(Home::of).filter(|_| kind == PINNED);
-    match home {
-        Some(Home::Device(ordinal)) => becomes_current(tenant, ordinal, pool, call),
-        // A domain's is the whole device's where there is one domain.
-        Some(Home::PartOf(ordinal)) => {
-            let known = match tenant.pool_of_handle(pool) {
-                Ok(known) => known,
-                Err(refused) => return Outcome::Refused(refused),
-            };
-            let code = call();
-            let device = tenant.devices().and_then(|devices| devices.get(ordinal));
-            if let Some(device) = device.filter(|_| current_pool(ordinal) == Some(pool)) {
-                tenant.set_current_pool(device, known);
-            }
-            Outcome::Done(code)
-        }
-        // Where the driver has a pool of such a place, whose memory it is cannot be told.
-        Some(Home::Unknown) => {
-            let mut current = CUmemoryPool::NULL;
-            match next::cuMemGetMemPool(Out::to(&mut current), location, kind) {
-                CUresult::SUCCESS => {
-                    location.read().into_iter().for_each(location::say_unknown);
-                    Outcome::Refused(Refused::UnknownDevice)
+    location.by_own(|location| {
+        let call = || next::cuMemSetMemPool(location, kind, pool);
+        let home = location.read().map(Home::of).filter(|_| kind == PINNED);
+        match home {
+            Some(Home::Device(ordinal)) => becomes_current(tenant, ordinal, pool, call),
+            // A domain's is the whole device's where there is one domain.
+            Some(Home::PartOf(ordinal)) => {
+                let known = match tenant.pool_of_handle(pool) {
+                    Ok(known) => known,
+                    Err(refused) => return Outcome::Refused(refused),
+                };
+                let code = call();
+                let device = tenant.devices().and_then(|devices| devices.get(ordinal));
+                if let Some(device) = device.filter(|_| current_pool(ordinal) == Some(pool)) {
+                    tenant.set_current_pool(device, known);
                 }
-                _ => Outcome::Done(call()),
+                Outcome::Done(code)
             }
+            // Where the driver has a pool of such a place, whose memory it is cannot be told.
+            Some(Home::Unknown) => {
+                let mut current = CUmemoryPool::NULL;
+                match next::cuMemGetMemPool(Out::to(&mut current), location, kind) {
+                    CUresult::SUCCESS => {
+                        location.read().into_iter().for_each(location::say_unknown);
+                        Outcome::Refused(Refused::UnknownDevice)
+                    }
+                    _ => Outcome::Done(call()),
+                }
+            }
+            Some(Home::Nowhere | Home::Host) | None => Outcome::Done(call()),
         }
-        Some(Home::Nowhere | Home::Host) | None => Outcome::Done(call()),
-    }
+    })
 }
 
 /// The pool that plain requests on a device come from.

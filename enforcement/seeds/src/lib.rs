@@ -114,6 +114,7 @@ seeds! {
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R44 = "R44", "what was imported and is exported again has no name";
+    R51 = "R51", "what an argument points to is read once to be judged and once more by the driver";
     R50 = "R50", "the environment is read when the first hook is called";
     R49 = "R49", "dlsym itself by RTLD_NEXT or with a version is libc's";
     R48 = "R48", "what no row is left for is held by the number of its descriptor";

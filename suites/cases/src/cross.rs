@@ -1,5 +1,6 @@
 //! CUDA, Vulkan and NVML together: one budget, one story.
 
+pub mod changed;
 pub mod external;
 pub mod lent;
 pub mod objects;

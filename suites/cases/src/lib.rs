@@ -63,6 +63,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         vulkan::lifetime::CASES,
         vulkan::devices::CASES,
         vulkan::loader::CASES,
+        cross::changed::CASES,
         cross::external::CASES,
         cross::objects::CASES,
         cross::lent::CASES,

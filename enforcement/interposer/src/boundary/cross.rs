@@ -73,6 +73,35 @@ impl<T: Copy> In<'_, T> {
     }
 }
 
+/// Arguments behind pointers are looked at by us and then by the driver, and another thread may change them in between: what is judged is a copy, and the
+/// driver gets that copy (R51 of `fixtures/defects.txt`).
+impl<T: Copy> In<'_, T> {
+    /// Does a call with a copy of the value. No pointer is no value.
+    #[inline(always)]
+    pub fn by_own<R>(self, call: impl FnOnce(In<'_, T>) -> R) -> R {
+        match self.read() {
+            Some(own) if !planted(Seed::R51) => call(In::of(&own)),
+            _ => call(self),
+        }
+    }
+}
+
+impl<T: Copy + PartialEq> Out<'_, T> {
+    /// Does a call that answers to a place of ours; what the driver makes of it, which may be 0 where it refuses, the caller's gets afterwards.
+    #[inline(always)]
+    pub fn by_own<R>(self, call: impl FnOnce(Out<'_, T>) -> R) -> R {
+        let Some(before) = self.read().filter(|_| !planted(Seed::R51)) else {
+            return call(self);
+        };
+        let mut own = before;
+        let outcome = call(Out::to(&mut own));
+        if own != before {
+            self.write(own);
+        }
+        outcome
+    }
+}
+
 impl<'a> In<'a, core::ffi::c_char> {
     /// A name that the driver reads too.
     pub fn text(self) -> Option<&'a core::ffi::CStr> {

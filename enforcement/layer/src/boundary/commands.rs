@@ -439,13 +439,17 @@ pub unsafe extern "system" fn allocate_memory(
             else {
                 return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
             };
-            let (Some(request), false) = (
-                info.as_ref()
-                    .map(|info| structures::request(info, !allocator.is_null())),
-                out.is_null(),
-            ) else {
+            if info.is_null() || out.is_null() {
                 return next(handle, info, allocator, out);
+            }
+            // Judged as the driver gets it: another thread may change the caller's meanwhile (R51 of `fixtures/defects.txt`).
+            let own = info.read();
+            let info = if planted(Seed::R51) {
+                info
+            } else {
+                &raw const own
             };
+            let request = structures::request(&*info, !allocator.is_null());
             let before = out.read();
             let call = || {
                 let result = next(handle, info, allocator, out);

@@ -3,11 +3,12 @@
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 use mock_device::DeviceIndex;
 
-use crate::clients::{device_heap, first_gpu, gpus, instance, memory_type};
+use crate::clients::{device_heap, first_gpu, gpus, instance, memory_type, nvml};
 use crate::ffi::vulkan::{
     Client, Code, Device, Instance, Memory, Pages, PhysicalDevice, Place, Query, Wish,
 };
 use crate::greed::{STEPS, VULKAN_ROOM, budget, fills, until_refused};
+use crate::vulkan::floor::row;
 
 const REFUSED: Code = Code::OUT_OF_DEVICE_MEMORY;
 
@@ -260,6 +261,8 @@ cases! {
         ensure_eq!(refused, REFUSED, "after {} descriptors of {PART}", left.len());
         ensure!((4..=6).contains(&left.len()), "{} descriptors of {PART} under 6 GiB", left.len());
         left.clear();
+        let held = row(&nvml()?)?;
+        ensure!(held <= PART, "the driver still has {held} after all descriptors were closed");
         fills(asker.fill()?, budget(session, 0)?, VULKAN_ROOM)
     }
 

@@ -42,7 +42,7 @@ fn unseen(session: &Session) -> Result<Unseen, Failure> {
 }
 
 /// What NVML says that this process holds of the first GPU.
-fn row(nvml: &Nvml) -> Result<Bytes, Failure> {
+pub fn row(nvml: &Nvml) -> Result<Bytes, Failure> {
     let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
     let rows = told("the processes that compute", nvml.processes(device))?;
     match rows.iter().find(|(pid, _)| *pid == std::process::id()) {

@@ -56,10 +56,17 @@ impl Device {
     }
 
     pub(super) fn ask_with(&self, info: &vk::MemoryAllocateInfo<'_>) -> Allocation {
+        // SAFETY: it outlives the call.
+        unsafe { self.ask_by(info) }
+    }
+
+    /// # Safety
+    /// What is pointed to is a valid structure at any time of the call.
+    pub(super) unsafe fn ask_by(&self, info: *const vk::MemoryAllocateInfo<'_>) -> Allocation {
         use vk::Handle;
         let mut out = vk::DeviceMemory::from_raw(UNTOUCHED);
         let allocate = self.raw.fp_v1_0().allocate_memory;
-        // SAFETY: the device lives; what is pointed to outlives the call.
+        // SAFETY: the device lives; the rest is the caller's.
         let code = unsafe { allocate(self.raw.handle(), info, std::ptr::null(), &mut out) };
         let granted = code == vk::Result::SUCCESS;
         if granted {

@@ -3,6 +3,9 @@
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr;
 use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::ffi::cuda::while_changed;
 
 use super::{Allocation, Arc, Client, Code, Device, Instance, Memory, PhysicalDevice, vk};
 
@@ -25,6 +28,27 @@ pub struct Wish<'a> {
     pub address: Option<u64>,
     /// VkMemoryPriorityAllocateInfoEXT.
     pub priority: Option<f32>,
+}
+
+impl Device {
+    /// vkAllocateMemory of so many bytes, of a type that another thread changes all the while, until so many were granted or it is time to end; they are the
+    /// device's to free.
+    pub fn allocate_of_a_changing_type(&self, types: [u32; 2], bytes: u64, most: usize) {
+        let mut info = vk::MemoryAllocateInfo::default().allocation_size(bytes);
+        let info = &raw mut info;
+        // SAFETY: the structure outlives both threads, and this side changes the word as an atomic alone.
+        let place = unsafe { AtomicU32::from_ptr(&raw mut (*info).memory_type_index) };
+        let mut granted = 0;
+        while_changed(
+            |first| place.store(types[usize::from(!first)], Ordering::Relaxed),
+            || {
+                // SAFETY: as above.
+                let answer = unsafe { self.ask_by(info) };
+                granted += usize::from(answer.memory.is_some());
+                granted < most
+            },
+        );
+    }
 }
 
 /// Host memory that a driver can import.
