@@ -120,15 +120,21 @@ fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
                 return Err(Reason::DanglingLink);
             }
             None => create(path, setup)?,
-            Some(found) => {
-                let is_named = found.identity.links > 0;
-                let named = is_named && region::name_again(found.fd, path).is_ok();
-                say_displaced(path, is_named);
-                // Else it has no name, or none that could be given here: its descriptor is the way to it.
-                if !named {
-                    return Ok(found);
-                }
+            Some(found) if found.identity.links == 0 => {
+                say_displaced(path, "deleted");
+                return Ok(found);
             }
+            Some(found) => match region::name_again(found.fd, path) {
+                // Somebody was quicker, its maker perhaps, that had not named it when we looked at the path.
+                Err(errno) if errno.code == libc::EEXIST && !region::is_link(path) => {}
+                named => {
+                    say_displaced(path, "moved away");
+                    // Where it can be given no name here, its descriptor is the way to it.
+                    if named.is_err() {
+                        return Ok(found);
+                    }
+                }
+            },
         }
     }
     Err(Reason::Replaced)
@@ -141,8 +147,7 @@ fn is_nothing_there(reason: &Reason) -> bool {
     (*call, *errno) == ("open", libc::ENOENT)
 }
 
-fn say_displaced(path: &CStr, is_named: bool) {
-    let happened = if is_named { "moved away" } else { "deleted" };
+fn say_displaced(path: &CStr, happened: &str) {
     let path = path.to_string_lossy();
     let line = format!(
         "ringfence: ledger {path}: it was {happened} while processes used it; this one goes on with them in the same\n"

@@ -203,3 +203,25 @@ fn a_thread_that_becomes_a_user_to_whom_the_folder_is_closed_keeps_its_ledger() 
         None => eprintln!("SKIPPED: no other user can be had here"),
     }
 }
+
+#[test]
+fn processes_that_start_together_say_nothing_of_a_file_that_was_moved() {
+    const ROUNDS: usize = 8;
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let said = place.path().join("said");
+    let begins = format!("exec \"$0\" \"$@\" 2>>{}", said.display());
+    let mut children: Vec<Child> = (0..8)
+        .map(|_| Child::start_by(&["sh", "-c", &begins]))
+        .collect();
+    for round in 0..ROUNDS {
+        let path = place.path().join(format!("ledger-{round}"));
+        for child in &mut children {
+            child.say(&format!("attach {} {BUDGET}", path.display()));
+        }
+        for child in &mut children {
+            assert_eq!(child.answer(), "attached");
+        }
+    }
+    let said = std::fs::read_to_string(&said).unwrap();
+    assert!(!said.contains("was moved away"), "{said}");
+}
