@@ -599,7 +599,7 @@ impl Ledger {
     /// fit looks by itself.
     /// Answers whether it has looked.
     pub fn reap_at_times(&self, driver: &dyn Driver) -> bool {
-        let looks = self.is_mine() && self.seat.arena.is_time(region::coarse_ms(), LOOK_MS);
+        let looks = self.is_mine() && self.seat.arena.is_time(region::clock::coarse_ms(), LOOK_MS);
         if looks {
             self.reap(driver);
         }
@@ -686,7 +686,7 @@ impl Drop for Reservation<'_> {
 /// Where no row is free: once in a while of a process it is asked which are of closed descriptors.
 fn is_time_to_ask() -> bool {
     static ASKED_MS: AtomicU64 = AtomicU64::new(0);
-    let (now, before) = (region::coarse_ms(), ASKED_MS.load(Ordering::Relaxed));
+    let (now, before) = (region::clock::coarse_ms(), ASKED_MS.load(Ordering::Relaxed));
     let is_time = before == 0 || now.abs_diff(before) >= ASK_MS;
     if is_time {
         ASKED_MS.store(now, Ordering::Relaxed);

@@ -27,6 +27,7 @@ pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};
 pub use named::{Holds, Named, Unnamed};
 pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
+pub use region::clock::{now, sleep_until};
 pub use region::descriptors::{Descriptor, mark as name_descriptor};
 pub use region::{Cancelability, KeptErrno, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};

@@ -209,7 +209,7 @@ impl Reaper<'_> {
         for account in self.layout.accounts() {
             account.bury(slot);
         }
-        let (begin, now) = (Ordering::AcqRel, region::now_ms());
+        let (begin, now) = (Ordering::AcqRel, region::clock::now_ms());
         let is_first = if self.layout.is_empty(slot) {
             record.owner.swap(0, begin) != 0
         } else {
@@ -272,7 +272,7 @@ impl Reaper<'_> {
         driver: &dyn Driver,
     ) -> bool {
         // Both ways: a clock of before a reboot must not keep bytes for ever.
-        let age = region::now_ms().abs_diff(since);
+        let age = region::clock::now_ms().abs_diff(since);
         let pid = (owner >> 32) as u32;
         let told = if owner as u32 == self.namespace {
             driver.still_holds(device, pid).or_else(|| {
@@ -348,7 +348,7 @@ impl Reaper<'_> {
         if !self.layout.is_empty(slot) {
             self.bury_locked(slot);
             let since = record.dying.load(Ordering::Acquire);
-            if since != 0 && region::now_ms().abs_diff(since) >= patience {
+            if since != 0 && region::clock::now_ms().abs_diff(since) >= patience {
                 self.layout.objects.bury(slot, None);
                 for account in self.layout.accounts() {
                     account.clear(slot);

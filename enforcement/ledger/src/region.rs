@@ -5,6 +5,7 @@
 //! truncate it, and then the next access is a SIGBUS: such a process could as well kill us.
 
 mod arena;
+pub mod clock;
 pub mod descriptors;
 mod files;
 mod forks;
@@ -301,26 +302,8 @@ fn state_of(pid: u32) -> Option<(char, u64)> {
     let state = fields.next()?.chars().next()?;
     let ticks: u64 = fields.nth(18)?.parse().ok()?;
     // A tick is 10 ms wherever Linux runs with GPUs.
-    let start = ticks.saturating_sub_signed(time_offset("boottime") / 10);
+    let start = ticks.saturating_sub_signed(clock::offset("boottime") / 10_000_000);
     Some((state, start))
-}
-
-/// What this process's time namespace adds to a clock that `/proc/self/timens_offsets` names, in milliseconds. 0 where
-/// the kernel has no time namespaces, and for who has made one for its children alone.
-fn time_offset(clock: &str) -> i64 {
-    let inode = |name| identity_at(name).map_or(0, |found| found.inode);
-    let own = inode(c"/proc/self/ns/time") == inode(c"/proc/self/ns/time_for_children");
-    let told = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    let offset = told.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, seconds, nanoseconds] = *fields.as_slice() else {
-            return None;
-        };
-        let number = |field: &str| field.parse::<i64>().ok();
-        let milliseconds = number(seconds)?.saturating_mul(1000) + number(nanoseconds)? / 1_000_000;
-        (fields.first() == Some(&clock)).then_some(milliseconds)
-    });
-    if own { offset.unwrap_or(0) } else { 0 }
 }
 
 /// Whether there is a process of that pid in this PID namespace, as far as the kernel says.
@@ -328,30 +311,6 @@ pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 only asks.
     let asked = unsafe { libc::kill(pid as libc::pid_t, 0) };
     asked == 0 || Errno::last("kill").code != libc::ESRCH
-}
-
-/// Milliseconds of the clock that all processes of a machine share, whatever their time namespaces; never 0.
-pub fn now_ms() -> u64 {
-    let here = milliseconds(libc::CLOCK_MONOTONIC);
-    here.saturating_sub_signed(time_offset("monotonic")).max(1)
-}
-
-/// As the kernel last noted them, some milliseconds ago at most: a tenth of the cost.
-pub fn coarse_ms() -> u64 {
-    milliseconds(libc::CLOCK_MONOTONIC_COARSE)
-}
-
-fn milliseconds(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    (now.tv_sec as u64)
-        .wrapping_mul(1000)
-        .wrapping_add(now.tv_nsec as u64 / 1_000_000)
-        .max(1)
 }
 
 /// Adds to a counter of the region.

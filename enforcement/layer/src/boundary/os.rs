@@ -10,13 +10,7 @@ use crate::exports::Descriptor;
 
 /// The clock that all processes of the machine share.
 pub fn now() -> Nanos {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes one timespec, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    Nanos((now.tv_sec as u64).saturating_mul(1_000_000_000) + now.tv_nsec as u64)
+    Nanos(ledger::now())
 }
 
 /// The processor's counter. Its differences are time; no call of libc's is needed.
@@ -49,23 +43,9 @@ pub fn look_interval() -> u64 {
     }
 }
 
-/// Waits; a signal may end it early. Not by libc's function, which is a point where a thread may be cancelled. Keeps errno.
+/// Waits; a signal may end it early.
 pub fn sleep_until(until: Nanos) {
-    let until = libc::timespec {
-        tv_sec: (until.0 / 1_000_000_000) as libc::time_t,
-        tv_nsec: (until.0 % 1_000_000_000) as libc::c_long,
-    };
-    let _errno = KeptErrno::keep();
-    // SAFETY: reads one timespec; nothing is written where the time is absolute.
-    unsafe {
-        libc::syscall(
-            libc::SYS_clock_nanosleep,
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const until,
-            std::ptr::null_mut::<libc::timespec>(),
-        );
-    }
+    ledger::sleep_until(until.0);
 }
 
 /// What an open descriptor refers to; `None` where it is not open. Keeps errno.

@@ -131,6 +131,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let _errno = super::KeptErrno::keep();
     HOLDER.store(0, Ordering::Release);
+    super::clock::forget();
     for row in &INHERITED {
         let fd = row.fd.swap(0, Ordering::AcqRel) - 1;
         let same = |found: &Identity| {
