@@ -8,7 +8,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use ledger::KeptErrno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use abi::cuda::enumerations::CUgraphNodeType;
 use abi::cuda::{
@@ -18,10 +17,12 @@ use budget::charge::{BLOCK, POOL_STEP};
 use budget::{Bytes, DeviceSet};
 
 use seeds::{Seed, planted};
+use throttle::Nanos;
 
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::boundary::time;
 use crate::capture::{Relaxed, is_busy};
 use crate::devices::Device;
 use crate::grant::Grant;
@@ -38,9 +39,9 @@ const RESERVED: i32 = 2;
 /// For a seed: graphs that it looks at.
 const LEVELS: usize = 16;
 /// How long a launch waits for what its stream has before it, whose memory it could have, rather than be refused.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Nanos = Nanos::seconds(2);
 /// How long a launch that takes memory waits for those that were made before it, which do not.
-const PASSING: Duration = Duration::from_millis(50);
+const PASSING: Nanos = Nanos::millis(50);
 
 /// What graphs hold. All zeros is nothing.
 #[repr(C)]
@@ -189,7 +190,7 @@ impl Tenant {
         bytes: Bytes,
         stream: CUstream,
     ) -> Result<Grant, Refused> {
-        let end = Instant::now() + PATIENCE;
+        let end = time::now().plus(PATIENCE);
         loop {
             let refused = match self.reserve_or_trim(device.indices, bytes) {
                 Ok(grant) => return Ok(grant),
@@ -198,11 +199,11 @@ impl Tenant {
             let holds = self.charged_for_graphs(device) != Bytes::ZERO
                 && self.may_come_to_fit(device.indices, bytes);
             let relaxed = Relaxed::begin(self);
-            if !holds || Instant::now() > end || !is_busy(stream) {
+            if !holds || time::now() > end || !is_busy(stream) {
                 return Err(refused);
             }
             drop(relaxed);
-            std::thread::sleep(Duration::from_millis(1));
+            time::sleep_until(time::now().plus(Nanos::millis(1)));
         }
     }
 
@@ -215,8 +216,8 @@ impl Tenant {
         let graphs = &self.memory.graphs;
         let ordinal = device.ordinal as usize;
         graphs.growing[ordinal].fetch_add(1, Ordering::SeqCst);
-        let end = Instant::now() + PASSING;
-        while graphs.passing[ordinal].load(Ordering::SeqCst) != 0 && Instant::now() < end {
+        let end = time::now().plus(PASSING);
+        while graphs.passing[ordinal].load(Ordering::SeqCst) != 0 && time::now() < end {
             std::thread::yield_now();
         }
     }

@@ -161,7 +161,12 @@ fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
     let mut temporary = path.as_bytes().to_vec();
     // The clock too: in two PID namespaces two processes have one pid.
     temporary.extend_from_slice(
-        format!(".{}-{serial}-{:x}", std::process::id(), nanoseconds()).as_bytes(),
+        format!(
+            ".{}-{serial}-{:x}",
+            std::process::id(),
+            region::clock::now()
+        )
+        .as_bytes(),
     );
     let temporary = CString::new(temporary).map_err(|_| Reason::BadPath)?;
     let budgets = setup.budgets.map(|budget| budget.map(|bytes| bytes.0));
@@ -172,12 +177,6 @@ fn create(path: &CString, setup: &Setup) -> Result<(), Reason> {
         Ok(())
     })?;
     Ok(())
-}
-
-fn nanoseconds() -> u128 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos())
 }
 
 /// Opens the file and checks that it is a ledger of ours, before anything is mapped.
@@ -286,7 +285,7 @@ pub fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
             }
             region::unlock(reaper.fd, slot);
         }
-        std::thread::sleep(std::time::Duration::from_millis(u64::from(walk)));
+        region::clock::pause(core::time::Duration::from_millis(u64::from(walk)));
     }
     if planted(Seed::P6) {
         return Ok(0);

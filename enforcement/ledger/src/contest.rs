@@ -7,10 +7,11 @@ use crate::account::{Account, Attempt, Survey};
 use crate::attach::Seat;
 use crate::driver::Driver;
 use crate::reap::{DRAIN_MS, Reaper, Swept};
+use crate::region::clock::{Moment, pause};
 use crate::region::{Errno, Slot};
 use crate::{Bytes, DeviceIndex, Refusal};
 use core::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use core::time::Duration;
 
 /// How long a request that fits the charges tries to get past other requests in flight. A neighbour stopped in the middle of an
 /// announcement costs this much, and no more.
@@ -39,7 +40,7 @@ pub fn reserve(
         bytes,
         driver,
         account,
-        start: Instant::now(),
+        start: Moment::now(),
         drained: Duration::ZERO,
         retries: 0,
         swept: None,
@@ -56,12 +57,12 @@ struct Contest<'a> {
     bytes: Bytes,
     driver: &'a dyn Driver,
     account: Account<'a>,
-    start: Instant,
+    start: Moment,
     /// Time spent waiting for drivers to tear down, which no protocol could shorten.
     drained: Duration,
     retries: u64,
     /// The last look for the dead: when, and what came of it.
-    swept: Option<(Instant, Result<Swept, Errno>)>,
+    swept: Option<(Moment, Result<Swept, Errno>)>,
     /// The mark of the last hopeless survey that came after a look for the dead.
     seen: Option<u64>,
 }
@@ -204,7 +205,7 @@ impl Contest<'_> {
             .sweep(self.device, self.driver)
         });
         if let Some(found) = found {
-            self.swept = Some((Instant::now(), found));
+            self.swept = Some((Moment::now(), found));
             return Some(found);
         }
         self.swept.map(|(_, found)| found)
@@ -215,13 +216,13 @@ impl Contest<'_> {
         match self.retries {
             0..4 => (0..self.jitter() % 64).for_each(|_| core::hint::spin_loop()),
             4..32 => std::thread::yield_now(),
-            _ => std::thread::sleep(Duration::from_micros(20 + self.jitter() % 180)),
+            _ => pause(Duration::from_micros(20 + self.jitter() % 180)),
         }
     }
 
     fn drain(&mut self) {
-        let before = Instant::now();
-        std::thread::sleep(Duration::from_millis(1));
+        let before = Moment::now();
+        pause(Duration::from_millis(1));
         self.drained += before.elapsed();
     }
 

@@ -8,9 +8,10 @@
 //! was found holding it, so that whoever joins meanwhile is not forgotten. No lock: whoever is killed leaves a row that the
 //! reaper of its slot can tell.
 
+use crate::region::clock::Moment;
 use crate::sync::{AtomicU64, Ordering};
 use core::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
+use core::time::Duration;
 
 /// Objects that a ledger has room for. One more is charged to each process that opens it.
 pub const OBJECTS: usize = 4096;
@@ -288,7 +289,7 @@ impl Objects {
     pub fn give_up_closed(&self, device: usize, is_closed: impl Fn(&Described) -> bool) -> bool {
         let rows = self.rows();
         let first = NEXT_ASKED.load(Ordering::Relaxed);
-        let (begun, mut freed) = (Instant::now(), false);
+        let (begun, mut freed) = (Moment::now(), false);
         let in_turn = (0..rows).map(|step| first.wrapping_add(step) % rows);
         for row in in_turn.filter(|row| self.is_on(*row, device)) {
             freed |= self.give_up_closed_row(row, &is_closed);

@@ -126,6 +126,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         cross::whole::ROLES,
         kill_storm::ROLES,
         process::births::ROLES,
+        process::endings::ROLES,
         symbols::lookup::ROLES,
         symbols::runtimes::ROLES,
         vulkan::budget::ROLES,

@@ -1,6 +1,7 @@
 //! The functions of the core, in C's terms.
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::cuda::{CUcontext, CUdeviceptr, CUresult, fns};
 
@@ -149,4 +150,49 @@ pub unsafe extern "C" fn core_next(name: *const c_char) -> *mut c_void {
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
     // Not the last thing done here: a jump would leave the caller's return address in our place.
     core::hint::black_box(found)
+}
+
+/// Where each clock stands by its number, in nanoseconds, as by libfaketime (P17 of DEFECTS); 0 where it goes.
+static STANDS_AT: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+fn kernels(clock: libc::clockid_t, now: *mut libc::timespec) -> c_int {
+    // SAFETY: the kernel refuses what is no place for a timespec.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, now) as c_int }
+}
+
+/// From here on every clock of libc's stands still, for whoever finds its function in this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_stop_clock() {
+    for (clock, stands_at) in (0..).zip(&STANDS_AT) {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if kernels(clock, &raw mut now) == 0 {
+            let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+            stands_at.store(now, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The kernel's, until [`core_stop_clock`] is called.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, now: *mut libc::timespec) -> c_int {
+    let answer = kernels(clock, now);
+    let stands_at = usize::try_from(clock)
+        .ok()
+        .and_then(|clock| STANDS_AT.get(clock))
+        .map_or(0, |stands_at| stands_at.load(Ordering::SeqCst));
+    if answer == 0 && stands_at != 0 {
+        let stands_at = libc::timespec {
+            tv_sec: (stands_at / 1_000_000_000) as libc::time_t,
+            tv_nsec: (stands_at % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the caller's place, which the kernel has written.
+        unsafe { now.write(stands_at) };
+    }
+    answer
 }

@@ -143,6 +143,14 @@ impl Library {
         Some(CUresult(unsafe { fill(bytes) }))
     }
 
+    /// Has a plugin that is preloaded let every clock of libc's stand still; `false` where it cannot.
+    pub fn stop_clock(self) -> bool {
+        // SAFETY: the type of that export of the plugin's.
+        let stop: Option<unsafe extern "C" fn()> = unsafe { self.function("core_stop_clock") };
+        // SAFETY: takes nothing.
+        stop.map(|stop| unsafe { stop() }).is_some()
+    }
+
     /// What a plugin's core finds by RTLD_NEXT from its own place.
     pub fn next(self, name: &str) -> Option<Address> {
         // SAFETY: the type of that export of the plugin's.

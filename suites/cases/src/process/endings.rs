@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, roles};
 
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::Cuda;
+use crate::ffi::library::{Library, Visibility};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -39,6 +40,15 @@ fn comes_back(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
         budget(session, 0)?,
         CONTEXT_ROOM,
     )
+}
+
+roles! {
+    /// A process for which every clock of libc's stands still from before its first call on: what it gets.
+    with_a_clock_that_stands_still(session, _parent) {
+        let plugin = Library::open(&session.library(Built::Plugin)?.display().to_string(), Visibility::Local)?;
+        ensure!(plugin.stop_clock(), "the plugin exports no core_stop_clock");
+        fills(fill(&cuda()?).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
 }
 
 cases! {
@@ -83,6 +93,19 @@ cases! {
         let mut next = Tenant::start(session)?;
         ensure_eq!(next.fill_cuda()?, all, "granted to a process that begins right after the kill");
         next.peer.finish()
+    }
+
+    /// So does one whose clock stands still (libfaketime's, CLOCK_MONOTONIC too), and waits no longer for it.
+    a_process_with_a_clock_that_stands_still_waits_no_longer_for_the_teardown {
+        kind: Budget, defects: ["P17"], entry_points: ["cuInit", "cuDevicePrimaryCtxRetain"], budget: "0=4GiB",
+        on_real: No("what a vendor's driver makes of such a clock is its own"),
+    } (session) {
+        let mut doomed = Tenant::start(session)?;
+        fills(doomed.fill_cuda()?, budget(session, 0)?, CONTEXT_ROOM)?;
+        doomed.peer.kill()?;
+        let clock = session.library(Built::Plugin)?.display().to_string();
+        let order = [&[clock], session.preloads()].concat();
+        session.launch("with_a_clock_that_stands_still").env("LD_PRELOAD", &order.join(":")).start()?.finish()
     }
 
     /// What a killed process held is told as free again, to whoever asks again and again: the dead are not looked for each time.
