@@ -11,7 +11,7 @@ use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
 use budget::DeviceSet;
 use throttle::Nanos;
 
-use crate::boundary::arena::{Held, Lock};
+use crate::boundary::arena::{self, Held, Lock};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::boundary::time;
@@ -20,6 +20,7 @@ use crate::deferred::Freed;
 use crate::devices::current_context;
 use crate::marks::Entered;
 use crate::process::Tenant;
+use seeds::{Seed, planted};
 
 /// Streams that are remembered: more than a device has memory for. What is freed in more of them is waited for by the program alone.
 const ROOM: usize = 1 << 14;
@@ -38,8 +39,7 @@ pub const DEFAULT: u64 = 2;
 pub struct Frees {
     /// Held while the driver is asked about a stream, so that it is not destroyed meanwhile, and while the table changes.
     lock: Lock,
-    /// Held by the one request that waits.
-    turn: Lock,
+    turn: Turn,
     /// Waits that came to an end.
     rounds: AtomicU64,
     /// Seats that anybody ever sat in lie below.
@@ -54,10 +54,29 @@ struct Seat {
     stream: AtomicU64,
     /// Our event in it, made when it is first waited for.
     event: AtomicU64,
-    /// Not 0: something was freed in it that we have not waited for.
+    /// Not 0: something was freed in it that we have not waited for ([`FREED`], [`AWAITED`]).
     dirty: AtomicU32,
     /// Not 0: it was waited for in vain. It is looked at once from then on.
     stuck: AtomicU32,
+}
+
+const FREED: u32 = 1;
+/// All that was freed in it is before our event, which a request waits for, unless a signal's handler jumped out of its wait.
+const AWAITED: u32 = 2;
+
+/// That of the one request that waits, by its thread's number and until when it does. It is no lock: a wait takes seconds, in which a signal's handler
+/// may ask for memory on that same thread, or jump out of the wait. Two that wait at once do each other no harm.
+#[repr(C)]
+struct Turn {
+    /// 0 where nobody waits.
+    thread: AtomicU32,
+    until: AtomicU64,
+}
+
+/// The turn, until dropped.
+struct Taken<'a> {
+    turn: &'a Turn,
+    thread: u32,
 }
 
 /// By whose wait the driver knows that what is before an event is free.
@@ -119,7 +138,7 @@ impl Tenant {
         if let Some(seat) = known.or_else(free) {
             seat.stream.store(stream, Ordering::Relaxed);
             seat.context.store(context, Ordering::Release);
-            seat.dirty.store(1, Ordering::SeqCst);
+            seat.dirty.store(FREED, Ordering::SeqCst);
         }
     }
 
@@ -198,8 +217,11 @@ impl Tenant {
     pub fn await_frees(self, devices: DeviceSet, end: Nanos) -> bool {
         let frees = &self.memory.frees;
         let round = frees.rounds.load(Ordering::Acquire);
-        let _turn = frees.turn.hold();
+        let turn = frees.turn.take(end);
         let mut reached = frees.rounds.load(Ordering::Acquire) != round;
+        if turn.is_none() {
+            return reached;
+        }
         self.seat_default_streams(devices);
         let meant = |seat: &&Seat| {
             self.memory
@@ -211,22 +233,23 @@ impl Tenant {
             .seats()
             .iter()
             .filter(meant)
-            .filter(|seat| seat.dirty.swap(0, Ordering::SeqCst) != 0)
+            .filter(|seat| seat.is_to_be_awaited())
             .collect();
         self.forget_last_frees();
         // All events before the first wait: the streams come to theirs side by side.
         awaited.retain(|seat| {
             let set = self.set_event(seat);
             if !set {
-                seat.dirty.store(1, Ordering::SeqCst);
+                seat.dirty.store(FREED, Ordering::SeqCst);
             }
             set
         });
         for seat in awaited {
             if self.await_event(seat, end) {
                 reached = true;
+                seat.is_awaited_no_more();
             } else {
-                seat.dirty.store(1, Ordering::SeqCst);
+                seat.dirty.store(FREED, Ordering::SeqCst);
             }
         }
         if reached {
@@ -381,7 +404,62 @@ impl Frees {
     }
 }
 
+impl Turn {
+    /// Waits until `end` at most for another thread's wait to end; `None` where it does not.
+    fn take(&self, end: Nanos) -> Option<Taken<'_>> {
+        let (own, mut pause) = (arena::thread(), SHORTEST);
+        loop {
+            let (holder, now) = (self.thread.load(Ordering::Acquire), time::now());
+            // Who waits longer than it may has been jumped out of.
+            let is_over = || now.0 > self.until.load(Ordering::Acquire).saturating_add(LONGEST.0);
+            let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            let is_taken_over = || !planted(Seed::C42) && (holder == own || is_over());
+            if (holder == 0 || is_taken_over())
+                && self
+                    .thread
+                    .compare_exchange(holder, own, done, failed)
+                    .is_ok()
+            {
+                self.until.store(end.0, Ordering::Release);
+                return Some(Taken {
+                    turn: self,
+                    thread: own,
+                });
+            }
+            if now >= end {
+                return None;
+            }
+            time::sleep_until(now.plus(pause));
+            pause = Nanos((pause.0 * 2).min(LONGEST.0));
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self
+            .turn
+            .thread
+            .compare_exchange(self.thread, 0, done, failed);
+    }
+}
+
 impl Seat {
+    /// From here on what is freed in it marks it anew.
+    fn is_to_be_awaited(&self) -> bool {
+        let awaited = |dirty| (dirty != 0).then_some(AWAITED);
+        self.dirty
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, awaited)
+            .is_ok()
+    }
+
+    /// All that is before our event is waited for; what was freed since is not.
+    fn is_awaited_no_more(&self) {
+        let (done, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.dirty.compare_exchange(AWAITED, 0, done, failed);
+    }
+
     fn is(&self, context: u64, stream: u64) -> bool {
         let words = (&self.context, &self.stream);
         (

@@ -111,6 +111,12 @@ pub fn pid() -> u32 {
     unsafe { libc::getpid() as u32 }
 }
 
+/// The calling thread's number, as the kernel says it.
+pub fn thread() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
 /// A lock that is free when it is all zeros.
 #[repr(transparent)]
 pub struct Lock(AtomicU32);
@@ -190,8 +196,7 @@ pub struct Owned<'a> {
 impl Reentrant {
     /// `None` where this thread has it already.
     pub fn hold(&self) -> Option<Owned<'_>> {
-        // SAFETY: takes nothing.
-        let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let own = thread();
         // Only this thread can have written its own number.
         if self.thread.load(Ordering::Relaxed) == own {
             return None;

@@ -1,5 +1,6 @@
 //! Freeing, rightly and wrongly.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
@@ -7,6 +8,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{context, cuda, fill};
 use crate::ffi::cuda::{Add, Cuda, Instantiate, OwnStream, Stream};
+use crate::ffi::process::interrupted;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -131,6 +133,33 @@ cases! {
         ensure_eq!(cuda.write_value(other.out, word.out, 1), OK, "cuStreamWriteValue32_v2");
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
         fills(fill(&cuda).bytes + Bytes::gib(2), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A signal's handler that asks for memory while its own thread's request waits for a stream gets its answer, and what was waited for is not lost to
+    /// either.
+    a_handler_that_asks_for_memory_during_a_wait_gets_it {
+        kind: Budget, defects: ["C42"], budget: "0=4GiB", entry_points: ["cuMemAlloc_v2", "cuMemFreeAsync"], needs: ["cuStreamWaitValue32_v2"],
+        on_real: No("a signal may come while the vendor's driver holds a lock of its own"),
+    } (session) {
+        let cuda = cuda()?;
+        let word = cuda.allocate_host(4096);
+        let [own, other] = [cuda.create_stream(), cuda.create_stream()];
+        let most = Bytes::gib(3).0;
+        let pooled = cuda.allocate_in(own.out, most);
+        ensure_eq!((word.code, own.code, other.code, pooled.code), (OK, OK, OK, OK), "a word, two streams, 3 of 4 GiB of a pool");
+        ensure_eq!(cuda.wait_for_value(own.out, word.out, 1), OK, "cuStreamWaitValue32_v2");
+        ensure_eq!(cuda.free_in(own.out, pooled.out), OK, "cuMemFreeAsync");
+        let handled = Mutex::new(None);
+        let handler = || {
+            let written = cuda.write_value(other.out, word.out, 1);
+            let plain = cuda.allocate(most);
+            *handled.lock().unwrap_or_else(PoisonError::into_inner) = Some((written, plain.code, cuda.free(plain.out)));
+        };
+        let plain = interrupted(Duration::from_millis(300), &handler, || cuda.allocate(most))?;
+        ensure_eq!(*handled.lock().unwrap_or_else(PoisonError::into_inner), Some((OK, OK, OK)), "what the handler does");
+        ensure_eq!(plain.code, OK, "3 of 4 GiB for who was interrupted");
+        ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// Nor does a graph's launch wait for its stream where all that graphs and pools hold is not enough.

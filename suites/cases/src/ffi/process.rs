@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
 /// How a forked child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,6 +392,41 @@ fn locale() -> Vec<u8> {
         } else {
             std::ffi::CStr::from_ptr(name).to_bytes().to_vec()
         }
+    }
+}
+
+/// Runs `body` in this thread; a signal (SIGUSR1) comes to it after so long, and its handler runs `handler`.
+pub fn interrupted<T>(
+    after: Duration,
+    handler: &dyn Fn(),
+    body: impl FnOnce() -> T,
+) -> std::io::Result<T> {
+    static HANDLER: AtomicPtr<&dyn Fn()> = AtomicPtr::new(std::ptr::null_mut());
+    extern "C" fn handle(_: c_int) {
+        // SAFETY: set below to a reference that outlives the signal, before it is sent.
+        if let Some(handler) = unsafe { HANDLER.load(Ordering::SeqCst).as_ref() } {
+            handler();
+        }
+    }
+    HANDLER.store((&raw const handler).cast_mut().cast(), Ordering::SeqCst);
+    // SAFETY: an action of zeros is a value; the thread that is signalled is this one, which ends no sooner than the other is joined, and by then the
+    // signal was handled: it is pending for this thread, which unblocks nothing.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        action.sa_sigaction = handle as extern "C" fn(c_int) as usize;
+        if libc::sigaction(libc::SIGUSR1, &raw const action, &raw mut before) != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let thread = libc::pthread_self();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(after);
+                libc::pthread_kill(thread, libc::SIGUSR1)
+            });
+            body()
+        });
+        libc::sigaction(libc::SIGUSR1, &raw const before, std::ptr::null_mut());
+        Ok(answer)
     }
 }
 
