@@ -99,6 +99,40 @@ pub struct DeviceSet(u64);
 impl DeviceSet {
     pub const EMPTY: DeviceSet = DeviceSet(0);
 
+    /// That device alone; nothing where its index is beyond the ledger's.
+    #[must_use]
+    pub const fn of(device: DeviceIndex) -> DeviceSet {
+        match device.slot() {
+            Some(slot) => DeviceSet(1 << slot),
+            None => DeviceSet::EMPTY,
+        }
+    }
+
+    /// A bit for each device, the first one's lowest.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> DeviceSet {
+        DeviceSet(bits)
+    }
+
+    #[must_use]
+    pub const fn union(self, other: DeviceSet) -> DeviceSet {
+        DeviceSet(self.0 | other.0)
+    }
+
+    /// The device that is all of it.
+    #[must_use]
+    pub const fn only(self) -> Option<DeviceIndex> {
+        match self.0.is_power_of_two() {
+            true => Some(DeviceIndex(self.0.trailing_zeros())),
+            false => None,
+        }
+    }
+
     /// Adds a device; an index beyond the ledger's is left out and answers `false`.
     pub fn insert(&mut self, device: DeviceIndex) -> bool {
         match device.slot() {
@@ -125,9 +159,14 @@ impl DeviceSet {
         self.0 == 0
     }
 
-    /// The members in ascending order.
+    /// The members in ascending order, at the cost of the members alone.
     pub fn iter(self) -> impl Iterator<Item = DeviceIndex> {
-        DeviceIndex::all().filter(move |device| self.contains(*device))
+        let mut rest = self.0;
+        core::iter::from_fn(move || {
+            let lowest = (rest != 0).then(|| rest.trailing_zeros())?;
+            rest &= rest - 1;
+            Some(DeviceIndex(lowest))
+        })
     }
 }
 
@@ -138,5 +177,25 @@ impl FromIterator<DeviceIndex> for DeviceSet {
             set.insert(device);
         }
         set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sets_devices_are_walked_in_order_up_to_the_last_there_can_be() {
+        let last = MAX_DEVICES as u32 - 1;
+        let set: DeviceSet = [last, 4, 32, 0, 31].map(DeviceIndex).into_iter().collect();
+        let walked: Vec<u32> = set.iter().map(|device| device.0).collect();
+        assert_eq!(walked, [0, 4, 31, 32, last]);
+        assert_eq!(DeviceSet::from_bits(set.bits()), set);
+        assert_eq!((set.only(), DeviceSet::EMPTY.only()), (None, None));
+        for device in DeviceIndex::all() {
+            assert_eq!(DeviceSet::of(device).only(), Some(device));
+        }
+        assert!(DeviceSet::of(DeviceIndex(last + 1)).is_empty());
+        assert_eq!(DeviceSet::EMPTY.iter().count(), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
 use budget::settings::Source;
-use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use ledger::{Authority, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
@@ -16,7 +16,7 @@ use crate::exports::{Descriptor, Freed, Row};
 use crate::floor::Floor;
 use crate::pace::Turns;
 use crate::settings::settings;
-use crate::targets::{self, Held, Targets};
+use crate::targets::{self, Held};
 use crate::trace;
 
 /// One process's enforcement. A fork child gets another.
@@ -146,14 +146,14 @@ fn join_shares(ledger: &Ledger) {
 
 impl Attachment {
     /// What this process does on the first of the targets.
-    pub fn turns(&'static self, targets: Targets) -> Option<&'static Turns> {
+    pub fn turns(&'static self, targets: DeviceSet) -> Option<&'static Turns> {
         let slot = targets.iter().next()?.slot()?;
         self.ledger.as_ref().filter(|ledger| ledger.is_mine())?;
         Some(self.turns.get(slot)?.get_or_init(Box::default))
     }
 
     /// The strictest of the targets' compute budgets.
-    pub fn time_budget(&self, targets: Targets) -> Option<Budget<'_>> {
+    pub fn time_budget(&self, targets: DeviceSet) -> Option<Budget<'_>> {
         let ledger = self.ledger.as_ref()?;
         let budgets = targets.iter().filter_map(|device| {
             Some(Budget {
@@ -175,7 +175,7 @@ impl Attachment {
 
     /// Reserves on every target, or says why not: without a ledger nothing can be said but that.
     #[inline]
-    pub fn reserve(&self, targets: Targets, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
+    pub fn reserve(&self, targets: DeviceSet, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
         if let Some(ledger) = &self.ledger {
             self.floor.before(ledger, targets, bytes);
         }
@@ -185,7 +185,7 @@ impl Attachment {
     /// The same of what the driver has taken already: its figure has it, the books do not.
     pub fn reserve_taken(
         &self,
-        targets: Targets,
+        targets: DeviceSet,
         bytes: Bytes,
     ) -> Result<Held<'_>, Option<Refusal>> {
         let ledger = self.ledger.as_ref().ok_or(None)?;
@@ -202,13 +202,13 @@ impl Attachment {
 
     /// Brings what this process is charged to the driver's figure, after `call` where a command was the reason. Answers whether the tenant has more left
     /// than before.
-    pub fn look(&self, targets: Targets, call: Option<&str>) -> bool {
+    pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
         ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
     }
 
     /// What was noted beyond what this process is charged is about to be charged, as far as it is known what took it. A look follows.
-    pub fn forget_beyond(&self, targets: Targets) {
+    pub fn forget_beyond(&self, targets: DeviceSet) {
         if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
             targets
                 .iter()
@@ -217,16 +217,16 @@ impl Attachment {
     }
 
     /// So much of what is charged to the targets is in no row of the driver's.
-    pub fn unlist(&self, targets: Targets, bytes: Bytes) {
+    pub fn unlist(&self, targets: DeviceSet, bytes: Bytes) {
         self.listing(targets, |held| held.saturating_add(bytes));
     }
 
     /// What [`Attachment::unlist`] said is charged no longer.
-    pub fn list(&self, targets: Targets, bytes: Bytes) {
+    pub fn list(&self, targets: DeviceSet, bytes: Bytes) {
         self.listing(targets, |held| held.saturating_sub(bytes));
     }
 
-    fn listing(&self, targets: Targets, change: impl Fn(Bytes) -> Bytes) {
+    fn listing(&self, targets: DeviceSet, change: impl Fn(Bytes) -> Bytes) {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) else {
             return;
         };
@@ -239,7 +239,7 @@ impl Attachment {
         }
     }
 
-    pub fn release(&self, targets: Targets, bytes: Bytes) {
+    pub fn release(&self, targets: DeviceSet, bytes: Bytes) {
         // What a parent was charged is the parent's to give back.
         if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
             targets::release(ledger, targets, bytes);
@@ -292,7 +292,7 @@ impl Attachment {
     }
 
     /// Notes how much memory they have, for whoever sets budgets.
-    pub fn note_total(&self, targets: Targets, total: Bytes) {
+    pub fn note_total(&self, targets: DeviceSet, total: Bytes) {
         if let Some(ledger) = &self.ledger {
             targets
                 .iter()
@@ -302,12 +302,12 @@ impl Attachment {
 
     /// The strictest budget among the targets, `None` where none has one.
     #[inline]
-    pub fn budget(&self, targets: Targets) -> Option<Bytes> {
+    pub fn budget(&self, targets: DeviceSet) -> Option<Bytes> {
         targets::smallest_budget(self.ledger.as_ref()?, targets)
     }
 
     /// What the tenant has left; nothing where enforcement does not stand or the device is unknown.
-    pub fn available(&self, targets: Targets) -> Option<Bytes> {
+    pub fn available(&self, targets: DeviceSet) -> Option<Bytes> {
         match &self.ledger {
             Some(ledger) if !targets.is_empty() => targets::available(ledger, targets),
             _ => Some(Bytes::ZERO),

@@ -4,17 +4,16 @@
 //! shows, the PCI order of the NVIDIA devices that it shows.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use budget::identity::{Asked, Candidate, Pci, in_order, may_be_all, of_shown};
 use budget::{DeviceIndex, DeviceSet};
 
 use crate::boundary::nvml;
 use crate::settings::settings;
-use crate::targets::Targets;
 use crate::trace;
 
-static SEEN: AtomicU32 = AtomicU32::new(0);
+static SEEN: AtomicU64 = AtomicU64::new(0);
 
 const PROC: &str = "/proc/driver/nvidia/gpus";
 
@@ -39,16 +38,14 @@ pub fn candidates(asked: &[Asked]) -> Vec<Candidate> {
             ));
         }
     }
-    SEEN.fetch_or(
-        Targets::from(found.iter().map(|one| one.index).collect::<DeviceSet>()).0,
-        Ordering::Relaxed,
-    );
+    let devices: DeviceSet = found.iter().map(|one| one.index).collect();
+    SEEN.fetch_or(devices.bits(), Ordering::Relaxed);
     found
 }
 
 /// Every candidate there ever was: whom an allocation is charged to when not even its device is known.
-pub fn everyone() -> Targets {
-    Targets(SEEN.load(Ordering::Relaxed))
+pub fn everyone() -> DeviceSet {
+    DeviceSet::from_bits(SEEN.load(Ordering::Relaxed))
 }
 
 /// Numbers GPUs in PCI order. One that two drivers show is one GPU.

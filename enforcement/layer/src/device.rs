@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
-use budget::{Bytes, MAX_DEVICES};
+use budget::{Bytes, DeviceSet, MAX_DEVICES};
 use seeds::{Seed, planted};
 
 use crate::arena::Id;
@@ -21,7 +21,7 @@ use crate::records::{Charge, Object};
 use crate::standing;
 use crate::swapchains;
 use crate::table::{Key, Table};
-use crate::targets::{Held, Targets};
+use crate::targets::Held;
 use crate::trace;
 
 pub struct Device {
@@ -37,8 +37,8 @@ pub struct Enforced {
     pub attachment: &'static Attachment,
     pub types: MemoryTypes,
     /// Of each physical device of the group, in the order of device masks.
-    pub group: Vec<Targets>,
-    pub all: Targets,
+    pub group: Vec<DeviceSet>,
+    pub all: DeviceSet,
     overhead: AtomicU64,
     /// Of the overhead, what no row of the driver's shows.
     unlisted: AtomicU64,
@@ -231,9 +231,9 @@ impl Enforced {
         for physical in group {
             attachment.note_total(physical.targets, physical.heap);
         }
-        let all = group
-            .iter()
-            .fold(Targets::NONE, |all, physical| all.union(physical.targets));
+        let all = group.iter().fold(DeviceSet::EMPTY, |all, physical| {
+            all.union(physical.targets)
+        });
         Enforced {
             attachment,
             types: group
@@ -283,7 +283,7 @@ impl Enforced {
 
     /// What an allocation with this mask falls on. No mask is every device of the group: a MULTI_INSTANCE heap then has one
     /// instance on each, and which device a single instance lies on is not said (FINDINGS 29).
-    pub fn masked(&self, mask: Option<u32>) -> Targets {
+    pub fn masked(&self, mask: Option<u32>) -> DeviceSet {
         let Some(mask) = mask.filter(|_| self.group.len() > 1) else {
             return self.all;
         };
@@ -293,7 +293,7 @@ impl Enforced {
             .enumerate()
             .filter(|(position, _)| mask & 1_u32.unbounded_shl(*position as u32) != 0)
             .take(if planted(Seed::V17k) { 1 } else { usize::MAX });
-        let targets = chosen.fold(Targets::NONE, |all, (_, one)| all.union(*one));
+        let targets = chosen.fold(DeviceSet::EMPTY, |all, (_, one)| all.union(*one));
         if targets.is_empty() {
             self.all
         } else {

@@ -11,11 +11,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use budget::Bytes;
+use budget::{Bytes, DeviceSet};
 use ledger::Named;
 
 use crate::arena::Id;
-use crate::targets::Targets;
 
 /// A shared charge. Never 0 as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub struct Descriptor {
 pub struct Freed {
     /// The attachment that was charged. A fork child inherits the list but not the charges.
     pub payer: Id,
-    pub targets: Targets,
+    pub targets: DeviceSet,
     pub bytes: Bytes,
     pub row: Row,
 }
@@ -200,10 +199,11 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use budget::DeviceIndex;
 
     const FREED: Freed = Freed {
         payer: Id(1),
-        targets: Targets(1),
+        targets: DeviceSet::of(DeviceIndex(0)),
         bytes: Bytes(64),
         row: Row::None,
     };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ash::vk;
 use budget::settings::ContextCharge;
-use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use ledger::{KeptErrno, Ledger};
 use seeds::{Seed, planted};
 
@@ -23,7 +23,6 @@ use crate::attachment::Attachment;
 use crate::boundary::{nvml, os};
 use crate::device::Found;
 use crate::settings::settings;
-use crate::targets::Targets;
 use crate::trace;
 
 /// A look is taken again if the books changed under it, so many times.
@@ -79,7 +78,7 @@ impl Floor {
 
     /// Looks where a request for so much more makes the process hold a 64th of the budget more than at the last look.
     #[inline]
-    pub fn before(&self, ledger: &Ledger, targets: Targets, bytes: Bytes) {
+    pub fn before(&self, ledger: &Ledger, targets: DeviceSet, bytes: Bytes) {
         for device in targets.iter() {
             let next = device.slot().and_then(|slot| self.next.get(slot));
             if let Some(next) = next
@@ -102,7 +101,7 @@ impl Floor {
 
     /// Looks at every target. Answers whether the tenant has more left than before.
     #[cold]
-    pub fn look_all(&self, ledger: &Ledger, targets: Targets, call: Option<&str>) -> bool {
+    pub fn look_all(&self, ledger: &Ledger, targets: DeviceSet, call: Option<&str>) -> bool {
         let before = crate::targets::available(ledger, targets);
         let over = targets
             .iter()
@@ -187,7 +186,7 @@ impl Floor {
 
     /// Looks if it is time to, by either counter. One thread does; the others see that the time is not yet.
     #[inline]
-    fn pass(&self, clock: &AtomicU64, attachment: &Attachment, targets: Targets) {
+    fn pass(&self, clock: &AtomicU64, attachment: &Attachment, targets: DeviceSet) {
         let (now, due) = (os::ticks(), clock.load(Ordering::Relaxed));
         let later = now.saturating_add(os::look_interval());
         let mine = now >= due
@@ -200,7 +199,7 @@ impl Floor {
     }
 
     #[cold]
-    fn pass_now(&self, attachment: &Attachment, targets: Targets) {
+    fn pass_now(&self, attachment: &Attachment, targets: DeviceSet) {
         let before = os::ticks();
         self.recordings.store(0, Ordering::Relaxed);
         attachment.look(targets, Some("commands that were recorded"));
@@ -253,7 +252,7 @@ pub fn refuses(found: Found, name: &str) -> bool {
 }
 
 #[cold]
-fn still_over(attachment: &Attachment, targets: Targets, name: &str) -> bool {
+fn still_over(attachment: &Attachment, targets: DeviceSet, name: &str) -> bool {
     attachment.look(targets, None);
     let over = attachment
         .floor()

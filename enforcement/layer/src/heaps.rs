@@ -15,7 +15,7 @@ pub fn clamp(
     physical: Told,
     memory: &mut vk::PhysicalDeviceMemoryProperties,
 ) {
-    let Some(budget) = attachment.budget(physical.targets()) else {
+    let Some(budget) = attachment.budget(physical.targets) else {
         return;
     };
     if trace::on() {
@@ -45,10 +45,10 @@ pub fn report(
 ) {
     let count = memory.memory_heap_count as usize;
     if let Some(available) = attachment
-        .available(physical.targets())
-        .filter(|_| physical.has_memory_budget())
+        .available(physical.targets)
+        .filter(|_| physical.has_memory_budget)
     {
-        let budget = attachment.budget(physical.targets());
+        let budget = attachment.budget(physical.targets);
         for (number, heap) in local_heaps(memory) {
             let driver = heap::HeapReport {
                 budget: Bytes(report.heap_budget[number]),

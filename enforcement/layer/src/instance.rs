@@ -1,11 +1,12 @@
 //! One live VkInstance's chain, and what is known of its physical devices.
 
 use ledger::KeptErrno;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ash::vk;
 use ash::vk::Handle;
+use budget::DeviceSet;
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
@@ -31,7 +32,9 @@ const SEATS: usize = 16;
 struct Seat {
     /// 0 where nobody sits; written last.
     handle: AtomicU64,
-    told: AtomicU64,
+    targets: AtomicU64,
+    is_tenant_gpu: AtomicBool,
+    has_memory_budget: AtomicBool,
 }
 
 impl Seat {
@@ -43,7 +46,20 @@ impl Seat {
 
     #[inline]
     fn told(&self) -> Told {
-        Told(self.told.load(Ordering::Relaxed))
+        Told {
+            targets: DeviceSet::from_bits(self.targets.load(Ordering::Relaxed)),
+            is_tenant_gpu: self.is_tenant_gpu.load(Ordering::Relaxed),
+            has_memory_budget: self.has_memory_budget.load(Ordering::Relaxed),
+        }
+    }
+
+    fn tell(&self, handle: u64, told: Told) {
+        self.targets.store(told.targets.bits(), Ordering::Relaxed);
+        self.is_tenant_gpu
+            .store(told.is_tenant_gpu, Ordering::Relaxed);
+        self.has_memory_budget
+            .store(told.has_memory_budget, Ordering::Relaxed);
+        self.handle.store(handle, Ordering::Release);
     }
 }
 
@@ -109,7 +125,7 @@ impl Instance {
             Some(seat) => seat.told(),
             None => self
                 .physical(handle)
-                .map_or(Told::NOTHING, |known| known.told()),
+                .map_or_else(Told::default, |known| known.told()),
         }
     }
 
@@ -144,8 +160,7 @@ impl Instance {
                 .iter()
                 .find(|seat| [0, handle].contains(&seat.handle.load(Ordering::Relaxed)));
             if let Some(seat) = seat {
-                seat.told.store(one.told().0, Ordering::Relaxed);
-                seat.handle.store(handle, Ordering::Release);
+                seat.tell(handle, one.told());
             }
         }
     }

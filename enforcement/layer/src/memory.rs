@@ -1,7 +1,7 @@
 //! Memory objects: reserve, let the driver decide, commit or cancel; give back what was charged when the object is gone.
 
 use ash::vk;
-use budget::Bytes;
+use budget::{Bytes, DeviceSet};
 use ledger::{Refusal, Unnamed};
 use seeds::{Seed, planted};
 
@@ -12,7 +12,7 @@ use crate::candidates;
 use crate::device::{Device, Enforced, Found};
 use crate::exports::{Descriptor, Exports, Freed, Row, SharedId};
 use crate::records::{Charge, Object, Records};
-use crate::targets::{Held, Targets};
+use crate::targets::Held;
 use crate::trace;
 
 /// A driver's allocations are multiples of this (H200, 580).
@@ -107,7 +107,7 @@ pub fn allocate(
 fn charged(
     device: &Device,
     enforced: &Enforced,
-    targets: Targets,
+    targets: DeviceSet,
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
     free: impl FnOnce(Object),
@@ -163,7 +163,7 @@ fn charged(
 fn judged_by_driver(
     device: &Device,
     enforced: &Enforced,
-    targets: Targets,
+    targets: DeviceSet,
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
     free: impl FnOnce(Object),
@@ -229,7 +229,7 @@ fn import(
 fn import_known(
     device: &Device,
     enforced: &Enforced,
-    targets: Targets,
+    targets: DeviceSet,
     held: ledger::Named,
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
@@ -334,7 +334,7 @@ fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
 #[inline]
 pub fn reserve(
     attachment: &Attachment,
-    targets: Targets,
+    targets: DeviceSet,
     bytes: Bytes,
 ) -> Result<Held<'_>, Refused> {
     reserve_untold(attachment, targets, bytes).map_err(|refusal| told(refusal, bytes))
@@ -344,7 +344,7 @@ pub fn reserve(
 #[inline]
 pub fn reserve_untold(
     attachment: &Attachment,
-    targets: Targets,
+    targets: DeviceSet,
     bytes: Bytes,
 ) -> Result<Held<'_>, Option<Refusal>> {
     match attachment.reserve(targets, bytes) {
@@ -359,7 +359,7 @@ pub fn reserve_untold(
 /// Reserves what the driver has taken already for an instance or a device: no look before it is on the books, where it would be counted twice.
 pub fn reserve_taken(
     attachment: &Attachment,
-    targets: Targets,
+    targets: DeviceSet,
     bytes: Bytes,
 ) -> Result<Held<'_>, Refused> {
     attachment.forget_beyond(targets);

@@ -1,14 +1,13 @@
 //! One instance's physical devices: which budget each draws on, and the shape of its memory.
 
 use ash::vk;
-use budget::Bytes;
 use budget::identity::{self, Asked, NVIDIA, Pci, Resolution};
+use budget::{Bytes, DeviceSet};
 use seeds::{Seed, planted};
 
 use crate::attachment;
 use crate::boundary::next::{InstanceNext, Promoted};
 use crate::candidates::candidates;
-use crate::targets::Targets;
 use crate::trace;
 
 /// What Vulkan says of a physical device.
@@ -36,46 +35,28 @@ pub struct Physical {
     pub handle: vk::PhysicalDevice,
     /// False for a CPU device or another vendor's: it passes through.
     pub tenant_gpu: bool,
-    pub targets: Targets,
+    pub targets: DeviceSet,
     pub types: MemoryTypes,
     /// The largest of its device-local heaps, as the driver has it.
     pub heap: Bytes,
     pub has_memory_budget: bool,
 }
 
-/// What it takes to tell a tenant of its memory, in one word: targets, and whether it is told anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told(pub u64);
+/// What it takes to tell a tenant of its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    pub targets: DeviceSet,
+    pub is_tenant_gpu: bool,
+    pub has_memory_budget: bool,
+}
 
 impl Physical {
     pub fn told(&self) -> Told {
-        let flag = |is: bool, flag| if is { flag } else { 0 };
-        Told(
-            u64::from(self.targets.0)
-                | flag(self.tenant_gpu, Told::TENANT_GPU)
-                | flag(self.has_memory_budget, Told::HAS_MEMORY_BUDGET),
-        )
-    }
-}
-
-impl Told {
-    const TENANT_GPU: u64 = 1 << 32;
-    const HAS_MEMORY_BUDGET: u64 = 1 << 33;
-    /// Of no tenant's GPU.
-    pub const NOTHING: Told = Told(0);
-
-    #[inline]
-    pub const fn is_tenant_gpu(self) -> bool {
-        self.0 & Told::TENANT_GPU != 0
-    }
-
-    pub const fn has_memory_budget(self) -> bool {
-        self.0 & Told::HAS_MEMORY_BUDGET != 0
-    }
-
-    #[inline]
-    pub const fn targets(self) -> Targets {
-        Targets(self.0 as u32)
+        Told {
+            targets: self.targets,
+            is_tenant_gpu: self.tenant_gpu,
+            has_memory_budget: self.has_memory_budget,
+        }
     }
 }
 
@@ -146,7 +127,10 @@ pub fn resolve(
 }
 
 fn physical(described: &Description, resolution: Resolution) -> Physical {
-    let targets = Targets::from(resolution.devices());
+    let mut targets = resolution.devices();
+    if planted(Seed::V23) {
+        targets = DeviceSet::from_bits(targets.bits() & u64::from(u32::MAX));
+    }
     if trace::on() {
         say(described, resolution, targets);
     }
@@ -169,7 +153,7 @@ fn largest_local_heap(memory: &vk::PhysicalDeviceMemoryProperties) -> Bytes {
         .unwrap_or(Bytes::ZERO)
 }
 
-fn say(described: &Description, resolution: Resolution, targets: Targets) {
+fn say(described: &Description, resolution: Resolution, targets: DeviceSet) {
     let (name, uuid, pci) = (
         &described.name,
         trace::uuid(described.uuid),
@@ -200,7 +184,7 @@ fn say(described: &Description, resolution: Resolution, targets: Targets) {
         return;
     };
     for device in targets.iter() {
-        match attachment.budget(Targets(1 << device.0)) {
+        match attachment.budget(DeviceSet::of(device)) {
             Some(budget) => trace::line(format_args!("device {device} budget={}", budget.0)),
             None => trace::line(format_args!("device {device} has no budget")),
         }

@@ -6,17 +6,16 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use budget::Bytes;
+use budget::{Bytes, DeviceSet};
 
 use crate::arena::Id;
 use crate::exports::SharedId;
 use crate::table::hash;
-use crate::targets::Targets;
 
 /// What a memory object holds of the budgets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    pub targets: Targets,
+    pub targets: DeviceSet,
     pub bytes: Bytes,
     /// The charge belongs to an exported object that others hold too.
     pub shared: Option<SharedId>,
@@ -38,7 +37,7 @@ const WINDOW: usize = 8;
 struct Slot {
     /// FREE, BUSY or the device's [`Id`].
     owner: AtomicU32,
-    targets: AtomicU32,
+    targets: AtomicU64,
     object: AtomicU64,
     bytes: AtomicU64,
     shared: AtomicU32,
@@ -128,7 +127,7 @@ impl Slot {
     fn empty() -> Slot {
         Slot {
             owner: AtomicU32::new(FREE),
-            targets: AtomicU32::new(0),
+            targets: AtomicU64::new(0),
             object: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             shared: AtomicU32::new(0),
@@ -172,7 +171,7 @@ impl Slot {
 
     fn read(&self) -> Charge {
         Charge {
-            targets: Targets(self.targets.load(Ordering::Relaxed)),
+            targets: DeviceSet::from_bits(self.targets.load(Ordering::Relaxed)),
             bytes: Bytes(self.bytes.load(Ordering::Relaxed)),
             shared: SharedId::from_word(self.shared.load(Ordering::Relaxed)),
             callbacks: self.callbacks.load(Ordering::Relaxed),
@@ -180,7 +179,7 @@ impl Slot {
     }
 
     fn write(&self, charge: Charge) {
-        self.targets.store(charge.targets.0, Ordering::Relaxed);
+        self.targets.store(charge.targets.bits(), Ordering::Relaxed);
         self.bytes.store(charge.bytes.0, Ordering::Relaxed);
         self.shared
             .store(SharedId::to_word(charge.shared), Ordering::Relaxed);
@@ -196,10 +195,11 @@ fn window(slots: &[Slot], owner: Id, object: Object) -> impl Iterator<Item = &Sl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use budget::DeviceIndex;
 
     fn charge(bytes: u64) -> Charge {
         Charge {
-            targets: Targets(1),
+            targets: DeviceSet::of(DeviceIndex(0)),
             bytes: Bytes(bytes),
             shared: None,
             callbacks: false,

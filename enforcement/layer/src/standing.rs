@@ -9,12 +9,12 @@
 use ledger::KeptErrno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use budget::{Bytes, DeviceIndex};
+use budget::{Bytes, DeviceIndex, DeviceSet};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::nvml::{self, Own};
-use crate::targets::{Held, Targets};
+use crate::targets::Held;
 use crate::{candidates, memory, trace};
 
 /// Reserved for a first instance, or an eighth of a small budget.
@@ -45,7 +45,7 @@ struct Standing {
 
 /// What the instances are charged on a GPU.
 struct Charged {
-    targets: Targets,
+    targets: DeviceSet,
     bytes: Bytes,
     /// Of that, what no row of the driver's shows.
     unlisted: Bytes,
@@ -142,10 +142,13 @@ pub fn begin() -> Result<Option<Making>, Refused> {
         let held = match attachment {
             None => None,
             Some(attachment) => {
-                let Some(bound) = bound(attachment, target(device)) else {
+                let Some(bound) = bound(attachment, DeviceSet::of(device)) else {
                     continue;
                 };
-                Some((bound, memory::reserve(attachment, target(device), bound)?))
+                Some((
+                    bound,
+                    memory::reserve(attachment, DeviceSet::of(device), bound)?,
+                ))
             }
         };
         making.shares.push(Share {
@@ -214,7 +217,7 @@ impl Share {
 
     /// `None` where nothing was taken, or there is no budget.
     fn charge(self, attachment: &'static Attachment, now: Figures) -> Option<Charge> {
-        let targets = target(self.device);
+        let targets = DeviceSet::of(self.device);
         let bound = match &self.held {
             Some((bound, _)) => *bound,
             None => bound(attachment, targets)?,
@@ -265,11 +268,11 @@ impl Share {
 
 /// Before a VkDevice is made. On GPUs that only Vulkan itself knows, without NVML and /proc, what its instance took could be charged
 /// to nobody then, so it is now, and nothing can true it up. What did not fit then has to fit now.
-pub fn late(attachment: &'static Attachment, targets: Targets) -> Result<(), Refused> {
+pub fn late(attachment: &'static Attachment, targets: DeviceSet) -> Result<(), Refused> {
     let mut standing = lock();
     standing.belong_to(attachment);
     for device in targets.iter() {
-        let targets = target(device);
+        let targets = DeviceSet::of(device);
         if let Some(at) = standing.owed.iter().position(|one| one.targets == targets) {
             let bytes = standing.owed[at].bytes;
             let held = memory::reserve_taken(attachment, targets, bytes);
@@ -297,7 +300,7 @@ pub fn late(attachment: &'static Attachment, targets: Targets) -> Result<(), Ref
 }
 
 /// What is reserved for a first instance; `None` for a GPU without a budget.
-fn bound(attachment: &Attachment, targets: Targets) -> Option<Bytes> {
+fn bound(attachment: &Attachment, targets: DeviceSet) -> Option<Bytes> {
     let eighth = Bytes(attachment.budget(targets)?.0 / 8);
     BOUND.min(eighth).round_up(memory::GRANULARITY)
 }
@@ -345,10 +348,6 @@ pub fn ended() {
 
 fn lock() -> MutexGuard<'static, Standing> {
     STANDING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const fn target(device: DeviceIndex) -> Targets {
-    Targets(1_u32.unbounded_shl(device.0))
 }
 
 #[cfg(test)]

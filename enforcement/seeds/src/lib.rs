@@ -51,6 +51,7 @@ seeds! {
     V12a = "V12a", "sparse binds are not held", unhooks: ["vkQueueBindSparse"];
     V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
+    V23 = "V23", "GPUs beyond the thirty-second are charged to nobody by Vulkan";
     V15 = "V15", "what the driver says of us is never looked at";
     Floor = "F1", "the driver's figures of processes are never read";
     F1a = "F1a", "a look counts for nothing while other threads change the books";

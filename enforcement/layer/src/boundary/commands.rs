@@ -418,7 +418,7 @@ fn tell(
     say: impl FnOnce(&attachment::Attachment, Told),
 ) {
     let told = known.told(handle);
-    if told.is_tenant_gpu()
+    if told.is_tenant_gpu
         && let Some(attachment) = attachment::current()
     {
         say(attachment, told);

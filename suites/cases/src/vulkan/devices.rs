@@ -140,6 +140,26 @@ cases! {
         Ok(())
     }
 
+    /// Of more than 32 GPUs each keeps to its own budget by Vulkan too.
+    of_more_than_32_gpus_the_last_has_its_budget_by_vulkan {
+        kind: Budget, defects: ["V23"], entry_points: ["vkCreateDevice", "vkAllocateMemory", "vkGetPhysicalDeviceMemoryProperties"],
+        machine: "rtx6000-ada*33", needs_gpus: 33, budget: "0=2GiB,32=3GiB",
+    } (session) {
+        let instance = instance(Client::V1_1)?;
+        let all = gpus(&instance)?;
+        for index in [32, 0] {
+            let Some(&physical) = all.get(index) else {
+                fail!("Vulkan has {} GPUs", all.len())
+            };
+            let budget = budget(session, index as u32)?;
+            ensure_eq!(device_heap(&instance.heaps(physical, Query::First))?, budget, "the heap of GPU {index}");
+            let taken = Gpu::on(&instance, physical)?.fill();
+            taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+            fills(taken.bytes, budget, VULKAN_ROOM)?;
+        }
+        Ok(())
+    }
+
     /// Vulkan alone works and keeps the budget where there is neither libcuda nor NVML nor a preload.
     vulkan_alone_keeps_the_budget {
         kind: Budget, defects: ["V8", "V1"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB", libraries: LayerOnly,
