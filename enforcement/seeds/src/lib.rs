@@ -102,6 +102,7 @@ seeds! {
     R8 = "R8", "RTLD_NEXT finds the driver behind the preload";
     R8a = "R8a", "what a process holds that asked no hook for anything is nobody's business";
     R9 = "R9", "imported memory is charged again";
+    R9a = "R9a", "what was exported before a device's first context is charged to that context too";
     R10 = "R10", "CUDA's ordinals are taken for NVML's";
     R11 = "R11", "a budget that does not parse is none";
     R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];

@@ -6,7 +6,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::{OUT_OF_MEMORY, closed};
-use crate::clients::{cuda, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, Purpose, Stream};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills};
 
@@ -214,6 +214,29 @@ cases! {
         ensure_eq!(exported.as_ref().err(), None, "cuMemExportToShareableHandle");
         ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
         is_charged(&cuda, "has a descriptor")
+    }
+
+    /// What was exported is in its maker's row as long as that holds it, and a device's next context is not charged for it too.
+    exported_memory_is_not_charged_to_the_next_context {
+        kind: Budget, defects: ["R9", "C10"], budget: "0=4GiB",
+        entry_points: ["cuMemExportToShareableHandle", "cuDevicePrimaryCtxRetain", "cuMemRelease"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        context(&cuda, 0)?;
+        let created = cuda.create_memory_for(Purpose::Sharing, 0, RANGE.0);
+        ensure_eq!(created.code, OK, "cuMemCreate");
+        let exported = cuda.export_memory(created.out);
+        ensure_eq!(exported.as_ref().err(), None, "cuMemExportToShareableHandle");
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        context(&cuda, 0)?;
+        let kept = fill(&cuda);
+        fills(kept.bytes + RANGE, budget(session, 0)?, CONTEXT_ROOM)?;
+        for address in kept.held {
+            ensure_eq!(cuda.free(address), OK, "cuMemFree_v2");
+        }
+        drop(exported);
+        ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// Whoever imports it from its own descriptor again is charged for it once, also after NVML was asked.
