@@ -37,8 +37,6 @@ pub struct Truth {
     changes: Changes,
     /// Held while the books are brought to the driver's figure.
     looking: Lock,
-    /// When who only asks for figures looks at the tenant's other processes again, by the processor's counter.
-    others_due: AtomicU64,
     devices: [Figures; MAX_DEVICES],
 }
 
@@ -61,6 +59,8 @@ struct Figures {
     step: AtomicU64,
     /// When a look that `near` asks for is due, by the processor's counter: `pause_after` the last one.
     due: AtomicU64,
+    /// When who only asks for figures looks at the tenant's other processes again, by the processor's counter.
+    others_due: AtomicU64,
     /// Not 0: the last look found a row of ours.
     listed: AtomicU64,
     /// Not 0: a look is under way. The most that this process was charged since its last try began.
@@ -710,7 +710,16 @@ impl Tenant {
 
     /// The same by a process that only asks for figures and may have nothing on the device, now and then.
     pub fn look_for_others(self, index: DeviceIndex) {
-        let due = &self.memory.truth.others_due;
+        let Some(figures) = self.figures(index) else {
+            return;
+        };
+        // The pause is the device's: the first that is asked of another is told after a look as well.
+        let place = if planted(Seed::R8b) {
+            &self.memory.truth.devices[0]
+        } else {
+            figures
+        };
+        let due = &place.others_due;
         let began = time::ticks();
         let is_told = self.settings().context_charge == ContextCharge::Count;
         let budget = self.ledger().and_then(|ledger| ledger.budget(index));

@@ -3,7 +3,9 @@
 use abi::cuda::CUresult;
 use std::time::{Duration, Instant};
 
-use harness::{Bytes, Failure, Library as Built, Peer, Session, cases, ensure, ensure_eq, roles};
+use harness::{
+    Bytes, Failure, Launch, Library as Built, Peer, Session, cases, ensure, ensure_eq, roles,
+};
 
 use crate::clients::{Gpu, context, cuda, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
@@ -58,7 +60,11 @@ fn deeply_bound(session: &Session) -> Result<Bytes, Failure> {
 
 /// Another process of the tenant, which uses CUDA by a core that it opens with RTLD_DEEPBIND and in no other way, and has taken so much by it.
 fn elsewhere(session: &Session) -> Result<Peer, Failure> {
-    let mut peer = session.launch("core").start()?;
+    holding(session.launch("core"))
+}
+
+fn holding(core: Launch<'_>) -> Result<Peer, Failure> {
+    let mut peer = core.start()?;
     let taken = peer.line()?;
     ensure_eq!(
         taken,
@@ -68,10 +74,14 @@ fn elsewhere(session: &Session) -> Result<Peer, Failure> {
     Ok(peer)
 }
 
-/// What NVML says is in use of the first device.
+/// What NVML says is in use of the first device, and its total.
 fn in_use() -> Result<(Bytes, Bytes), Failure> {
+    in_use_of(0)
+}
+
+fn in_use_of(index: u32) -> Result<(Bytes, Bytes), Failure> {
     let nvml = nvml()?;
-    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(index))?;
     let memory = told("nvmlDeviceGetMemoryInfo", nvml.memory(device))?;
     Ok((Bytes(memory.used), Bytes(memory.total)))
 }
@@ -171,6 +181,18 @@ cases! {
         }
         ensure_eq!(in_use()?.0, Bytes::ZERO, "in use when nobody holds anything");
         Ok(())
+    }
+
+    /// Of each device at once: a question about another one just before is no reason to tell what was known before that.
+    what_a_process_takes_past_the_preload_nvml_tells_of_each_device_at_once {
+        kind: Budget, defects: ["R8"], entry_points: ["nvmlDeviceGetMemoryInfo"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=6GiB,1=6GiB",
+        libraries: PreloadOnly, unaccounted: UNLISTED,
+    } (session) {
+        let other = holding(session.launch("core").env("CUDA_VISIBLE_DEVICES", "1"))?;
+        let [(first, _), (second, total)] = [in_use_of(0)?, in_use_of(1)?];
+        ensure_eq!((first, total), (Bytes::ZERO, budget(session, 1)?), "in use of the first device, total of the second");
+        ensure!(second >= UNSEEN && second <= UNSEEN + CONTEXT_ROOM, "{second} are told in use while {UNSEEN} are held");
+        other.finish()
     }
 
     /// Vulkan gets that much less too.
