@@ -18,6 +18,8 @@ pub mod loader;
 mod lookup;
 pub mod manners;
 #[cfg(not(proxy))]
+mod precede;
+#[cfg(not(proxy))]
 mod rebind;
 pub mod sign;
 pub mod thread;

@@ -34,6 +34,7 @@ pub enum Once {
     SecondDriver,
     NarrowContexts,
     Seen,
+    Precedes,
 }
 
 impl Once {
@@ -41,7 +42,7 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
-            Once::NoMemory | Once::SecondDriver | Once::NarrowContexts => true,
+            Once::NoMemory | Once::SecondDriver | Once::NarrowContexts | Once::Precedes => true,
             Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
             Once::OtherBudget
             | Once::OtherShare

@@ -196,3 +196,35 @@ pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, now: *mut libc::t
     }
     answer
 }
+
+/// Where a reference to cuMemAlloc_v2 leads that the loader binds by name, as in a library that was linked against libcuda; 0 where no object of the process
+/// exports one. Weak: this library does without.
+fn linked_allocate() -> usize {
+    let address: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a word that the loader has filled.
+    unsafe {
+        core::arch::asm!(".weak cuMemAlloc_v2", "mov {}, qword ptr [rip + cuMemAlloc_v2@GOTPCREL]", out(reg) address);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(".weak cuMemAlloc_v2", "adrp {0}, :got:cuMemAlloc_v2", "ldr {0}, [{0}, #:got_lo12:cuMemAlloc_v2]", out(reg) address);
+    }
+    address
+}
+
+/// Takes `bytes` in the current context by the reference that the loader has bound: what cuMemAlloc_v2 answers.
+#[unsafe(no_mangle)]
+pub extern "C" fn core_take_linked(bytes: u64) -> u32 {
+    let address = linked_allocate();
+    if address == 0 {
+        return NOT_FOUND.0;
+    }
+    let mut pointer: CUdeviceptr = 0;
+    // SAFETY: what exports this name in a process of the suite is libcuda or stands before it, and has its type.
+    unsafe {
+        let allocate: fns::cuMemAlloc_v2 = core::mem::transmute(address);
+        allocate(&raw mut pointer, bytes as usize).0
+    }
+}

@@ -1,6 +1,6 @@
 //! Reads the loaded objects as the dynamic loader sees them: its list, as `<link.h>` shows it to everybody. Allocates nothing.
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::size_of;
 
 use libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Sym};
@@ -22,6 +22,7 @@ const STT_NOTYPE: u8 = 0;
 const STT_OBJECT: u8 = 1;
 const STT_TLS: u8 = 6;
 const STT_GNU_IFUNC: u8 = 10;
+const PAGE: usize = 4096;
 
 #[repr(C)]
 struct Dyn {
@@ -47,6 +48,8 @@ pub struct Relocation<'a> {
     pub copies: bool,
     /// The symbol is no function, as far as its object knows.
     pub may_be_data: bool,
+    /// Calls alone go by it. One that is yet to be bound, at its first call, leads to the loader.
+    pub is_called: bool,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -54,12 +57,14 @@ mod kind {
     pub const ABSOLUTE: u32 = 1;
     pub const COPY: u32 = 5;
     pub const GLOBAL: u32 = 6;
+    pub const CALL: u32 = 7;
 }
 #[cfg(target_arch = "aarch64")]
 mod kind {
     pub const ABSOLUTE: u32 = 257;
     pub const COPY: u32 = 1024;
     pub const GLOBAL: u32 = 1025;
+    pub const CALL: u32 = 1026;
 }
 
 /// glibc's `struct link_map`, as far as `<link.h>` shows it. A handle of dlopen's is a pointer to one.
@@ -217,10 +222,10 @@ impl<'a> Object<'a> {
         let found = self.definition(name)?;
         let is_data =
             found.st_info & 0xf == STT_OBJECT && found.st_size >= size_of::<usize>() as u64;
-        is_data.then_some(self.base + found.st_value as usize)
+        is_data.then(|| self.base + found.st_value as usize)
     }
 
-    /// Visits its relocations that name a symbol and are words of data.
+    /// Visits its relocations that name a symbol and are words of data: addresses, copies, and slots of calls.
     pub fn relocations(&self, visit: &mut dyn FnMut(&Relocation<'_>)) {
         let mut tables = [(0, 0); 2];
         for (tag, value) in self.dynamic() {
@@ -244,7 +249,8 @@ impl<'a> Object<'a> {
             };
             for row in rows {
                 let (symbol, kind) = ((row.info >> 32) as u32, row.info as u32);
-                if symbol == 0 || !matches!(kind, kind::ABSOLUTE | kind::COPY | kind::GLOBAL) {
+                let kinds = [kind::ABSOLUTE, kind::COPY, kind::GLOBAL, kind::CALL];
+                if symbol == 0 || !kinds.contains(&kind) {
                     continue;
                 }
                 let symbol = self.at(symbol);
@@ -258,6 +264,7 @@ impl<'a> Object<'a> {
                     },
                     copies: kind == kind::COPY,
                     may_be_data: matches!(symbol.st_info & 0xf, STT_NOTYPE | STT_OBJECT),
+                    is_called: kind == kind::CALL,
                 });
             }
         }
@@ -265,36 +272,77 @@ impl<'a> Object<'a> {
 
     /// Writes a word into its data, where the loader has made that read-only too.
     pub fn store(&self, place: usize, value: usize) {
-        const PAGE: usize = 4096;
         let relro = self
             .program_headers()
             .iter()
             .find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let relro = relro.map(|header| {
+        let protected = relro.is_some_and(|header| {
             let start = self.base + header.p_vaddr as usize;
-            start / PAGE * PAGE..start + header.p_memsz as usize
+            (start / PAGE * PAGE..start + header.p_memsz as usize).contains(&place)
         });
-        let page = (place / PAGE * PAGE) as *mut c_void;
-        let length = place + size_of::<usize>() - page as usize;
-        let protected = relro.is_some_and(|range| range.contains(&place));
-        // SAFETY: pages of the object's own, which stays mapped while the loader's lock is held.
-        let writable = !protected
-            || unsafe { libc::mprotect(page, length, libc::PROT_READ | libc::PROT_WRITE) } == 0;
-        if writable {
-            // SAFETY: a place that the loader has filled itself, writable now; whoever reads it has the old word or the new one.
+        if protected {
+            self.write_protected(place, value, libc::PROT_READ);
+        } else {
+            // SAFETY: a place that the loader has filled itself, writable; whoever reads it has the old word or the new one.
             unsafe { (place as *mut usize).write_unaligned(value) };
         }
-        if protected && writable {
-            // SAFETY: as above; it becomes what it was.
-            unsafe { libc::mprotect(page, length, libc::PROT_READ) };
+    }
+
+    /// Writes a word of the object's own into pages that have this protection and no right to be written. Answers whether the kernel let it.
+    fn write_protected(&self, place: usize, value: usize, protection: c_int) -> bool {
+        let page = (place / PAGE * PAGE) as *mut c_void;
+        let length = place + size_of::<usize>() - page as usize;
+        // SAFETY: pages of the object's own, which stays mapped while the loader's lock is held. What may be executed there stays so.
+        if unsafe { libc::mprotect(page, length, protection | libc::PROT_WRITE) } != 0 {
+            return false;
         }
+        // SAFETY: writable now; whoever reads it has the old word or the new one.
+        unsafe { (place as *mut usize).write_unaligned(value) };
+        // SAFETY: as above; it becomes what it was.
+        unsafe { libc::mprotect(page, length, protection) };
+        true
+    }
+
+    /// How the loader has mapped the segment that a place lies in.
+    fn protection(&self, place: usize) -> Option<c_int> {
+        let headers = self.program_headers().iter();
+        let mut segments = headers.filter(|header| header.p_type == libc::PT_LOAD);
+        let segment = segments.find(|header| {
+            let start = self.base + header.p_vaddr as usize;
+            (start..start + header.p_memsz as usize).contains(&place)
+        })?;
+        let rights = [
+            (libc::PF_R, libc::PROT_READ),
+            (libc::PF_W, libc::PROT_WRITE),
+            (libc::PF_X, libc::PROT_EXEC),
+        ];
+        let held = rights
+            .iter()
+            .filter(|(flag, _)| segment.p_flags & flag != 0);
+        Some(held.fold(0, |all, (_, right)| all | right))
+    }
+
+    /// Has the loader find this address by a name that the object exports, whoever is bound to it or looks it up from now on. A name that it does not export
+    /// stays unknown. Answers whether that is so; not where the kernel lets nobody write to the table of symbols.
+    pub fn redirect(&self, name: &CStr, address: usize) -> bool {
+        let Some(index) = self.index_of(name) else {
+            return true;
+        };
+        // SAFETY: of the object's own table, within which its hash table's indices lie.
+        let place = unsafe { &raw const (*self.symbols.add(index as usize)).st_value } as usize;
+        let Some(protection) = self.protection(place) else {
+            return false;
+        };
+        let value = address.wrapping_sub(self.base);
+        self.write_protected(place, value, protection)
     }
 
     /// The address of a function or object that it defines and exports. Versions are not looked at: the drivers have none, and of libc's
     /// versions of one name any will do here.
     pub fn symbol(&self, name: &CStr) -> Option<usize> {
         let found = self.definition(name)?;
-        let address = self.base + found.st_value as usize;
+        // One that was redirected may lie before the object.
+        let address = self.base.wrapping_add(found.st_value as usize);
         if found.st_info & 0xf == STT_GNU_IFUNC {
             // SAFETY: an indirect function's symbol is its resolver, which takes nothing we must pass on the architectures built for.
             let resolve: unsafe extern "C" fn() -> usize = unsafe { core::mem::transmute(address) };
@@ -305,6 +353,11 @@ impl<'a> Object<'a> {
     }
 
     fn definition(&self, name: &CStr) -> Option<Elf64_Sym> {
+        Some(self.at(self.index_of(name)?))
+    }
+
+    /// Where a definition that it exports stands in its table of symbols.
+    fn index_of(&self, name: &CStr) -> Option<u32> {
         if !self.gnu_hash.is_null() {
             self.by_gnu_hash(name)
         } else if !self.hash.is_null() {
@@ -366,13 +419,12 @@ impl<'a> Object<'a> {
             && matches!(visibility, 0 | 3)
     }
 
-    fn named(&self, index: u32, name: &CStr) -> Option<Elf64_Sym> {
+    fn is_named(&self, index: u32, name: &CStr) -> bool {
         let symbol = self.at(index);
-        (self.is_definition(&symbol) && self.string(u64::from(symbol.st_name)) == name)
-            .then_some(symbol)
+        self.is_definition(&symbol) && self.string(u64::from(symbol.st_name)) == name
     }
 
-    fn by_gnu_hash(&self, name: &CStr) -> Option<Elf64_Sym> {
+    fn by_gnu_hash(&self, name: &CStr) -> Option<u32> {
         let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| {
             hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
         });
@@ -391,10 +443,8 @@ impl<'a> Object<'a> {
             }
             loop {
                 let chained = *chains.add((index - first) as usize);
-                if chained | 1 == hash | 1
-                    && let Some(symbol) = self.named(index, name)
-                {
-                    return Some(symbol);
+                if chained | 1 == hash | 1 && self.is_named(index, name) {
+                    return Some(index);
                 }
                 if chained & 1 != 0 {
                     return None;
@@ -404,7 +454,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    fn by_hash(&self, name: &CStr) -> Option<Elf64_Sym> {
+    fn by_hash(&self, name: &CStr) -> Option<u32> {
         let hash = name.to_bytes().iter().fold(0_u32, |hash, byte| {
             let hash = (hash << 4).wrapping_add(u32::from(*byte));
             let high = hash & 0xf000_0000;
@@ -419,8 +469,8 @@ impl<'a> Object<'a> {
             let chains = self.hash.add(2 + buckets_len as usize);
             let mut index = *self.hash.add(2 + (hash % buckets_len) as usize);
             while index != 0 {
-                if let Some(symbol) = self.named(index, name) {
-                    return Some(symbol);
+                if self.is_named(index, name) {
+                    return Some(index);
                 }
                 index = *chains.add(index as usize);
             }

@@ -393,9 +393,12 @@ pub fn name_at(entry: usize) -> &'static CStr {
 
 /// The address of our export of a hooked entry point, 0 of one that is only called.
 pub fn export_address(entry: Entry) -> usize {
-    EXPORTS
-        .get(entry as usize)
-        .map_or(0, |export| export.0 as usize)
+    export_at(entry as usize)
+}
+
+/// As [`export_address`], of the entry of that number.
+pub fn export_at(entry: usize) -> usize {
+    EXPORTS.get(entry).map_or(0, |export| export.0 as usize)
 }
 
 /// When a look-up answers a hook.

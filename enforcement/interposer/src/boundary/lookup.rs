@@ -13,7 +13,7 @@ use seeds::{Seed, planted};
 use super::drivers::Library;
 use super::elf::LinkMap;
 use super::entries::{self, Entry};
-use super::{elf, loader, rebind};
+use super::{elf, loader, precede, rebind};
 use crate::nvml;
 use crate::process::{Standing, standing};
 use crate::report::{self, Once};
@@ -38,6 +38,8 @@ impl Decision {
 
 /// At this library's constructor.
 pub fn begin() {
+    // Before: what an object's own data stand for is bound to our exports then, as it is where no driver precedes us.
+    precede::take_over();
     rebind::rebind();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.

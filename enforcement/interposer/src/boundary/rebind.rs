@@ -127,6 +127,9 @@ fn rebind_locked() {
 
 /// Binds one place to the data that it means, if it was bound to our export of that name.
 fn restore(object: &Object<'_>, relocation: &Relocation<'_>) {
+    if relocation.is_called {
+        return;
+    }
     let Some(entry) = entries::exported(relocation.name) else {
         return;
     };

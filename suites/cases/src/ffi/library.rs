@@ -135,6 +135,14 @@ impl Library {
         Some((taken, CUresult(code)))
     }
 
+    /// Has a plugin's core call cuMemAlloc_v2 as what is linked against libcuda does: its answer.
+    pub fn take_linked(self, bytes: u64) -> Option<CUresult> {
+        // SAFETY: the type of that export of the plugin's.
+        let take: unsafe extern "C" fn(u64) -> u32 = unsafe { self.function("core_take_linked") }?;
+        // SAFETY: takes a number.
+        Some(CUresult(unsafe { take(bytes) }))
+    }
+
     /// Has a plugin's core call through pointers of its own that are named like the driver's functions: what cuMemAllocManaged answers.
     pub fn fill(self, bytes: u64) -> Option<CUresult> {
         // SAFETY: the type of that export of the plugin's.

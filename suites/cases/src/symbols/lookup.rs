@@ -39,6 +39,27 @@ roles! {
         ensure!(core.next("malloc").is_some(), "malloc was not found behind the library");
         keeps_the_budget(session, &cuda, core.next("cuMemAlloc_v2"))
     }
+
+    /// A program with a library that is linked against libcuda, which somebody has preloaded before all else.
+    linked(session, _parent) {
+        // Opened before the first look-up, by which the enforcer would see it come.
+        let core = Library::open(&session.library(Built::Plugin)?.display().to_string(), Visibility::Local)?;
+        let cuda = visible_cuda()?;
+        let taken = until_refused(&STEPS, |bytes| {
+            let code = core.take_linked(bytes.0).unwrap_or(CUresult::ERROR_NOT_FOUND);
+            if code == CUresult::SUCCESS { Ok(()) } else { Err(code) }
+        });
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        for name in ["cuMemAlloc_v2", "cuMemGetInfo_v2"] {
+            let by_handle = cuda.library.address(name);
+            ensure!(by_handle.is_some(), "{name} was not found by handle");
+            ensure!(look_up(Scope::Default, name) == by_handle, "{name} by RTLD_DEFAULT is another address");
+        }
+        let more = cuda.allocate(STEPS[0].0).code;
+        ensure_eq!(more, CUresult::ERROR_OUT_OF_MEMORY, "what is looked up, when what is linked has taken the budget");
+        Ok(())
+    }
 }
 
 /// glibc's versions of dlsym, on x86-64 and aarch64, before and since 2.34.
@@ -130,6 +151,20 @@ cases! {
         let wrapper = session.library(Built::Plugin)?.display().to_string();
         let order = [session.preloads(), &[wrapper, "libcuda.so.1".to_owned()]].concat();
         session.launch("wrapped").env("LD_PRELOAD", &order.join(":")).start()?.finish()
+    }
+
+    /// A driver that is preloaded before the enforcer is found first by all that is linked against it: by libraries that are opened later, and by those that
+    /// came with the program. They are held all the same.
+    a_driver_preloaded_before_the_enforcer_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R61"], entry_points: ["dlsym", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let drivers = ["libcuda.so.1".to_owned(), "libnvidia-ml.so.1".to_owned()];
+        let linked = session.library(Built::Plugin)?.display().to_string();
+        for before in [drivers.to_vec(), [&drivers[..], &[linked]].concat()] {
+            let order = [&before[..], session.preloads()].concat();
+            session.launch("linked").env("LD_PRELOAD", &order.join(":")).start()?.finish()?;
+        }
+        Ok(())
     }
 
     /// cuMemAlloc_v2 found by dlsym on the library's handle keeps the budget.
