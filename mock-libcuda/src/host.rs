@@ -1,4 +1,5 @@
-//! Page-locked host memory: allocated, or the client's own and registered. Of the device it takes the page tables that map it, in no row of NVML's.
+//! Page-locked host memory: allocated, or the client's own and registered. Of the device it takes the page tables that map it, in no row of NVML's; and so does
+//! what cuMemCreate gives of the host's where it is mapped.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -100,13 +101,7 @@ impl Process {
         let context = self.current()?;
         let id = self.next_buffer();
         let device = self.context(context).device;
-        let before = self.host_tables[device.0].bytes();
-        self.host_tables[device.0].enter(base, size);
-        let more = self.host_tables[device.0].bytes() - before;
-        if let Err(full) = self.charge(driver, device, Kind::Unlisted, more) {
-            self.host_tables[device.0].end(base, size);
-            return Err(full);
-        }
+        self.enter_tables(driver, device, base, size)?;
         let allocation = HostAllocation {
             pages,
             size,
@@ -118,6 +113,34 @@ impl Process {
         };
         self.host.insert(base, allocation);
         Ok(())
+    }
+
+    /// A device's page tables map a range of the host's memory.
+    pub fn enter_tables(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+        base: u64,
+        size: u64,
+    ) -> Answer {
+        let before = self.host_tables[device.0].bytes();
+        self.host_tables[device.0].enter(base, size);
+        let more = self.host_tables[device.0].bytes() - before;
+        if let Err(full) = self.charge(driver, device, Kind::Unlisted, more) {
+            self.host_tables[device.0].end(base, size);
+            return Err(full);
+        }
+        Ok(())
+    }
+
+    /// They map it no longer.
+    pub fn end_tables(&mut self, driver: &Driver, device: Ordinal, base: u64, size: u64) {
+        let tables = &mut self.host_tables[device.0];
+        let before = tables.bytes();
+        tables.end(base, size);
+        let less = before - tables.bytes();
+        let index = driver.index(device);
+        driver.world.give_back(index, Kind::Unlisted, Bytes(less));
     }
 
     /// A context is gone, and what maps its page-locked memory.
@@ -140,12 +163,8 @@ impl Process {
         if let Some(allocation) = self.host.get_mut(&base)
             && std::mem::take(&mut allocation.mapped)
         {
-            let tables = &mut self.host_tables[allocation.device.0];
-            let before = tables.bytes();
-            tables.end(base, allocation.size);
-            let less = before - tables.bytes();
-            let index = driver.index(allocation.device);
-            driver.world.give_back(index, Kind::Unlisted, Bytes(less));
+            let (device, size) = (allocation.device, allocation.size);
+            self.end_tables(driver, device, base, size);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! cuMemAddressReserve and cuMemMap: addresses of the client's choice, and the physical memory behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::cuda::*;
 
@@ -21,6 +21,8 @@ struct Mapping {
     physical: u32,
     offset: u64,
     access: BTreeMap<usize, c_int>,
+    /// Devices whose page tables map the host's memory here.
+    tables: BTreeSet<usize>,
 }
 
 pub struct Reservation {
@@ -88,6 +90,30 @@ impl Process {
     fn reservation_at_mut(&mut self, address: u64) -> Option<&mut Reservation> {
         let (_, reservation) = self.reservations.range_mut(..=address).next_back()?;
         (address < reservation.end()).then_some(reservation)
+    }
+
+    /// A device gets page tables for a mapping, which it has not yet, of the host's memory (H200, 580.159.04: 2 MiB for each GiB that is mapped and made
+    /// accessible; which of the two calls takes them was not asked).
+    fn enter_host_mapping(&mut self, driver: &Driver, device: Ordinal, at: u64) -> Answer {
+        let found = self
+            .reservation_at(at)
+            .and_then(|reservation| reservation.mapping_at(at));
+        let Some((base, mapping)) = found else {
+            return Err(INVALID);
+        };
+        let (len, is_host) = (
+            mapping.len,
+            self.physical[&mapping.physical].location().0.is_none(),
+        );
+        if !is_host || mapping.tables.contains(&device.0) {
+            return Ok(());
+        }
+        self.enter_tables(driver, device, base, len)?;
+        let reservation = self.reservation_at_mut(base);
+        if let Some(mapping) = reservation.and_then(|found| found.mappings.get_mut(&base)) {
+            mapping.tables.insert(device.0);
+        }
+        Ok(())
     }
 
     pub fn mapped_at(&self, address: u64) -> Option<Mapped> {
@@ -214,6 +240,7 @@ pub fn map(
             physical: id,
             offset,
             access: BTreeMap::new(),
+            tables: BTreeSet::new(),
         },
     );
     if let Some(physical) = process.physical.get_mut(&id) {
@@ -228,12 +255,15 @@ pub fn unmap(ptr: CUdeviceptr, size: usize) -> Answer {
     let mut process = driver.lock();
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;
     let gone = reservation.inside(ptr, size as u64).ok_or(INVALID)?;
-    let ids: Vec<u32> = gone
+    let gone: Vec<(u64, Mapping)> = gone
         .iter()
-        .filter_map(|at| reservation.mappings.remove(at))
-        .map(|mapping| mapping.physical)
+        .filter_map(|at| Some((*at, reservation.mappings.remove(at)?)))
         .collect();
-    for id in ids {
+    for (at, mapping) in gone {
+        let id = mapping.physical;
+        for device in mapping.tables {
+            process.end_tables(driver, Ordinal(device), at, mapping.len);
+        }
         if let Some(physical) = process.physical.get_mut(&id) {
             physical.mappings -= 1;
         }
@@ -279,6 +309,12 @@ pub fn set_access(
         let all = reservation.whole(ptr, size as u64).ok_or(INVALID)?;
         if *flags != 0 && all.iter().any(closed) {
             return Err(CUresult::ERROR_INVALID_DEVICE);
+        }
+    }
+    let reservation = process.reservation_at(ptr).ok_or(INVALID)?;
+    for at in reservation.whole(ptr, size as u64).ok_or(INVALID)? {
+        for (device, _) in rights.iter().filter(|(_, flags)| *flags != 0) {
+            process.enter_host_mapping(driver, *device, at)?;
         }
     }
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;

@@ -26,6 +26,7 @@ use crate::location::{self, Home};
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::pinned::{self, HostMapping};
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
 
@@ -40,6 +41,8 @@ struct Book {
     mappings: Mappings,
     memories: HashMap<Id, Memory>,
     created: u64,
+    /// Of the host's memory, by address, in order.
+    hosted: Vec<HostMapping>,
 }
 
 /// One cuMemCreate.
@@ -287,6 +290,20 @@ impl Book {
         self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()))
     }
 
+    fn enter_hosted(&mut self, mapping: HostMapping) {
+        let place = self
+            .hosted
+            .partition_point(|other| other.address < mapping.address);
+        self.hosted.insert(place, mapping);
+    }
+
+    /// The mappings of the host's memory that begin within a range, which are taken out.
+    fn take_hosted(&mut self, address: CUdeviceptr, size: u64) -> Vec<HostMapping> {
+        let place = |end: u64| self.hosted.partition_point(|mapping| mapping.address < end);
+        let range = place(address)..place(address.saturating_add(size));
+        self.hosted.drain(range).collect()
+    }
+
     /// The mappings within a range are on their way out.
     fn begin_unmap(&mut self, address: CUdeviceptr, size: u64) -> Vec<(CUdeviceptr, Id)> {
         let mut leaving = Vec::new();
@@ -410,7 +427,9 @@ pub fn map(
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
     let Some(id) = tenant.physical(|book| book.begin_with(handle)) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+        return map_hosts(tenant, address, size, handle, &|| {
+            next::cuMemMap(address, size, offset, handle, flags)
+        });
     };
     let end = (offset as u64).saturating_add(size as u64);
     let unpaid = tenant.physical(|book| book.unpaid(id, end));
@@ -446,14 +465,41 @@ pub fn map(
     Outcome::Done(code)
 }
 
+/// Memory that no book knows is the host's, or no memory: of the host's the mapping takes page tables.
+fn map_hosts(
+    tenant: Tenant,
+    address: CUdeviceptr,
+    size: usize,
+    handle: CUmemGenericAllocationHandle,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
+    if home_of(handle) != Home::Host || planted(Seed::R64) {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let (outcome, mapping) = pinned::map(tenant, address, size as u64, call);
+    if let Some(mapping) = mapping {
+        tenant.physical(|book| book.enter_hosted(mapping));
+    }
+    outcome
+}
+
 pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUresult> {
-    let leaving = tenant.physical(|book| book.begin_unmap(address, size as u64));
-    if leaving.is_empty() {
+    let (leaving, hosted) = tenant.physical(|book| {
+        let leaving = book.begin_unmap(address, size as u64);
+        (leaving, book.take_hosted(address, size as u64))
+    });
+    if leaving.is_empty() && hosted.is_empty() {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let _change = tenant.change();
     let code = next::cuMemUnmap(address, size);
     let unmapped = code == CUresult::SUCCESS;
+    for mapping in hosted {
+        match unmapped {
+            true => tenant.end_host_mapping(mapping),
+            false => tenant.physical(|book| book.enter_hosted(mapping)),
+        }
+    }
     let ended = tenant.physical(|book| book.finish_unmap(leaving, unmapped));
     tenant.end_physical(ended);
     Outcome::Done(code)
@@ -521,6 +567,14 @@ pub fn import(
 }
 
 fn ordinal_of(handle: CUmemGenericAllocationHandle) -> u32 {
+    let ordinal = home_of(handle).device();
+    ordinal
+        .and_then(|ordinal| u32::try_from(ordinal).ok())
+        .unwrap_or(0)
+}
+
+/// Whose memory it is, by what the driver says of the handle; nowhere where it says nothing.
+fn home_of(handle: CUmemGenericAllocationHandle) -> Home {
     let mut prop = CUmemAllocationProp {
         type_: 0,
         requestedHandleTypes: 0,
@@ -532,10 +586,7 @@ fn ordinal_of(handle: CUmemGenericAllocationHandle) -> u32 {
         reserved: [0; 4],
     };
     let _ = next::cuMemGetAllocationPropertiesFromHandle(Out::to(&mut prop), handle);
-    let ordinal = Home::of(prop.location).device();
-    ordinal
-        .and_then(|ordinal| u32::try_from(ordinal).ok())
-        .unwrap_or(0)
+    Home::of(prop.location)
 }
 
 pub fn map_array(

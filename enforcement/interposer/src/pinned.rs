@@ -1,6 +1,7 @@
 //! Page-locked host memory: a device maps it by pages of 4 KiB, and the page tables lie in the device's own memory, in no row of NVML's (R19 of
 //! `fixtures/defects.txt`). So no look finds them, and they are charged by model: a table of 4 KiB for each 2 MiB of addresses in which anything is
-//! page-locked, in blocks of 2 MiB (H200, 580.159.04: 2 MiB for each GiB, whether it is allocated or registered, at once or MiB by MiB).
+//! page-locked, in blocks of 2 MiB (H200, 580.159.04: 2 MiB for each GiB, whether it is allocated or registered, at once or MiB by MiB). So are those of
+//! the host's memory by cuMemCreate, for each of its mappings (R64; there 802 MiB for 1 GiB that is mapped 400 times and made accessible).
 
 use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use budget::{Bytes, DeviceSet};
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::{Device, NoDevice};
+use crate::devices::{Device, Devices, NoDevice};
 use crate::memory::{IMPOSSIBLE, devices_of, put_back};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::{ORDINALS, Tenant};
@@ -222,6 +223,75 @@ impl Request<'_> {
     }
 }
 
+/// A mapping of the host's memory by cuMemMap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMapping {
+    pub address: u64,
+    size: u64,
+    /// Whose page tables are charged: a device's, or those of all where none was current when it was mapped.
+    ordinal: Option<u32>,
+}
+
+impl HostMapping {
+    /// Page tables that it needs, which are those of no other mapping: what the driver maps is aligned as a table's part is.
+    fn tables(&self) -> u64 {
+        let first = self.address / charge::MAPPED_BY_TABLE.0;
+        let end = self.address.saturating_add(self.size);
+        end.div_ceil(charge::MAPPED_BY_TABLE.0)
+            .saturating_sub(first)
+    }
+
+    fn devices(self, tenant: Tenant) -> impl Iterator<Item = &'static Device> {
+        let all = tenant.devices().into_iter().flat_map(Devices::iter);
+        all.filter(move |device| self.ordinal.is_none_or(|ordinal| ordinal == device.ordinal))
+    }
+}
+
+/// Maps memory of the host's at an address: what became of it, and what is charged until it is unmapped, if anything is.
+pub fn map(
+    tenant: Tenant,
+    address: u64,
+    size: u64,
+    call: &dyn Fn() -> CUresult,
+) -> (Outcome<CUresult>, Option<HostMapping>) {
+    // No driver maps so much, which it says.
+    const BEYOND: u64 = 1 << 47;
+    if tenant.settings().context_charge == ContextCharge::Free || size == 0 || size >= BEYOND {
+        return (Outcome::PassThrough(Reason::TakesNothing), None);
+    }
+    let current = tenant.current_device().ok();
+    let mapping = HostMapping {
+        address,
+        size,
+        ordinal: current.map(|device| device.ordinal),
+    };
+    let count = mapping.tables();
+    let _change = tenant.change();
+    let mut asked = Vec::new();
+    for device in mapping.devices(tenant) {
+        let bytes = tenant.ask_for_tables(device, count);
+        match tenant.reserve_or_trim(device.indices, bytes) {
+            Ok(grant) => asked.push((device, bytes, grant)),
+            Err(refused) => {
+                tenant.settle_tables(device, count, Asked::Refused(bytes));
+                for (device, bytes, _) in asked {
+                    tenant.settle_tables(device, count, Asked::Refused(bytes));
+                }
+                return (Outcome::Refused(refused), None);
+            }
+        }
+    }
+    let code = call();
+    let mapped = code == CUresult::SUCCESS;
+    for (device, bytes, grant) in asked {
+        tenant.unlist(device.indices, bytes);
+        grant.commit_as(bytes);
+        let surplus = if mapped { 0 } else { count };
+        tenant.settle_tables(device, surplus, Asked::Granted(bytes));
+    }
+    (Outcome::Done(code), mapped.then_some(mapping))
+}
+
 /// What became of the bytes that a call asked for.
 #[derive(Clone, Copy)]
 enum Asked {
@@ -322,6 +392,18 @@ impl Tenant {
         let _held = self.memory.page_tables.lock.hold();
         subtract(&tables.count, freed.0 / charge::MAPPED_BY_TABLE.0);
         self.bring_tables(devices_of(self, record.ordinal), tables);
+    }
+
+    /// What was mapped is mapped no longer.
+    pub fn end_host_mapping(self, mapping: HostMapping) {
+        for device in mapping.devices(self) {
+            let Some(tables) = self.tables(device.ordinal) else {
+                continue;
+            };
+            let _held = self.memory.page_tables.lock.hold();
+            subtract(&tables.count, mapping.tables());
+            self.bring_tables(device.indices, tables);
+        }
     }
 
     fn tables(self, ordinal: u32) -> Option<&'static Tables> {

@@ -5,7 +5,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Cuda, HostWay};
+use crate::ffi::cuda::{Cuda, HostWay, Purpose};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -68,6 +68,34 @@ cases! {
         let host = cuda.allocate_host_by(HostWay::Plain, 16 * GIB);
         ensure_eq!(host.code, OK, "16 GiB");
         gives_the_rest(session, &cuda, 16)
+    }
+
+    /// So does each GiB of the host's memory that is mapped by cuMemMap, as often as it is: mappings are charged until they are gone, and refused where the
+    /// budget has no room for what maps them.
+    page_tables_of_mapped_host_memory_are_charged {
+        kind: Budget, defects: ["R64"], entry_points: ["cuMemMap", "cuMemUnmap"], budget: "0=1GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let before = free(&cuda)?;
+        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
+        let place = cuda.reserve_addresses(400 * GIB);
+        ensure_eq!(place.code, OK, "400 GiB of addresses");
+        let map = |at: u64| {
+            let address = place.out + at * GIB;
+            let mapped = cuda.map_memory(address, GIB, memory.out);
+            if mapped == OK { cuda.open_memory(address, GIB, 0) } else { mapped }
+        };
+        for at in 0..16 {
+            ensure_eq!(map(at), OK, "mapping {at}");
+        }
+        is_charged(&cuda, before, 16, "cuMemMap")?;
+        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
+        let mapped = (0..400).take_while(|at| map(*at) == OK).count() as u64;
+        ensure!(mapped * TABLES <= before, "1 GiB was mapped {mapped} times with {} told free", Bytes(before));
+        ensure_eq!(map(mapped), OUT_OF_MEMORY, "one mapping more");
+        gives_the_rest(session, &cuda, mapped)
     }
 
     /// MiB by MiB it is charged as at once; and with the budget used up what needs another block is refused, what needs none is granted.

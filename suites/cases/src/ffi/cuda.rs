@@ -42,7 +42,7 @@ table! {
     cuMemGetAllocationPropertiesFromHandle cuArrayGetDescriptor_v2
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
-    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemAddressFree cuMemMap cuMemUnmap
+    cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemAddressFree cuMemMap cuMemUnmap cuMemSetAccess
     cuMemMapArrayAsync cuMemMapArrayAsync_ptsz
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuModuleUnload cuModuleGetFunction
     cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy

@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use abi::cuda::{
-    CUarrayMapInfo, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemLocation, CUresult, CUstream,
+    CUarrayMapInfo, CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation,
+    CUresult, CUstream,
 };
 
 use super::{Answer, Array, Cuda, MISSING, Stream, UNTOUCHED};
@@ -71,6 +72,20 @@ impl Cuda {
 
     pub fn give_addresses_back(&self, address: CUdeviceptr, bytes: u64) -> CUresult {
         call!(self.cuMemAddressFree(address, bytes as usize))
+    }
+
+    /// cuMemSetAccess: a device may read and write what is mapped there.
+    pub fn open_memory(&self, address: CUdeviceptr, bytes: u64, device: CUdevice) -> CUresult {
+        /// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
+        const READ_WRITE: i32 = 3;
+        let access = CUmemAccessDesc {
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
+            flags: READ_WRITE as _,
+        };
+        call!(self.cuMemSetAccess(address, bytes as usize, &access, 1))
     }
 
     pub fn map_memory(&self, address: CUdeviceptr, bytes: u64, handle: u64) -> CUresult {
