@@ -90,6 +90,23 @@ impl Accounts {
     /// Processes that hold something on the device, by PID; the rows of one process (one per library) are added up. A dead
     /// one is listed until its memory is back: on an H200 its NVML row stayed for the whole teardown (100 to 147 ms).
     pub(crate) fn processes(&self, device: usize) -> Vec<ProcessUsage> {
+        self.owners(device)
+            .into_iter()
+            .map(|(_, usage)| usage)
+            .collect()
+    }
+
+    /// The same with the number by which each is seen from this process's PID namespace, which leaves out those that it does not show.
+    pub(crate) fn seen(&self, device: usize) -> Vec<(u32, ProcessUsage)> {
+        let own = Image::own();
+        let all = self.owners(device).into_iter();
+        let seen = all.filter_map(|(owner, usage)| Some((owner.seen_by(&own)?, usage)));
+        let mut seen: Vec<_> = seen.collect();
+        seen.sort_by_key(|(pid, _)| *pid);
+        seen
+    }
+
+    fn owners(&self, device: usize) -> Vec<(Image, ProcessUsage)> {
         self.sweep(false);
         let mut found: Vec<(Image, ProcessUsage)> = Vec::new();
         let guard = self.region.lock();
@@ -127,9 +144,8 @@ impl Accounts {
             found[at].1.by_kind[kind] += bytes;
         }
         drop(guard);
-        let mut usages: Vec<ProcessUsage> = found.into_iter().map(|(_, usage)| usage).collect();
-        usages.sort_by_key(|usage| usage.pid);
-        usages
+        found.sort_by_key(|(_, usage)| usage.pid);
+        found
     }
 
     /// Looks for dead processes, starts their teardown, and finishes every teardown whose time has come. Without

@@ -62,12 +62,28 @@ impl Image {
         (self.pid, self.start, self.namespace) == (other.pid, other.start, other.namespace)
     }
 
+    /// The number of this process for one that asks: its own where both are of one PID namespace, as a driver translates it. `None` where the asking
+    /// one's namespace does not show it. Of a namespace below that is found in /proc, as far as the kernel lets it be read.
+    pub(crate) fn seen_by(&self, asking: &Self) -> Option<u32> {
+        if [self.namespace, asking.namespace].contains(&0) || self.namespace == asking.namespace {
+            return Some(self.pid);
+        }
+        let numbers = proc_is_ours()
+            .then(|| std::fs::read_dir("/proc").ok())
+            .flatten()?;
+        let mut numbers =
+            numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        numbers.find(|number| {
+            let namespace = std::fs::metadata(format!("/proc/{number}/ns/pid"));
+            namespace.is_ok_and(|file| file.ino() == self.namespace)
+                && innermost(*number) == Some(self.pid)
+        })
+    }
+
     /// For a process of the own PID namespace whose number exists: whether it is a zombie, or the number another's now.
     fn is_finished(&self) -> bool {
         // Where /proc shows another namespace's processes it can say nothing of ours.
-        let link = std::fs::read_link("/proc/self").ok();
-        let proc_is_ours = link.and_then(|link| link.to_str()?.parse().ok()) == Some(os::pid());
-        if !proc_is_ours || self.start == 0 {
+        if !proc_is_ours() || self.start == 0 {
             return false;
         }
         // A leader that ended before its threads is a `Z` with company: the process lives.
@@ -75,6 +91,19 @@ impl Image {
             stat.start != self.start || (matches!(stat.state, b'Z' | b'X') && stat.threads <= 1)
         })
     }
+}
+
+/// Whether /proc shows the processes of the own PID namespace.
+fn proc_is_ours() -> bool {
+    let link = std::fs::read_link("/proc/self").ok();
+    link.and_then(|link| link.to_str()?.parse().ok()) == Some(os::pid())
+}
+
+/// The number that a process of /proc has in the PID namespace that it is of.
+fn innermost(number: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().next_back()?.parse().ok()
 }
 
 /// What `/proc/<pid>/stat` says. The name in it is arbitrary bytes, blanks and parentheses included, so fields are counted
@@ -218,6 +247,24 @@ mod tests {
         assert_eq!(parse_stat(&bytes), expected);
         assert_eq!(parse_stat(b"42 (cut) S 1 2"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn a_process_is_seen_by_its_own_namespace_alone() {
+        let own = Image::own();
+        assert_eq!(own.seen_by(&own), Some(own.pid));
+        // A namespace that no process is of.
+        let other = Image {
+            namespace: 1,
+            ..own
+        };
+        assert_eq!(other.seen_by(&own), None);
+        // Of one that cannot be read nothing is said.
+        let unknown = Image {
+            namespace: 0,
+            ..own
+        };
+        assert_eq!(unknown.seen_by(&own), Some(own.pid));
     }
 
     #[test]

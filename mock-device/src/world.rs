@@ -326,6 +326,13 @@ impl World {
         self.accounts.processes(dev.as_usize())
     }
 
+    /// As [`World::processes`], each with its pid as this process's PID namespace has it, by that; what that namespace does not show is left out. So a 580 driver
+    /// tells them (`os_find_ns_pid` of its open kernel modules; not seen on a card).
+    #[must_use]
+    pub fn seen(&self, dev: DeviceIndex) -> Vec<(u32, ProcessUsage)> {
+        self.accounts.seen(dev.as_usize())
+    }
+
     /// The largest sum that [`World::used`] ever had, since the world began or [`World::reset_peak`].
     #[must_use]
     pub fn peak(&self, dev: DeviceIndex) -> Bytes {

@@ -56,11 +56,13 @@ pub fn rows(device: nvmlDevice_t, list: List) -> Result<Vec<nvmlProcessInfo_t>, 
             return Ok(Vec::new());
         }
     }
-    let processes = world.processes(index);
-    let wanted = processes.iter().filter(|process| belongs(process, list));
+    let processes = world.seen(index);
+    let wanted = processes
+        .iter()
+        .filter(|(_, process)| belongs(process, list));
     Ok(wanted
-        .map(|process| nvmlProcessInfo_t {
-            pid: process.pid,
+        .map(|(pid, process)| nvmlProcessInfo_t {
+            pid: *pid,
             usedGpuMemory: process.listed().0,
             gpuInstanceId: gpu,
             computeInstanceId: compute,

@@ -81,11 +81,11 @@ fn users(world: &World, device: DeviceIndex, since: u64) -> Vec<nvmlProcessUtili
     if at <= since {
         return Vec::new();
     }
-    let rows = world.processes(device).into_iter().filter_map(|process| {
+    let rows = world.seen(device).into_iter().filter_map(|(pid, process)| {
         let (sm, memory) = span(world, device, Some(process.pid), from, end);
         (sm > 0 || memory > 0).then_some(nvmlProcessUtilizationInfo_v1_t {
             timeStamp: at,
-            pid: process.pid,
+            pid,
             smUtil: sm,
             memUtil: memory,
             encUtil: 0,

@@ -23,9 +23,7 @@ const APART: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
 
 fn apart(session: &Session, role: &str) -> Result<Tenant, Failure> {
     may("unshare", &APART)?;
-    // The simulated NVML lists two pids 1, which a process would take for its own row: contexts and drift are left out.
-    let launch = session.launch(role).env("RINGFENCE_CONTEXT_CHARGE", "free");
-    Tenant::launch(launch.through("unshare", &APART))
+    Tenant::launch(session.launch(role).through("unshare", &APART))
 }
 
 /// What a child may do that has nothing of its parent's: begin, and take that much as soon as it is granted.
@@ -119,7 +117,7 @@ cases! {
     /// the other's stays charged.
     namesakes_of_two_pid_namespaces_are_told_apart {
         kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
-        unordered: "asks until the driver has let go", unaccounted: "contexts are left out of the account on purpose",
+        unordered: "asks until the driver has let go",
     } (session) {
         let (mut one, mut two) = (apart(session, "tenant")?, apart(session, "tenant")?);
         ensure_eq!([one.ask("pid")?, two.ask("pid")?], [1, 1], "the processes' pids");
@@ -133,6 +131,20 @@ cases! {
         ensure_eq!(two.cuda(SMALL)?, OUT_OF_MEMORY, "5 GiB more for the other");
         two.free()?;
         fills(fill(&cuda).bytes + Bytes::gib(10), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        two.peer.finish()
+    }
+
+    /// Two containers of a pod, each process the first of its namespace: the driver tells each its own row, and neither is charged what is in the other's.
+    namesakes_of_two_pid_namespaces_have_their_own_rows {
+        kind: Budget, defects: ["P3", "F1"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let (mut one, mut two) = (apart(session, "tenant")?, apart(session, "tenant")?);
+        ensure_eq!(one.cuda(Bytes::mib(1920))?, OK, "1920 MiB of the one");
+        ensure_eq!(two.cuda(Bytes::mib(512))?, OK, "512 MiB of the other");
+        let taken = [one.fill_cuda()?, two.fill_cuda()?];
+        let all = taken.into_iter().fold(Bytes::mib(1920 + 512), |sum, more| sum + more);
+        fills(all, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        one.peer.finish()?;
         two.peer.finish()
     }
 
@@ -173,7 +185,6 @@ cases! {
     /// A pid that is given to another process keeps nothing of its first owner's alive.
     a_reused_pid_keeps_nothing_alive {
         kind: Budget, defects: ["P3"], entry_points: ["cuMemAlloc_v2"], budget: "0=23552MiB",
-        unaccounted: "contexts are left out of the account on purpose",
         unordered: "asks until the driver has let go", on_real: No("simulates the reuse within one process's children"),
     } (session) {
         let mut namesakes = apart(session, "namesakes")?;
