@@ -18,7 +18,6 @@ use crate::boundary::arena::{Lock, existing, pid};
 use crate::boundary::cross::Out;
 use crate::boundary::drivers::Library;
 use crate::boundary::entries::next_nvml as next;
-use crate::boundary::loader;
 use crate::process::Tenant;
 
 /// NVML between init and shutdown.
@@ -185,12 +184,11 @@ impl Session {
         if KEPT.join() {
             return Some(session(End::Kept));
         }
-        if !Library::Nvml.bind_any() {
-            loader::open(Library::Nvml.soname(), libc::RTLD_LAZY)?;
-            if !Library::Nvml.bind_any() {
-                return None;
-            }
-        } else if KEPT.state.load(Ordering::Relaxed) == UNDECIDED {
+        let was_there = Library::Nvml.is_there();
+        if !Library::open_nvml() {
+            return None;
+        }
+        if was_there && KEPT.state.load(Ordering::Relaxed) == UNDECIDED {
             // It was there before anybody here asked for it. (Or another thread of ours is just beginning it: then none stays open.)
             KEPT.give_up();
         }
@@ -216,8 +214,12 @@ impl Session {
         (code == nvmlReturn_t::SUCCESS && !device.0.is_null()).then_some(device)
     }
 
-    /// The container's devices, in NVML's order. `None` where even their number is not told.
+    /// The container's devices, in NVML's order. `None` where even their number is not told, or by another NVML than the one that came with libcuda: one of
+    /// the program's own may list GPUs that there are not, and shift every budget (R62 of `fixtures/defects.txt`).
     pub fn candidates(&self) -> Option<Vec<Candidate>> {
+        if Library::is_nvml_foreign() {
+            return None;
+        }
         let mut count = 0;
         if next::nvmlDeviceGetCount_v2(Out::to(&mut count)) != nvmlReturn_t::SUCCESS {
             return None;

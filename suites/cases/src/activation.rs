@@ -3,6 +3,7 @@
 pub mod absent;
 pub mod mapped;
 pub mod matrix;
+pub mod misled;
 pub mod pod;
 pub mod proxy;
 pub mod scrubbed;

@@ -91,6 +91,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         activation::matrix::CASES,
         activation::absent::CASES,
         activation::mapped::CASES,
+        activation::misled::CASES,
         activation::pod::CASES,
         activation::proxy::CASES,
         activation::scrubbed::CASES,
@@ -118,6 +119,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         workloads::launch::residency::CASES,
     ],
     roles: &[
+        activation::misled::ROLES,
         activation::proxy::ROLES,
         tenant::ROLES,
         cuda::share::ROLES,

@@ -2,6 +2,13 @@
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use seeds::{Seed, planted};
 
 use super::entries::{ENTRIES, Entry, HOOKS, library_at, name_at};
 use super::{elf, loader, sign};
@@ -120,6 +127,72 @@ impl Library {
 
     pub fn is_bound(self) -> bool {
         DRIVERS[self as usize].bound.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether an object of this name is there, bound or not.
+    pub fn is_there(self) -> bool {
+        let mut found = self.is_bound();
+        if !found {
+            elf::each(&mut |object| {
+                found = Library::of(object) == Some(self);
+                found
+            });
+        }
+        found
+    }
+
+    /// Where the loader found the bound object.
+    fn path(self) -> Option<PathBuf> {
+        let mut path = None;
+        let base = DRIVERS[self as usize].base.load(Ordering::Relaxed);
+        elf::each(&mut |object| {
+            let found = self.is_bound() && object.base == base;
+            if found {
+                let name = OsStr::from_bytes(object.map.name().to_bytes());
+                path = Some(PathBuf::from(name));
+            }
+            found
+        });
+        path
+    }
+
+    /// NVML's file beside the bound libcuda's: in the folder where that really lies, or else where the loader found it, which may be that of a proxy's links.
+    /// The two come from one driver; a variable of the program's (LD_LIBRARY_PATH) may lead to any other.
+    fn nvml_beside_cuda() -> Option<PathBuf> {
+        let cuda = Library::Cuda.path()?;
+        let places = [fs::canonicalize(&cuda).ok(), Some(cuda)];
+        let folders = places.iter().flatten().filter_map(|cuda| cuda.parent());
+        let names = ["libnvidia-ml.so.1", "libnvidia-ml.driver.so"];
+        folders
+            .flat_map(|folder| names.map(|name| folder.join(name)))
+            .find(|nvml| nvml.is_file())
+    }
+
+    /// Binds NVML if none is bound, and opens it where there is none: first the bound libcuda's own. Answers whether one is.
+    pub fn open_nvml() -> bool {
+        let nvml = Library::Nvml;
+        if !nvml.is_bound() && !planted(Seed::R62) && !sign::is_among_proxies() {
+            let beside = Library::nvml_beside_cuda();
+            let path = beside.and_then(|path| CString::new(path.into_os_string().into_vec()).ok());
+            let opened = path.and_then(|path| loader::open(&path, libc::RTLD_LAZY));
+            if let Some(handle) = opened {
+                nvml.bind_where(&|object| core::ptr::eq(object.map, handle.cast()));
+            }
+        }
+        nvml.bind_any() || loader::open(nvml.soname(), libc::RTLD_LAZY).is_some() && nvml.bind_any()
+    }
+
+    /// Whether the bound NVML is another file than the one beside the bound libcuda, where there is one.
+    pub fn is_nvml_foreign() -> bool {
+        let is_same = |beside: PathBuf| {
+            let files = [Some(beside), Library::Nvml.path()];
+            let [beside, bound] = files.map(|path| fs::metadata(path?).ok());
+            beside.zip(bound).is_some_and(|(beside, bound)| {
+                (beside.dev(), beside.ino()) == (bound.dev(), bound.ino())
+            })
+        };
+        let beside = Library::nvml_beside_cuda();
+        !planted(Seed::R62) && beside.is_some_and(|beside| !is_same(beside))
     }
 
     /// Binds the first driver of this name for which `wanted` holds. Answers whether there is one.

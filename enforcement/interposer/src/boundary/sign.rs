@@ -7,6 +7,7 @@
 use core::ffi::CStr;
 use std::path::PathBuf;
 
+use super::drivers::Library;
 use super::{elf, loader};
 
 /// An Elf64_Nhdr, the owner's name and a description of four bytes.
@@ -50,6 +51,17 @@ pub fn leader(name: &CStr) -> Option<usize> {
         found
     });
     leader
+}
+
+/// Whether this is a proxy, or one is in this process: who opens a driver's name finds a proxy then, and must not find the driver's own file before it.
+pub fn is_among_proxies() -> bool {
+    let own = loader::own().map(core::ptr::from_ref);
+    let mut found = !Library::hears_look_ups();
+    elf::each(&mut |object| {
+        found |= is_ours(object) && !object.is(own);
+        found
+    });
+    found
 }
 
 /// Where the loader found this library.
