@@ -82,11 +82,14 @@ pub fn may(program: &str, arguments: &[&str]) -> Result<(), Failure> {
 
 cases! {
     /// What a program makes of its environment before its first call changes nothing: variables unset, budgets raised, `environ` led elsewhere, its bytes
-    /// written over.
+    /// written over where a preload has kept them.
     a_program_that_changes_its_environment_keeps_its_budget {
         kind: Budget, defects: ["R50"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: PreloadOnly,
     } (session) {
         for change in EnvironmentChange::ALL {
+            if change == EnvironmentChange::Overwritten && session.preloads().is_empty() {
+                continue;
+            }
             let mut tenant = Tenant::start(session)?;
             tenant.ask(&format!("environment {change:?}"))?;
             let granted = tenant.fill_cuda()?;

@@ -1,11 +1,23 @@
 //! What an argument points to is judged as the driver gets it: another thread that changes it between the two gets nothing past the budget.
 
-use harness::{Bytes, cases, ensure};
+use abi::cuda::CUresult;
+use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use crate::clients::{cuda, first_gpu, instance, memory_type, nvml};
-use crate::ffi::vulkan::{Client, Place};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::vulkan::{Client, Code, Place};
 use crate::greed::budget;
 use crate::vulkan::floor::row;
+
+const PART: Bytes = Bytes::mib(64);
+
+/// What nobody changes is granted.
+fn grants(cuda: &Cuda) -> Result<(), Failure> {
+    let plain = cuda.allocate(PART.0);
+    ensure_eq!(plain.code, CUresult::SUCCESS, "{PART} that nobody changes");
+    ensure_eq!(cuda.free(plain.out), CUresult::SUCCESS, "cuMemFree_v2");
+    Ok(())
+}
 
 cases! {
     /// cuMemCreate, whose location leads to the host and to the device by turns.
@@ -13,7 +25,8 @@ cases! {
         kind: Budget, defects: ["R51"], entry_points: ["cuMemCreate"], budget: "0=2GiB", unordered: "two threads",
     } (session) {
         let (cuda, budget) = (cuda()?, budget(session, 0)?);
-        let taken = Bytes(cuda.create_memory_at_a_changing_place(64 << 20, 2 * budget.0));
+        grants(&cuda)?;
+        let taken = Bytes(cuda.create_memory_at_a_changing_place(PART.0, 2 * budget.0));
         ensure!(taken <= budget, "{taken} of the device under {budget}");
         Ok(())
     }
@@ -23,6 +36,7 @@ cases! {
         kind: Budget, defects: ["R51"], entry_points: ["cuArrayCreate_v2"], budget: "0=2GiB", unordered: "two threads",
     } (session) {
         let (cuda, budget) = (cuda()?, budget(session, 0)?);
+        grants(&cuda)?;
         let taken = Bytes(cuda.create_arrays_of_a_changing_width(2 * budget.0));
         ensure!(taken <= budget, "{taken} of wide arrays under {budget}");
         Ok(())
@@ -37,7 +51,9 @@ cases! {
         let types = [Place::Host, Place::Device].map(|place| memory_type(&instance, physical, place));
         let [host, own] = types;
         let device = instance.device(physical)?;
-        device.allocate_of_a_changing_type([host?, own?], 64 << 20, 128);
+        let [host, own] = [host?, own?];
+        ensure_eq!(device.ask(own, PART.0).code, Code::SUCCESS, "{PART} that nobody changes");
+        device.allocate_of_a_changing_type([host, own], PART.0, 256);
         let held = row(&nvml)?;
         ensure!(held <= budget, "{held} in NVML's row under {budget}");
         Ok(())

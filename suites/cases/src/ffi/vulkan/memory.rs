@@ -31,10 +31,12 @@ pub struct Wish<'a> {
 }
 
 impl Device {
-    /// vkAllocateMemory of so many bytes, of a type that another thread changes all the while, until so many were granted or it is time to end; they are the
-    /// device's to free.
+    /// vkAllocateMemory of so many bytes, of a type that another thread changes all the while and that is the second at first, until so many were granted or
+    /// it is time to end; they are the device's to free.
     pub fn allocate_of_a_changing_type(&self, types: [u32; 2], bytes: u64, most: usize) {
-        let mut info = vk::MemoryAllocateInfo::default().allocation_size(bytes);
+        let mut info = vk::MemoryAllocateInfo::default()
+            .allocation_size(bytes)
+            .memory_type_index(types[1]);
         let info = &raw mut info;
         // SAFETY: the structure outlives both threads, and this side changes the word as an atomic alone.
         let place = unsafe { AtomicU32::from_ptr(&raw mut (*info).memory_type_index) };
