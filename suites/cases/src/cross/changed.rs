@@ -3,10 +3,10 @@
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
-use crate::clients::{cuda, first_gpu, instance, memory_type, nvml};
+use crate::clients::{cuda, fill, first_gpu, instance, memory_type, nvml};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::vulkan::{Client, Code, Place};
-use crate::greed::budget;
+use crate::greed::{STEPS, budget, until_refused};
 use crate::vulkan::floor::row;
 
 const PART: Bytes = Bytes::mib(64);
@@ -26,7 +26,7 @@ cases! {
     } (session) {
         let (cuda, budget) = (cuda()?, budget(session, 0)?);
         grants(&cuda)?;
-        let taken = Bytes(cuda.create_memory_at_a_changing_place(PART.0, 2 * budget.0));
+        let taken = Bytes(cuda.create_memory_at_a_changing_place(PART.0, 2 * budget.0)) + fill(&cuda).bytes;
         ensure!(taken <= budget, "{taken} of the device under {budget}");
         Ok(())
     }
@@ -37,7 +37,7 @@ cases! {
     } (session) {
         let (cuda, budget) = (cuda()?, budget(session, 0)?);
         grants(&cuda)?;
-        let taken = Bytes(cuda.create_arrays_of_a_changing_width(2 * budget.0));
+        let taken = Bytes(cuda.create_arrays_of_a_changing_width(2 * budget.0)) + fill(&cuda).bytes;
         ensure!(taken <= budget, "{taken} of wide arrays under {budget}");
         Ok(())
     }
@@ -54,6 +54,7 @@ cases! {
         let [host, own] = [host?, own?];
         ensure_eq!(device.ask(own, PART.0).code, Code::SUCCESS, "{PART} that nobody changes");
         device.allocate_of_a_changing_type([host, own], PART.0, 256);
+        let _rest = until_refused(&STEPS, |bytes| device.allocate(own, bytes.0));
         let held = row(&nvml)?;
         ensure!(held <= budget, "{held} in NVML's row under {budget}");
         Ok(())
