@@ -4,7 +4,7 @@
 //! the process's own `dlsym`, so that a preloaded interposer meets it.
 //!
 //! * [`library`]: opening and looking up. * [`places`]: where an address lies. * [`cuda`], [`nvml`], [`vulkan`]: typed clients. * [`launch`]: the launch boundary's obligations.
-//! * [`process`]: fork, signals and descriptors. * [`negotiation`]: a Vulkan layer's own entry points, called without a loader.
+//! * [`process`]: fork, signals and descriptors. * [`race`]: arguments that another thread changes. * [`negotiation`]: a Vulkan layer's own entry points, called without a loader.
 
 pub mod cuda;
 pub mod launch;
@@ -13,4 +13,5 @@ pub mod negotiation;
 pub mod nvml;
 pub mod places;
 pub mod process;
+pub mod race;
 pub mod vulkan;

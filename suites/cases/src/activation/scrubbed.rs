@@ -1,6 +1,6 @@
 //! Programs that are started without the environment that says their budget: the proxies find it elsewhere (FINDINGS 24).
 
-use harness::{Failure, Launch, Session, cases, ensure, ensure_eq, without_switch};
+use harness::{Bytes, Failure, Launch, Session, cases, ensure, ensure_eq, without_switch};
 
 use crate::ffi::process::EnvironmentChange;
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
@@ -80,40 +80,40 @@ pub fn may(program: &str, arguments: &[&str]) -> Result<(), Failure> {
     Err(Failure::Skip(format!("no namespaces here: {reason}")))
 }
 
+/// What tenants get who change their environment before their first call, each in another way; `kept` says whether who writes over it is held too.
+fn keeps_its_budget(
+    session: &Session,
+    kept: bool,
+    fill: fn(&mut Tenant) -> Result<Bytes, Failure>,
+    room: Bytes,
+) -> Result<(), Failure> {
+    let budget = budget(session, 0)?;
+    let changes = EnvironmentChange::ALL.into_iter();
+    for change in changes.filter(|change| kept || *change != EnvironmentChange::Overwritten) {
+        let mut tenant = Tenant::start(session)?;
+        tenant.ask(&format!("environment {change:?}"))?;
+        let granted = fill(&mut tenant)?;
+        tenant.peer.finish()?;
+        fills(granted, budget, room)?;
+    }
+    Ok(())
+}
+
 cases! {
     /// What a program makes of its environment before its first call changes nothing: variables unset, budgets raised, `environ` led elsewhere, its bytes
     /// written over where a preload has kept them.
     a_program_that_changes_its_environment_keeps_its_budget {
         kind: Budget, defects: ["R50"], entry_points: ["cuMemAlloc_v2"], budget: "0=4GiB", libraries: PreloadOnly,
     } (session) {
-        for change in EnvironmentChange::ALL {
-            if change == EnvironmentChange::Overwritten && session.preloads().is_empty() {
-                continue;
-            }
-            let mut tenant = Tenant::start(session)?;
-            tenant.ask(&format!("environment {change:?}"))?;
-            let granted = tenant.fill_cuda()?;
-            tenant.peer.finish()?;
-            fills(granted, budget(session, 0)?, CONTEXT_ROOM)?;
-        }
-        Ok(())
+        let kept = !session.preloads().is_empty();
+        keeps_its_budget(session, kept, Tenant::fill_cuda, CONTEXT_ROOM)
     }
 
     /// The same of Vulkan alone, but for who writes over its environment: the layer is opened too late to have kept it.
     a_vulkan_program_that_changes_its_environment_keeps_its_budget {
         kind: Budget, defects: ["R50"], entry_points: ["vkAllocateMemory"], budget: "0=4GiB",
     } (session) {
-        for change in EnvironmentChange::ALL {
-            if change == EnvironmentChange::Overwritten {
-                continue;
-            }
-            let mut tenant = Tenant::start(session)?;
-            tenant.ask(&format!("environment {change:?}"))?;
-            let granted = tenant.fill_vulkan()?;
-            tenant.peer.finish()?;
-            fills(granted, budget(session, 0)?, VULKAN_ROOM)?;
-        }
-        Ok(())
+        keeps_its_budget(session, false, Tenant::fill_vulkan, VULKAN_ROOM)
     }
 
     /// A process without one variable of ours is held by the tenant file beside the proxy.

@@ -81,7 +81,6 @@ mod array;
 mod cancel;
 pub use cancel::Cancelled;
 mod changed;
-pub use changed::while_changed;
 mod context;
 mod external;
 mod graph;

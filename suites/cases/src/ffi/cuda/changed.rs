@@ -1,38 +1,17 @@
 //! Arguments behind pointers that another thread changes while the driver is asked.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use abi::cuda::{CUDA_ARRAY_DESCRIPTOR, CUarray, CUmemAllocationProp, CUmemLocation, CUresult};
 
+use super::super::race::while_changed;
 use super::{Cuda, MISSING};
 
 const ON_DEVICE: i32 = 1;
 const ON_HOST_NODE: i32 = 3;
 /// CU_AD_FORMAT_UNSIGNED_INT32.
 const WORDS: i32 = 3;
-const SECONDS: u64 = 3;
-
-/// Asks until it is `enough` or the time is over, while another thread changes what is asked for: by turns the one and the other, each for ever longer.
-pub fn while_changed(change: impl Fn(bool) + Sync, mut ask: impl FnMut() -> bool) {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for turn in 0_u32.. {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                change(turn & 1 == 0);
-                (0..turn % 64).for_each(|_| std::hint::spin_loop());
-            }
-        });
-        let end = Instant::now() + Duration::from_secs(SECONDS);
-        while ask() && Instant::now() < end {}
-        over.store(true, Ordering::Relaxed);
-    });
-}
-
 impl Cuda {
     /// cuMemCreate of so many bytes, whose location is by turns the host and a device: how many bytes of the device were granted, `enough` at most.
     pub fn create_memory_at_a_changing_place(&self, bytes: u64, enough: u64) -> u64 {

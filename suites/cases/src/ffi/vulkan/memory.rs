@@ -5,7 +5,7 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::ffi::cuda::while_changed;
+use crate::ffi::race::while_changed;
 
 use super::{Allocation, Arc, Client, Code, Device, Instance, Memory, PhysicalDevice, vk};
 
