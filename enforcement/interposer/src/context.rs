@@ -420,6 +420,16 @@ fn create(
     tenant.begin_modules(context);
     tenant.keeps_for_managed(device, room);
     grant_beside.commit_as(beside);
+    if let Err(refused) = module::bring(tenant, &tenant.unread_libraries(), context) {
+        let change = tenant.change();
+        let _ = undo(handle);
+        if (!primary || !is_active(device.ordinal as CUdevice))
+            && let Some(context) = tenant.memory.contexts.take(context.handle)
+        {
+            bury(tenant, device, context, change);
+        }
+        return Outcome::Refused(refused);
+    }
     tenant.look_at(device);
     Outcome::Done(code)
 }
@@ -578,6 +588,8 @@ impl Tenant {
         if entered {
             mark(Mark::Adopted);
             self.begin_modules(context);
+            // It is there already: what does not fit is charged all the same.
+            let _ = module::bring(self, &self.unread_libraries(), context);
             self.look_at(device);
         }
         entered

@@ -247,7 +247,7 @@ macro_rules! table {
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2; cuCtxFromGreenCtx; cuGraphGetRootNodes; cuGraphGetEdges;
                 cuEventCreate; cuEventDestroy_v2; cuEventQuery; cuEventElapsedTime;
                 cuThreadExchangeStreamCaptureMode;
-                cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount;
+                cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount; cuLibraryGetModule;
             }
             called nvml {
                 nvmlInit_v2; nvmlShutdown; nvmlDeviceGetCount_v2; nvmlDeviceGetHandleByIndex_v2;

@@ -14,8 +14,11 @@ use budget::settings::ContextCharge;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::image;
+use crate::capture::Relaxed;
+use crate::contexts::Context;
 use crate::devices::{Device, NoDevice};
 use crate::grant::Grant;
+use crate::marks::Entered;
 use crate::memory::devices_of;
 use crate::modules::{Library, Part};
 use crate::nvml::Scope;
@@ -227,8 +230,8 @@ pub fn load_library_file(
     })
 }
 
-/// A library's variables are taken in each context when it is first used there, and charged from its load on (R31 of `fixtures/defects.txt`). Its code
-/// comes function by function.
+/// A library's variables are taken in each context when it is first used there, and charged from its load on (R31 of `fixtures/defects.txt`). One whose
+/// image does not tell all is used at once, so that the driver's row tells. Its code comes function by function.
 fn load_for_all(
     tenant: Tenant,
     library: Out<'_, CUlibrary>,
@@ -239,26 +242,27 @@ fn load_for_all(
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let needs = needs();
-    // Many ways lead to a library's variables, launches among them, so whoever loads it answers for all of them. What the image does not tell (one that
-    // is packed, and code) is the next look's.
+    // Many ways lead to a library's variables, launches among them, so whoever loads it answers for all of them. What code takes is the next look's.
     let own = match tenant.settings().context_charge {
         ContextCharge::Count if !planted(Seed::R31) => needs.own.saturating_add(needs.shared),
         _ => needs.own,
     };
     let managed = needs.managed;
+    let unread = !needs.whole && !planted(Seed::R65);
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }
     // No context may come between, unless it would be charged nothing.
-    let _held = (needs.lasting() != Bytes::ZERO || own != Bytes::ZERO)
+    let _held = (unread || needs.lasting() != Bytes::ZERO || own != Bytes::ZERO)
         .then(|| tenant.memory.changing.hold());
     let contexts = tenant.memory.contexts.list();
     let mut loaded = Library {
         own,
         managed,
+        unread,
         parts: Vec::new(),
     };
-    for context in contexts {
+    for context in &contexts {
         let _ = loaded.begin_context(context.handle, context.ordinal);
     }
     let mut rooms = Vec::new();
@@ -276,18 +280,66 @@ fn load_for_all(
             Err(refused) => return Outcome::Refused(refused),
         }
     }
+    let before = library.read();
     let code = call();
-    if let Some(made) = library.read().filter(|_| code == CUresult::SUCCESS) {
-        for (grant, part) in grants {
-            tenant.manage(devices_of(tenant, part.ordinal), part.managed);
-            grant.commit_as(part.bytes);
-        }
-        for (device, room) in rooms {
-            tenant.keeps_for_managed(device, room);
-        }
-        tenant.enter_library(made.0 as u64, loaded);
+    let Some(made) = library.read().filter(|_| code == CUresult::SUCCESS) else {
+        return Outcome::Done(code);
+    };
+    for (grant, part) in grants {
+        tenant.manage(devices_of(tenant, part.ordinal), part.managed);
+        grant.commit_as(part.bytes);
     }
-    Outcome::Done(code)
+    for (device, room) in rooms {
+        tenant.keeps_for_managed(device, room);
+    }
+    tenant.enter_library(made.0 as u64, loaded);
+    let mut contexts = contexts.into_iter().filter(|_| unread);
+    match contexts.try_for_each(|context| bring(tenant, &[made.0 as u64], context)) {
+        Ok(()) => Outcome::Done(code),
+        Err(refused) => {
+            let _ = unload_library(tenant, made);
+            if let Some(before) = before {
+                library.write(before);
+            }
+            Outcome::Refused(refused)
+        }
+    }
+}
+
+/// Uses libraries in a context, as anything would that needs them there, and charges what they take by it. Refused is what does not fit: it is there
+/// all the same, until the library or the context ends.
+pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), Refused> {
+    let is_told = tenant.settings().context_charge == ContextCharge::Count;
+    let Some(device) = tenant
+        .device(context.ordinal)
+        .filter(|_| is_told && !libraries.is_empty())
+    else {
+        return Ok(());
+    };
+    if !device
+        .indices
+        .iter()
+        .any(|index| tenant.budget(index).is_some())
+    {
+        return Ok(());
+    }
+    let grant = tenant.reserve(device.indices, Bytes::ZERO)?;
+    {
+        let _entered = Entered::into(context.handle);
+        let _relaxed = Relaxed::begin(tenant);
+        for library in libraries {
+            let library = CUlibrary(core::ptr::without_provenance_mut(*library as usize));
+            let mut module = CUmodule::NULL;
+            // That an image is bad, or none for that device, is the program's to find where it uses it.
+            let _ = next::cuLibraryGetModule(Out::to(&mut module), library);
+        }
+    }
+    let _nvml = Scope::begin(tenant);
+    let none = Bytes::ZERO;
+    match tenant.settle_by_row(device, grant, none, none, none) {
+        Ok(_) => Ok(()),
+        Err((refused, _)) => Err(refused),
+    }
 }
 
 pub fn unload_library(tenant: Tenant, library: CUlibrary) -> Outcome<CUresult> {

@@ -44,6 +44,8 @@ const NO_CONTEXT: u64 = 0;
 pub struct Library {
     pub own: Bytes,
     pub managed: Bytes,
+    /// Its image did not tell all that it takes.
+    pub unread: bool,
     pub parts: Vec<Part>,
 }
 
@@ -139,6 +141,17 @@ impl Tenant {
         })
     }
 
+    /// The libraries whose images do not tell what they will take of a new context.
+    pub fn unread_libraries(self) -> Vec<u64> {
+        if self.memory.modules.get().is_none() {
+            return Vec::new();
+        }
+        self.modules(|book| {
+            let unread = book.libraries.iter().filter(|(_, library)| library.unread);
+            unread.map(|(handle, _)| *handle).collect()
+        })
+    }
+
     /// A context was made, and charged what `libraries_need`.
     pub fn begin_modules(self, context: Context) {
         if self.memory.modules.get().is_some() {
@@ -204,8 +217,8 @@ mod tests {
         book.modules.extend([(1, part(7)), (2, part(8))]);
         let library = Library {
             own: Bytes::mib(2),
-            managed: Bytes::ZERO,
             parts: vec![part(7)],
+            ..Library::default()
         };
         book.libraries.insert(3, library);
         assert_eq!(book.begin_context(8, 0), Bytes::ZERO);
@@ -218,9 +231,8 @@ mod tests {
     fn each_device_has_a_part_of_what_is_managed_that_outlives_its_contexts() {
         let mut book = Book::default();
         let library = Library {
-            own: Bytes::ZERO,
             managed: Bytes::gib(1),
-            parts: Vec::new(),
+            ..Library::default()
         };
         book.libraries.insert(3, library);
         assert_eq!(book.begin_context(7, 0), Bytes::gib(1));

@@ -449,13 +449,16 @@ impl Tenant {
     ) -> Result<Bytes, (Refused, Grant)> {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
-        let looked = self.look(device, granted, 1);
-        let is_busy = looked.is_some() && !planted(Seed::R30);
-        let looked = looked.filter(|(_, look)| !look.busy);
+        let looked = self
+            .look(device, granted, 1)
+            .filter(|(_, look)| !look.busy || !planted(Seed::R30));
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
         let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known));
+        let seen = known.saturating_add(wanted.saturating_sub(drift));
         let taken = match looked {
-            Some(_) => known.saturating_add(wanted.saturating_sub(drift)),
+            // What is certain of it may be more than the bound, which is not.
+            Some((_, look)) if look.busy => seen.max(bound),
+            Some(_) => seen,
             None => bound,
         };
         let beyond = match self.reserve(device.indices, taken.saturating_sub(granted)) {
@@ -465,22 +468,22 @@ impl Tenant {
         grant.commit_as(taken.min(granted));
         beyond.commit_as(taken.saturating_sub(granted));
         match looked {
+            // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
+            // more each time (R30).
+            Some((_, look)) if look.busy => {
+                let rest = taken.saturating_sub(known);
+                for figures in self.all_figures(device.indices) {
+                    figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
+                    figures.drift.fetch_add(rest.0, Ordering::AcqRel);
+                }
+                Ok(known)
+            }
             Some((figures, _)) if wanted > drift => {
                 figures.set_drift(wanted);
                 Ok(known)
             }
             Some((figures, _)) => {
                 let _ = self.lowered(device, figures, drift, wanted);
-                Ok(known)
-            }
-            // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
-            // more each time (R30).
-            None if is_busy => {
-                let rest = bound.saturating_sub(known);
-                for figures in self.all_figures(device.indices) {
-                    figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
-                    figures.drift.fetch_add(rest.0, Ordering::AcqRel);
-                }
                 Ok(known)
             }
             None => Ok(bound),

@@ -107,6 +107,56 @@ cases! {
         Ok(())
     }
 
+    /// Nor those of a library whose image is packed, which says nothing of them, whichever comes first, the library or the context. They are seen when
+    /// they are there: what is refused was held for the length of the call.
+    variables_of_a_packed_library_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R65", "R13"], budget: "0=4GiB",
+        entry_points: ["cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload", "cuCtxCreate_v2"],
+        needs: ["cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryGetModule"],
+    } (session) {
+        let cuda = cuda()?;
+        let budget = budget(session, 0)?;
+        let path = session.directory().join("packed.fatbin");
+        let load = |bytes: Bytes, from_file: bool| {
+            let image = Image::packed(&program(bytes));
+            if from_file {
+                std::fs::write(&path, image.bytes())?;
+            }
+            Ok::<_, Failure>(if from_file { cuda.load_library_file(&path) } else { cuda.load_library(&image) })
+        };
+        for from_file in [false, true, false, true] {
+            ensure_eq!(load(Bytes::gib(8), from_file)?.code, OUT_OF_MEMORY, "a packed library of 8 GiB under {budget}, from a file: {from_file}");
+        }
+        held_briefly(session);
+        fills_and_empties(&cuda, budget, CONTEXT_ROOM)?;
+
+        let part = Bytes::gib(1);
+        let library = load(part, false)?;
+        ensure_eq!(library.code, OK, "a packed library of {part} under {budget}");
+        ensure_eq!(cuda.library_variable(library.out, "large").code, OK, "cuLibraryGetGlobal");
+        fills_and_empties(&cuda, budget.saturating_sub(part), CONTEXT_ROOM)?;
+        let second = cuda.create_context(0);
+        ensure_eq!(second.code, OK, "a second context, which takes {part} too");
+        fills_and_empties(&cuda, budget.saturating_sub(part + part), CONTEXT_ROOM + CONTEXT_ROOM)?;
+        let beside = cuda.allocate(part.0 / 2);
+        ensure_eq!(beside.code, OK, "half of {part} beside them");
+        ensure_eq!(cuda.create_context(0).code, OUT_OF_MEMORY, "a third context with {part} more, beside two and half of {part}");
+        ensure_eq!(cuda.free(beside.out), OK, "cuMemFree_v2");
+        held_briefly(session);
+        ensure_eq!(cuda.unload_library(library.out), OK, "cuLibraryUnload");
+        fills_and_empties(&cuda, budget, CONTEXT_ROOM + CONTEXT_ROOM)?;
+        ensure_eq!(cuda.destroy_context(second.out), OK, "cuCtxDestroy_v2");
+
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        let early = load(Bytes::gib(8), false)?;
+        ensure_eq!(early.code, OK, "a packed library where there is no context to have its variables");
+        ensure_eq!(cuda.create_context(0).code, OUT_OF_MEMORY, "a context that has them");
+        ensure_eq!(cuda.unload_library(early.out), OK, "cuLibraryUnload");
+        held_briefly(session);
+        crate::clients::context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget, CONTEXT_ROOM)
+    }
+
     /// What is loaded within the budget is charged while it is loaded: by a module, by a library, and to the end of a context.
     what_is_unloaded_is_charged_no_longer {
         kind: Budget, defects: ["R13"], budget: "0=4GiB",
@@ -324,6 +374,23 @@ cases! {
         }
         Ok(())
     }
+}
+
+/// What a simulated device held until now is no finding: only while a call ran was it more than is charged.
+fn held_briefly(session: &Session) {
+    if let Ok(world) = session.world() {
+        world.reset_peak();
+    }
+}
+
+/// All of a budget is granted and no more, and given back.
+fn fills_and_empties(cuda: &Cuda, budget: Bytes, slack: Bytes) -> Result<(), Failure> {
+    let taken = fill(cuda);
+    for block in &taken.held {
+        ensure_eq!(cuda.free(*block), OK, "cuMemFree_v2");
+    }
+    taken.refused_with(OUT_OF_MEMORY)?;
+    fills(taken.bytes, budget, slack)
 }
 
 /// The budget is used up, and then a managed variable is touched for the first time.

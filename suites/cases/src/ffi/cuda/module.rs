@@ -38,8 +38,27 @@ impl Image {
 
     /// A fat binary of one PTX entry, as nvcc's fatbinary writes it.
     pub fn fat(text: &str) -> Image {
+        let payload = [text.as_bytes(), b"\0"].concat();
+        Image::fat_of(payload, 0, 0, 0)
+    }
+
+    /// The same, packed, as nvcc writes it unless it is told not to: LZ4, though of literals alone (LZ4 Block Format Description).
+    pub fn packed(text: &str) -> Image {
+        const LZ4: u64 = 0x2000;
+        const FEW: usize = 15;
+        let text = [text.as_bytes(), b"\0"].concat();
+        let more = text.len().saturating_sub(FEW);
+        let mut payload = vec![(text.len().min(FEW) as u8) << 4];
+        payload.extend(std::iter::repeat_n(u8::MAX, more / 255));
+        payload.extend((text.len() >= FEW).then_some((more % 255) as u8));
+        payload.extend(&text);
+        let packed = payload.len() as u32;
+        Image::fat_of(payload, LZ4, packed, text.len() as u64)
+    }
+
+    /// A fat binary of one entry of PTX: how it is packed, its bytes as it is and as it will be, where it is packed.
+    fn fat_of(mut payload: Vec<u8>, how: u64, packed: u32, unpacked: u64) -> Image {
         const ENTRY: u32 = 96;
-        let mut payload = [text.as_bytes(), b"\0"].concat();
         payload.resize(payload.len().next_multiple_of(8), 0);
         let mut entry = Vec::new();
         // Kind, version; its own bytes; those of the payload; packed, where options lie; the PTX's version, its architecture.
@@ -47,12 +66,13 @@ impl Image {
         entry.extend(ENTRY.to_le_bytes());
         entry.extend((payload.len() as u64).to_le_bytes());
         entry.extend(
-            [0_u32, 80, 0x7_0000, 70, 64, 10]
+            [packed, 80, 0x7_0000, 70, 64, 10]
                 .map(u32::to_le_bytes)
                 .concat(),
         );
-        entry.extend(0x11_u64.to_le_bytes());
-        entry.resize(64, 0);
+        entry.extend((0x11 | how).to_le_bytes());
+        entry.extend(0_u64.to_le_bytes());
+        entry.extend(unpacked.to_le_bytes());
         entry.extend(b"module.ptx");
         entry.resize(ENTRY as usize, 0);
         entry.extend(payload);
