@@ -127,7 +127,7 @@ seeds! {
     R64 = "R64", "page tables of mappings of the host's memory are charged nothing";
     R48 = "R48", "what no row is left for is held by the number of its descriptor";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";
-    R46 = "R46", "of a variable's size the last word is read";
+    R46 = "R46", "a variable's size that is no decimal number is nothing";
     R45 = "R45", "a child of fork whose parent began is left alone";
     R42 = "R42", "32-bit contexts of two devices share what is known of an address";
     R41 = "R41", "what a device keeps for managed memory is charged to no variable";

@@ -45,10 +45,14 @@ pub fn initial(cursor: &mut Cursor<'_>, shape: &Shape<'_>) -> Result<Initial, Re
     Ok(initial)
 }
 
-/// What stands between an array's brackets.
+/// What stands between an array's brackets: a number, and no expression (H200, 580.159.04).
 pub fn length(cursor: &mut Cursor<'_>) -> Result<u64, Refusal> {
-    match expression(cursor, 0, 0)? {
-        Value::Integer(length @ 1..) => Ok(u64::try_from(length).unwrap_or(u64::MAX)),
+    let Token::Number(text) = cursor.token else {
+        return cursor.unexpected();
+    };
+    cursor.take()?;
+    match integer(text) {
+        Some(length @ 1..) => Ok(length),
         _ => Err(cursor.error("Array dimension must be positive")),
     }
 }
