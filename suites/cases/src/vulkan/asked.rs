@@ -263,7 +263,10 @@ cases! {
         left.clear();
         let held = row(&nvml()?)?;
         ensure!(held <= PART, "the driver still has {held} after all descriptors were closed");
-        fills(asker.fill()?, budget(session, 0)?, VULKAN_ROOM)
+        let named = named()?;
+        let granted = asker.fill()?;
+        ensure!(granted + VULKAN_ROOM >= budget(session, 0)?, "only {granted} were granted; descriptors that are open with a lock: {named:?}");
+        fills(granted, budget(session, 0)?, VULKAN_ROOM)
     }
 
     /// Pages of the host that are imported are no device memory: they can be had with the budget used up.
@@ -304,6 +307,20 @@ cases! {
         let device = instance.device_with_all(&members)?;
         masks(session, &instance, &device, members[0])
     }
+}
+
+/// This process's open descriptors that carry locks, as names of shared memory are.
+fn named() -> Result<Vec<String>, Failure> {
+    let mut named = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
+        let entry = entry?;
+        let told = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let number = entry.file_name();
+        let target = std::fs::read_link(std::path::Path::new("/proc/self/fd").join(&number));
+        let locks = told.lines().filter(|line| line.starts_with("lock:"));
+        named.extend(locks.map(|lock| format!("{number:?} {target:?} {lock}")));
+    }
+    Ok(named)
 }
 
 /// A device of two GPUs under 8 and 6 GiB: an allocation draws on those of its mask, and on both where it says none.
