@@ -12,7 +12,7 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::boundary::manners;
 use crate::contexts::Context;
-use crate::devices::{Device, devices_before_init};
+use crate::devices::{Device, Devices, devices_before_init};
 use crate::memory;
 use crate::module;
 use crate::nvml::{Processes, Scope, Session};
@@ -114,7 +114,11 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
             Err(refused) => return Outcome::Refused(refused),
         }
     }
-    memory.initialised.store(CHARGED, Ordering::Release);
+    if counted || tenant.settings().context_charge == ContextCharge::Free || planted(Seed::R66) {
+        memory.initialised.store(CHARGED, Ordering::Release);
+    } else if tenant.ledger().is_some() {
+        tenant.charge_init();
+    }
     match beyond.into_iter().next() {
         Some((_, refused)) => Outcome::Refused(refused),
         None => Outcome::Done(code),
@@ -129,6 +133,26 @@ fn shows_fewer_than(devices: usize) -> bool {
 }
 
 impl Tenant {
+    /// Charges what cuInit took while there was no ledger (R66 of `fixtures/defects.txt`), to the one that has come.
+    pub fn charge_init(self) {
+        /// What `Tenant::set_initialised` leaves.
+        const UNCHARGED: u32 = 1;
+        let initialised = &self.memory.initialised;
+        let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        if self.settings().context_charge == ContextCharge::Free
+            || initialised
+                .compare_exchange(UNCHARGED, CHARGED, order, failed)
+                .is_err()
+        {
+            return;
+        }
+        for device in self.devices().into_iter().flat_map(Devices::iter) {
+            if self.charge_anyway(device.indices, charge::INIT) {
+                self.unlist(device.indices, charge::INIT);
+            }
+        }
+    }
+
     /// Charges what cuInit takes of a full device, of which only the driver will tell whether this process is shown it (CUDA_VISIBLE_DEVICES). Not where
     /// the device is beyond its budget already: so it is by what one process takes, and no more.
     fn overdraw_for_init(self, device: DeviceIndex) -> bool {
@@ -587,6 +611,9 @@ impl Tenant {
         let entered = contexts.insert(context);
         if entered {
             mark(Mark::Adopted);
+            // Its end gives back what the libraries are charged for in it.
+            let (beside, _) = self.libraries_need(device.ordinal);
+            self.charge_anyway(device.indices, beside);
             self.begin_modules(context);
             // It is there already: what does not fit is charged all the same.
             let _ = module::bring(self, &self.unread_libraries(), context);

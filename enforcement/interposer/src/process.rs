@@ -255,10 +255,16 @@ impl Tenant {
 
     /// The tenant's ledger. Where there is none nothing is granted; one line has said why, and the next request tries again.
     pub fn ledger(self) -> Option<&'static Ledger> {
-        self.memory.ledger.get().or_else(|| self.attach())
+        self.memory.ledger.get().or_else(|| self.attach_late())
     }
 
     #[cold]
+    fn attach_late(self) -> Option<&'static Ledger> {
+        let ledger = self.attach()?;
+        self.charge_init();
+        Some(ledger)
+    }
+
     fn attach(self) -> Option<&'static Ledger> {
         let _errno = KeptErrno::keep();
         if self.settings().refusal().is_some() {

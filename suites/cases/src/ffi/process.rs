@@ -430,6 +430,49 @@ pub fn interrupted<T>(
     }
 }
 
+/// While it lives, this process has no more descriptors to be had than it was made with.
+pub struct Exhausted {
+    held: Vec<File>,
+    before: libc::rlimit,
+}
+
+impl Exhausted {
+    /// All but so many are used up.
+    pub fn but(free: usize) -> std::io::Result<Exhausted> {
+        /// Below what is allowed anywhere.
+        const FEW: libc::rlim_t = 256;
+        // SAFETY: plain integers.
+        let mut before: libc::rlimit = unsafe { std::mem::zeroed() };
+        // SAFETY: fills the limits.
+        let asked = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before) };
+        let few = libc::rlimit {
+            rlim_cur: FEW.min(before.rlim_max),
+            ..before
+        };
+        // SAFETY: reads the limits; what is open stays open.
+        if asked != 0 || unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let mut exhausted = Exhausted {
+            held: Vec::new(),
+            before,
+        };
+        while let Ok(file) = File::open("/dev/null") {
+            exhausted.held.push(file);
+        }
+        let kept = exhausted.held.len().saturating_sub(free);
+        exhausted.held.truncate(kept);
+        Ok(exhausted)
+    }
+}
+
+impl Drop for Exhausted {
+    fn drop(&mut self) {
+        // SAFETY: reads the limits, which were allowed before.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.before) };
+    }
+}
+
 /// Runs `body` with stdout and stderr going to files; what each holds then.
 pub fn overhear<T>(body: impl FnOnce() -> T) -> std::io::Result<(T, [String; 2])> {
     let mut overheard = Vec::new();

@@ -7,7 +7,8 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use ledger::DeviceIndex;
 
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
-use crate::ffi::process::{in_root, lock_byte, overhear};
+use crate::ffi::cuda::Cuda;
+use crate::ffi::process::{Exhausted, in_root, lock_byte, overhear};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
@@ -35,6 +36,25 @@ cases! {
         // So that the checkers, which know the case's budget, see it kept at the end; the peak was the owner's wish.
         owner.set_budget(FIRST, ledger::Bytes(Bytes::gib(12).0));
         Ok(())
+    }
+
+    /// What a process takes by cuInit, while it has no descriptor left for the ledger, is charged when it has.
+    what_cuinit_takes_without_a_ledger_is_charged_later {
+        kind: Own, defects: ["R66"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("the vendor's cuInit needs more descriptors than our ledger"),
+    } (session) {
+        let cuda = Cuda::open()?;
+        let said = overhear(|| {
+            let _held = Exhausted::but(1)?;
+            ensure_eq!(cuda.init(), OK, "cuInit");
+            Ok::<_, Failure>(())
+        })?;
+        said.0?;
+        ensure!(said.1[1].contains("every allocation is refused"), "not said: {:?}", said.1[1]);
+        context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// A late-comer with other settings keeps the ledger's budget and says so, once.
