@@ -476,7 +476,8 @@ fn map_hosts(
     if home_of(handle) != Home::Host || planted(Seed::R64) {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let (outcome, mapping) = pinned::map(tenant, address, size as u64, call);
+    let undo = || next::cuMemUnmap(address, size);
+    let (outcome, mapping) = pinned::map(tenant, address, size as u64, call, &undo);
     if let Some(mapping) = mapping {
         tenant.physical(|book| book.enter_hosted(mapping));
     }

@@ -247,12 +247,14 @@ impl HostMapping {
     }
 }
 
-/// Maps memory of the host's at an address: what became of it, and what is charged until it is unmapped, if anything is.
+/// Maps memory of the host's at an address: what became of it, and what is charged until it is unmapped, if anything is. What is to be refused is tried
+/// and `undo`ne, for what the driver objects to is its own answer.
 pub fn map(
     tenant: Tenant,
     address: u64,
     size: u64,
     call: &dyn Fn() -> CUresult,
+    undo: &dyn Fn() -> CUresult,
 ) -> (Outcome<CUresult>, Option<HostMapping>) {
     // No driver maps so much, which it says.
     const BEYOND: u64 = 1 << 47;
@@ -277,6 +279,11 @@ pub fn map(
                 for (device, bytes, _) in asked {
                     tenant.settle_tables(device, count, Asked::Refused(bytes));
                 }
+                let code = call();
+                if code != CUresult::SUCCESS {
+                    return (Outcome::Done(code), None);
+                }
+                let _ = undo();
                 return (Outcome::Refused(refused), None);
             }
         }

@@ -95,6 +95,8 @@ cases! {
         let mapped = (0..400).take_while(|at| map(*at) == OK).count() as u64;
         ensure!(mapped * TABLES <= before, "1 GiB was mapped {mapped} times with {} told free", Bytes(before));
         ensure_eq!(map(mapped), OUT_OF_MEMORY, "one mapping more");
+        // What the driver objects to it says with the budget used up too.
+        ensure_eq!(cuda.map_memory(place.out, GIB, memory.out), CUresult::ERROR_INVALID_VALUE, "a mapping over another");
         gives_the_rest(session, &cuda, mapped)
     }
 
