@@ -44,19 +44,39 @@ const PAGE: u64 = 4096;
 /// A page table of 4 KiB maps so much.
 const MAPPED_BY_TABLE: u64 = 2 << 20;
 
-/// The page tables of one device, by the addresses that each maps, with how many ranges lie there.
-#[derive(Default)]
-pub struct HostTables(BTreeMap<u64, u32>);
+/// A page directory of 4 KiB, of pages of 2 MiB, maps so much (H200, 580.159.04: 16 MiB for 4,096 mappings of device memory that lie 512 MiB apart).
+const MAPPED_BY_DIRECTORY: u64 = 512 << 20;
 
-impl HostTables {
-    fn enter(&mut self, base: u64, size: u64) {
-        for table in base / MAPPED_BY_TABLE..=(base + size - 1) / MAPPED_BY_TABLE {
+/// What is mapped by what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pages {
+    /// The host's, by tables.
+    Small,
+    /// The device's own, by directories.
+    Large,
+}
+
+/// The page tables and directories of one device, by the addresses that each maps, with how many ranges lie there.
+#[derive(Default)]
+pub struct PageTables(BTreeMap<(Pages, u64), u32>);
+
+impl PageTables {
+    fn of(pages: Pages, base: u64, size: u64) -> impl Iterator<Item = (Pages, u64)> {
+        let each = match pages {
+            Pages::Small => MAPPED_BY_TABLE,
+            Pages::Large => MAPPED_BY_DIRECTORY,
+        };
+        (base / each..=(base + size - 1) / each).map(move |table| (pages, table))
+    }
+
+    fn enter(&mut self, pages: Pages, base: u64, size: u64) {
+        for table in PageTables::of(pages, base, size) {
             *self.0.entry(table).or_default() += 1;
         }
     }
 
-    fn end(&mut self, base: u64, size: u64) {
-        for table in base / MAPPED_BY_TABLE..=(base + size - 1) / MAPPED_BY_TABLE {
+    fn end(&mut self, pages: Pages, base: u64, size: u64) {
+        for table in PageTables::of(pages, base, size) {
             if let Some(ranges) = self.0.get_mut(&table) {
                 *ranges -= 1;
                 if *ranges == 0 {
@@ -101,7 +121,7 @@ impl Process {
         let context = self.current()?;
         let id = self.next_buffer();
         let device = self.context(context).device;
-        self.enter_tables(driver, device, base, size)?;
+        self.enter_tables(driver, device, (Pages::Small, base, size))?;
         let allocation = HostAllocation {
             pages,
             size,
@@ -115,29 +135,34 @@ impl Process {
         Ok(())
     }
 
-    /// A device's page tables map a range of the host's memory.
+    /// A device's page tables map a range.
     pub fn enter_tables(
         &mut self,
         driver: &Driver,
         device: Ordinal,
-        base: u64,
-        size: u64,
+        (pages, base, size): (Pages, u64, u64),
     ) -> Answer {
-        let before = self.host_tables[device.0].bytes();
-        self.host_tables[device.0].enter(base, size);
-        let more = self.host_tables[device.0].bytes() - before;
+        let tables = &mut self.page_tables[device.0];
+        let before = tables.bytes();
+        tables.enter(pages, base, size);
+        let more = tables.bytes() - before;
         if let Err(full) = self.charge(driver, device, Kind::Unlisted, more) {
-            self.host_tables[device.0].end(base, size);
+            self.page_tables[device.0].end(pages, base, size);
             return Err(full);
         }
         Ok(())
     }
 
     /// They map it no longer.
-    pub fn end_tables(&mut self, driver: &Driver, device: Ordinal, base: u64, size: u64) {
-        let tables = &mut self.host_tables[device.0];
+    pub fn end_tables(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+        (pages, base, size): (Pages, u64, u64),
+    ) {
+        let tables = &mut self.page_tables[device.0];
         let before = tables.bytes();
-        tables.end(base, size);
+        tables.end(pages, base, size);
         let less = before - tables.bytes();
         let index = driver.index(device);
         driver.world.give_back(index, Kind::Unlisted, Bytes(less));
@@ -164,7 +189,7 @@ impl Process {
             && std::mem::take(&mut allocation.mapped)
         {
             let (device, size) = (allocation.device, allocation.size);
-            self.end_tables(driver, device, base, size);
+            self.end_tables(driver, device, (Pages::Small, base, size));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::external::Imports;
 use crate::external_semaphore::Semaphores;
 use crate::graph::Graphs;
 use crate::green::{Green, Sms};
-use crate::host::{HostAllocation, HostTables};
+use crate::host::{HostAllocation, PageTables};
 use crate::ipc::Opened;
 use crate::managed::Managed;
 use crate::module::Modules;
@@ -144,7 +144,7 @@ pub struct Process {
     pub reservations: Reservations,
     pub host: BTreeMap<u64, HostAllocation>,
     /// By device.
-    pub host_tables: Vec<HostTables>,
+    pub page_tables: Vec<PageTables>,
     pub managed: Managed,
     pub sharing: Sharing,
     pub opened: Opened,
@@ -204,7 +204,7 @@ impl Process {
             physical: PhysicalMemory::default(),
             reservations: Reservations::default(),
             host: BTreeMap::new(),
-            host_tables: (0..devices).map(|_| HostTables::default()).collect(),
+            page_tables: (0..devices).map(|_| PageTables::default()).collect(),
             managed: Managed::default(),
             sharing: Sharing::default(),
             opened: Opened::default(),

@@ -8,6 +8,7 @@ use crate::boundary::{AddressRange, Answer, Host, In, Out};
 use crate::copy::Piece;
 use crate::driver::{self, Driver, Ordinal};
 use crate::handle;
+use crate::host::Pages;
 use crate::process::Process;
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
@@ -21,7 +22,7 @@ struct Mapping {
     physical: u32,
     offset: u64,
     access: BTreeMap<usize, c_int>,
-    /// Devices whose page tables map the host's memory here.
+    /// Devices whose page tables map it.
     tables: BTreeSet<usize>,
 }
 
@@ -92,28 +93,32 @@ impl Process {
         (address < reservation.end()).then_some(reservation)
     }
 
-    /// A device gets page tables for a mapping, which it has not yet, of the host's memory (H200, 580.159.04: 2 MiB for each GiB that is mapped and made
-    /// accessible; which of the two calls takes them was not asked).
-    fn enter_host_mapping(&mut self, driver: &Driver, device: Ordinal, at: u64) -> Answer {
+    /// A device gets page tables for a mapping, which it has not yet (H200, 580.159.04: of the host's memory 2 MiB for each GiB that is mapped and made
+    /// accessible, of its own 4 KiB for each mapping far from others; which of the two calls takes them was not asked).
+    fn enter_mapping(&mut self, driver: &Driver, device: Ordinal, at: u64) -> Answer {
         let found = self
             .reservation_at(at)
             .and_then(|reservation| reservation.mapping_at(at));
         let Some((base, mapping)) = found else {
             return Err(INVALID);
         };
-        let (len, is_host) = (
-            mapping.len,
-            self.physical[&mapping.physical].location().0.is_none(),
-        );
-        if !is_host || mapping.tables.contains(&device.0) {
+        if mapping.tables.contains(&device.0) {
             return Ok(());
         }
-        self.enter_tables(driver, device, base, len)?;
+        let range = (self.pages_of(mapping.physical), base, mapping.len);
+        self.enter_tables(driver, device, range)?;
         let reservation = self.reservation_at_mut(base);
         if let Some(mapping) = reservation.and_then(|found| found.mappings.get_mut(&base)) {
             mapping.tables.insert(device.0);
         }
         Ok(())
+    }
+
+    fn pages_of(&self, physical: u32) -> Pages {
+        match self.physical[&physical].location().0 {
+            None => Pages::Small,
+            Some(_) => Pages::Large,
+        }
     }
 
     pub fn mapped_at(&self, address: u64) -> Option<Mapped> {
@@ -261,8 +266,9 @@ pub fn unmap(ptr: CUdeviceptr, size: usize) -> Answer {
         .collect();
     for (at, mapping) in gone {
         let id = mapping.physical;
+        let range = (process.pages_of(id), at, mapping.len);
         for device in mapping.tables {
-            process.end_tables(driver, Ordinal(device), at, mapping.len);
+            process.end_tables(driver, Ordinal(device), range);
         }
         if let Some(physical) = process.physical.get_mut(&id) {
             physical.mappings -= 1;
@@ -314,7 +320,7 @@ pub fn set_access(
     let reservation = process.reservation_at(ptr).ok_or(INVALID)?;
     for at in reservation.whole(ptr, size as u64).ok_or(INVALID)? {
         for (device, _) in rights.iter().filter(|(_, flags)| *flags != 0) {
-            process.enter_host_mapping(driver, *device, at)?;
+            process.enter_mapping(driver, *device, at)?;
         }
     }
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;

@@ -78,6 +78,9 @@ pub const fn streams(count: u64) -> Bytes {
 /// Addresses of page-locked host memory that one page table maps: 512 pages of 4 KiB.
 pub const MAPPED_BY_TABLE: Bytes = Bytes::mib(2);
 
+/// Addresses of device memory that one page directory of 4 KiB maps by pages of 2 MiB (H200, 580.159.04: 16 MiB for 4,096 mappings that lie so far apart).
+pub const MAPPED_BY_DIRECTORY: Bytes = Bytes::mib(512);
+
 /// What so many page tables of 4 KiB take beside a context's own, in blocks, the first of which the context has already (H200, 580.159.04: nothing for
 /// 512 MiB, 2 MiB for 1 and 1.5 GiB, 16 for 8).
 #[must_use]

@@ -15,7 +15,8 @@ use abi::cuda::{
     CUresult, CUstream,
 };
 use budget::Bytes;
-use budget::charge::BLOCK;
+use budget::charge::{self, BLOCK};
+use budget::settings::ContextCharge;
 use ledger::{KeptErrno, Named};
 use seeds::{Seed, planted};
 
@@ -26,7 +27,7 @@ use crate::location::{self, Home};
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
-use crate::pinned::{self, HostMapping};
+use crate::pinned::{self, Asking, HostMapping};
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
 
@@ -92,12 +93,43 @@ impl Mappings {
         self.0.get(..above)?.last().map(|(_, mapping)| *mapping)
     }
 
+    /// How many directories map the mapping at an address and no other that `is_beside` it.
+    fn alone(
+        &self,
+        address: CUdeviceptr,
+        mapping: Mapping,
+        is_beside: impl Fn(Mapping) -> bool,
+    ) -> u64 {
+        const EACH: u64 = charge::MAPPED_BY_DIRECTORY.0;
+        let (first, last) = directories(address, mapping.end);
+        // Mappings do not overlap: only those at its ends can be another's too.
+        let is_shared = |directory: u64| {
+            let (begin, end) = (
+                directory * EACH,
+                directory.saturating_add(1).saturating_mul(EACH),
+            );
+            let from = self.find(begin).unwrap_or_else(|at| at).saturating_sub(1);
+            let reaching = self.0.get(from..).unwrap_or_default().iter();
+            reaching
+                .take_while(|(at, _)| *at < end)
+                .any(|(at, other)| *at != address && other.end > begin && is_beside(*other))
+        };
+        let shared = u64::from(is_shared(first)) + u64::from(first != last && is_shared(last));
+        (last - first + 1).saturating_sub(shared)
+    }
+
     /// Those that begin within a range.
     fn within(&mut self, begin: CUdeviceptr, end: CUdeviceptr) -> &mut [(CUdeviceptr, Mapping)] {
         let place = |address| self.find(address).unwrap_or_else(|at| at);
         let (first, last) = (place(begin), place(end));
         self.0.get_mut(first..last).unwrap_or_default()
     }
+}
+
+/// The first and the last page directory that map a range, by their places.
+fn directories(begin: u64, end: u64) -> (u64, u64) {
+    let of = |address: u64| address / charge::MAPPED_BY_DIRECTORY.0;
+    (of(begin), of(end.saturating_sub(1).max(begin)))
 }
 
 #[derive(Clone, Copy)]
@@ -278,16 +310,36 @@ impl Book {
         }
     }
 
-    fn finish_map(&mut self, id: Id, mapped: Option<(CUdeviceptr, u64)>) -> Option<Memory> {
+    /// Answers how many page directories of its device it is the first to need, too.
+    fn finish_map(&mut self, id: Id, mapped: Option<(CUdeviceptr, u64)>) -> (Option<Memory>, u64) {
+        let mut needed = 0;
         if let Some((address, size)) = mapped {
             let mapping = Mapping {
                 memory: id,
                 end: address.saturating_add(size),
                 leaving: false,
             };
+            // One that is on its way out had its own already.
+            let before = self.mappings.get_mut(address).map(|mapping| *mapping);
+            let before = before.map_or(0, |before| self.alone(address, before));
             self.mappings.insert(address, mapping);
+            needed = self.alone(address, mapping).saturating_sub(before);
         }
-        self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()))
+        let ended = self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()));
+        (ended, needed)
+    }
+
+    /// The page directories of its device that map a mapping and no other.
+    fn alone(&self, address: CUdeviceptr, mapping: Mapping) -> u64 {
+        let ordinal = |id: Id| self.memories.get(&id).map(|memory| memory.ordinal);
+        let own = ordinal(mapping.memory);
+        let is_beside = |other: Mapping| ordinal(other.memory) == own;
+        self.mappings.alone(address, mapping, is_beside)
+    }
+
+    /// On which device memory is.
+    fn ordinal_of(&self, id: Id) -> Option<u32> {
+        self.memories.get(&id).map(|memory| memory.ordinal)
     }
 
     fn enter_hosted(&mut self, mapping: HostMapping) {
@@ -319,20 +371,29 @@ impl Book {
         leaving
     }
 
-    fn finish_unmap(&mut self, leaving: Vec<(CUdeviceptr, Id)>, unmapped: bool) -> Vec<Memory> {
-        let ended = leaving.into_iter().filter_map(|(at, id)| {
+    /// Answers which memory ended, and how many page directories of which devices did.
+    fn finish_unmap(
+        &mut self,
+        leaving: Vec<(CUdeviceptr, Id)>,
+        unmapped: bool,
+    ) -> (Vec<Memory>, Vec<(u32, u64)>) {
+        let (mut ended, mut directories) = (Vec::new(), Vec::new());
+        for (at, id) in leaving {
             if let Some(mapping) = self.mappings.get_mut(at)
                 && mapping.memory == id
                 && mapping.leaving
             {
                 mapping.leaving = false;
+                let mapping = *mapping;
                 if unmapped {
+                    let alone = self.alone(at, mapping);
+                    directories.extend(self.ordinal_of(id).map(|ordinal| (ordinal, alone)));
                     self.mappings.remove(at);
                 }
             }
-            self.finish(id, |memory| memory.mappings -= u32::from(unmapped))
-        });
-        ended.collect()
+            ended.extend(self.finish(id, |memory| memory.mappings -= u32::from(unmapped)));
+        }
+        (ended, directories)
     }
 }
 
@@ -449,6 +510,17 @@ pub fn map(
             return Outcome::Refused(refused);
         }
     };
+    let asking = match directories_for(tenant, id, address, size) {
+        Ok(asking) => asking,
+        Err(refused) => {
+            looked
+                .into_iter()
+                .for_each(|device| tenant.return_drift(device, found));
+            let ended = tenant.physical(|book| book.finish(id, |_| ()));
+            tenant.end_physical(ended);
+            return Outcome::Refused(refused);
+        }
+    };
     let code = next::cuMemMap(address, size, offset, handle, flags);
     let mapped = (code == CUresult::SUCCESS).then_some((address, size as u64));
     match looked {
@@ -459,10 +531,30 @@ pub fn map(
         Some(device) => tenant.return_drift(device, found),
         None => {}
     }
+    let (ended, needed) = tenant.physical(|book| book.finish_map(id, mapped));
+    if let Some(asking) = asking {
+        asking.end(needed);
+    }
     looked.into_iter().for_each(|device| tenant.look_at(device));
-    let ended = tenant.physical(|book| book.finish_map(id, mapped));
     tenant.end_physical(ended);
     Outcome::Done(code)
+}
+
+/// The page directories that a mapping may need of its memory's device, in no row of NVML's (R67 of `fixtures/defects.txt`).
+fn directories_for(
+    tenant: Tenant,
+    id: Id,
+    address: CUdeviceptr,
+    size: usize,
+) -> Result<Option<Asking>, Refused> {
+    let ordinal = tenant.physical(|book| book.ordinal_of(id));
+    let device = ordinal.and_then(|ordinal| tenant.device(ordinal));
+    let (first, last) = directories(address, address.saturating_add(size as u64));
+    let counted = tenant.settings().context_charge == ContextCharge::Count && !planted(Seed::R67);
+    match device.filter(|_| counted) {
+        Some(device) => Asking::begin(tenant, device, last - first + 1).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Memory that no book knows is the host's, or no memory: of the host's the mapping takes page tables.
@@ -501,7 +593,12 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
             false => tenant.physical(|book| book.enter_hosted(mapping)),
         }
     }
-    let ended = tenant.physical(|book| book.finish_unmap(leaving, unmapped));
+    let (ended, directories) = tenant.physical(|book| book.finish_unmap(leaving, unmapped));
+    for (ordinal, count) in directories {
+        if let Some(device) = tenant.device(ordinal) {
+            tenant.end_tables(device, count);
+        }
+    }
     tenant.end_physical(ended);
     Outcome::Done(code)
 }
@@ -739,12 +836,33 @@ mod tests {
 
     fn map(book: &mut Book, handle: u64, address: u64) -> Option<Memory> {
         let id = book.begin_with(handle)?;
-        book.finish_map(id, Some((address, SIZE)))
+        book.finish_map(id, Some((address, SIZE))).0
     }
 
     fn unmap(book: &mut Book, address: u64, size: u64) -> Vec<Memory> {
         let leaving = book.begin_unmap(address, size);
-        book.finish_unmap(leaving, true)
+        book.finish_unmap(leaving, true).0
+    }
+
+    #[test]
+    fn a_directory_is_needed_once_by_all_mappings_of_its_device() {
+        const FAR: u64 = charge::MAPPED_BY_DIRECTORY.0;
+        let mut book = book();
+        book.enter(8, 4, Bytes(SIZE));
+        let mut needed = |handle, address, size| {
+            let id = book.begin_with(handle).unwrap();
+            book.finish_map(id, Some((address, size))).1
+        };
+        assert_eq!(needed(7, 0, SIZE), 1);
+        assert_eq!(needed(7, 4 * SIZE, SIZE), 0);
+        // Another device's, between them.
+        assert_eq!(needed(8, 2 * SIZE, SIZE), 1);
+        assert_eq!(needed(7, FAR - SIZE, 2 * SIZE), 1);
+        assert_eq!(needed(7, 3 * FAR - SIZE, FAR + 2 * SIZE), 3);
+        let leaving = book.begin_unmap(0, 5 * SIZE);
+        assert_eq!(book.finish_unmap(leaving, true).1, [(3, 0), (4, 1), (3, 0)]);
+        let leaving = book.begin_unmap(0, 8 * FAR);
+        assert_eq!(book.finish_unmap(leaving, true).1, [(3, 2), (3, 3)]);
     }
 
     #[test]
@@ -769,7 +887,7 @@ mod tests {
         let id = book.begin_release(7).unwrap();
         assert_eq!(book.finish_release(7, id, false), None);
         let leaving = book.begin_unmap(SIZE, SIZE);
-        assert_eq!(book.finish_unmap(leaving, false), []);
+        assert_eq!(book.finish_unmap(leaving, false), (vec![], vec![]));
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
@@ -781,7 +899,7 @@ mod tests {
         let releasing = book.begin_release(7).unwrap();
         let mapping = book.begin_with(7).unwrap();
         assert_eq!(book.finish_release(7, releasing, true), None);
-        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), None);
+        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), (None, 1));
         assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
     }
 
@@ -794,7 +912,7 @@ mod tests {
         assert_eq!(book.finish_release(7, releasing, true), None);
         let leaving = book.begin_unmap(SIZE, SIZE);
         assert_eq!(map(&mut book, 7, SIZE), None);
-        assert_eq!(book.finish_unmap(leaving, true)[0].ordinal, 3);
+        assert_eq!(book.finish_unmap(leaving, true).0[0].ordinal, 3);
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(unmap(&mut book, SIZE, SIZE)[0].ordinal, 4);
     }

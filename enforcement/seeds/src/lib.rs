@@ -123,6 +123,7 @@ seeds! {
     R49 = "R49", "dlsym itself by RTLD_NEXT or with a version is libc's";
     R61 = "R61", "a driver that stands before the preload in the search order is left as it is";
     R62 = "R62", "whatever NVML the loader finds is believed about which device is which";
+    R67 = "R67", "page directories of mappings of device memory are charged nothing";
     R66 = "R66", "what cuInit takes while there is no ledger is charged to none";
     R65 = "R65", "a library whose image tells nothing of its variables is looked at by nobody";
     R64 = "R64", "page tables of mappings of the host's memory are charged nothing";

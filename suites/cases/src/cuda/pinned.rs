@@ -100,6 +100,38 @@ cases! {
         gives_the_rest(session, &cuda, mapped)
     }
 
+    /// Each mapping of device memory that lies far from others takes a page directory, however little it maps: they are charged until it is gone.
+    page_directories_of_far_mappings_are_charged {
+        kind: Budget, defects: ["R67"], entry_points: ["cuMemMap", "cuMemUnmap"], budget: "0=1GiB",
+    } (session) {
+        const FAR: u64 = GIB / 2;
+        const BLOCK: u64 = 2 << 20;
+        let cuda = cuda()?;
+        let memory = cuda.create_memory(0, BLOCK);
+        ensure_eq!(memory.code, OK, "2 MiB of device memory");
+        let before = free(&cuda)?;
+        let place = cuda.reserve_addresses(4096 * FAR);
+        ensure_eq!(place.code, OK, "2 TiB of addresses");
+        let map = |at: u64| {
+            let address = place.out + at * FAR;
+            let mapped = cuda.map_memory(address, BLOCK, memory.out);
+            if mapped == OK { cuda.open_memory(address, BLOCK, 0) } else { mapped }
+        };
+        // A context has the first 512 already.
+        for at in 0..2048 {
+            ensure_eq!(map(at), OK, "mapping {at}");
+        }
+        let charged = before.saturating_sub(free(&cuda)?);
+        ensure!((3 * BLOCK..=4 * BLOCK).contains(&charged), "{} are charged for 2,048 mappings", Bytes(charged));
+        ensure_eq!(cuda.unmap_memory(place.out, 2048 * FAR), OK, "cuMemUnmap of 2,048");
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let mapped = (0..4096).take_while(|at| map(*at) == OK).count();
+        ensure!(mapped < 1536, "{mapped} mappings with the budget used up");
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// MiB by MiB it is charged as at once; and with the budget used up what needs another block is refused, what needs none is granted.
     small_pieces_of_page_locked_memory_add_up {
         kind: Budget, defects: ["R19", "C3"], budget: "0=1GiB",
