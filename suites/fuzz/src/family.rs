@@ -175,7 +175,7 @@ const OTHERS: &[Family] = &[
     },
 ];
 
-/// Every export of libcuda, by the signature table: they know of no hook. On one GPU and on two.
+/// Every export of libcuda, by the signature table: they know of no hook. On one GPU and on two, and of a driver that has what CUDA 13.5 has.
 const EXPORTS: &[Family] = &[
     Family {
         name: "exports",
@@ -188,6 +188,12 @@ const EXPORTS: &[Family] = &[
         calls: Calls::All,
         paced: false,
         machine: "rtx6000-ada",
+    },
+    Family {
+        name: "exports-newest",
+        calls: Calls::All,
+        paced: false,
+        machine: "rtx6000-ada+615",
     },
 ];
 const TWO_GPUS: &str = "rtx6000-ada*2";

@@ -1,5 +1,6 @@
 //! What an argument is made of: a call's bytes, handles that were given before, and what the driver does not survive.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use crate::input::CALL;
@@ -40,7 +41,21 @@ pub enum Kind {
     ResourceDescription,
     /// Page-locked memory.
     Host,
+    /// A range of addresses that is reserved, and one that is mapped.
+    Reserved,
+    Mapped,
     Nvml,
+}
+
+/// What sequences over all exports are given to: what needs several rare things at once is reached by them alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Habit {
+    #[default]
+    None,
+    /// Arrays are sparse, and physical memory is for their tiles.
+    Sparse,
+    /// Pools can be exported.
+    Sharing,
 }
 
 impl Kind {
@@ -71,6 +86,8 @@ impl Kind {
         Kind::UserObject,
         Kind::ResourceDescription,
         Kind::Host,
+        Kind::Reserved,
+        Kind::Mapped,
         Kind::Nvml,
     ];
 }
@@ -106,6 +123,10 @@ pub struct Handles {
     pub reserved: Vec<(u64, u64)>,
     /// Sizes that were granted last: what is mapped has to be as long as what it is mapped to.
     pub sizes: Vec<u64>,
+    /// How much was asked for where one was given that lives, by its handle or address.
+    of: HashMap<(usize, u64), u64>,
+    /// Contexts that were attached to, once for each time.
+    pub attached: Vec<u64>,
     /// Structures without handles and addresses that the driver wrote last, by type.
     pub written: Vec<(&'static str, Vec<u8>)>,
 }
@@ -113,6 +134,15 @@ pub struct Handles {
 impl Handles {
     pub fn live(&self, kind: Kind) -> &[u64] {
         &self.live[kind as usize]
+    }
+
+    /// Whether there is one.
+    pub fn has(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Reserved => !self.reserved.is_empty(),
+            Kind::Mapped => !self.mapped.is_empty(),
+            _ => !self.live(kind).is_empty(),
+        }
     }
 
     pub fn gone(&self, kind: Kind) -> &[u64] {
@@ -133,6 +163,29 @@ impl Handles {
             self.sizes.remove(0);
         }
         self.sizes.push(size);
+    }
+
+    /// So much was asked for, and this was given.
+    pub fn enter_size_of(&mut self, kind: Kind, value: u64, size: u64) {
+        self.of.insert((kind as usize, value), size);
+    }
+
+    /// How much was asked for of all of a kind that were given.
+    pub fn size_of_all(&self, kind: Kind) -> u64 {
+        let sizes = self.of.iter().filter(|((of, _), _)| *of == kind as usize);
+        sizes.map(|(_, size)| *size).sum()
+    }
+
+    /// How much was asked for when it was given: a mapped or reserved range is as long as it was made.
+    pub fn size_of(&self, kind: Kind, value: u64) -> Option<u64> {
+        let range = |ranges: &[(u64, u64)]| {
+            let found = ranges.iter().find(|(start, _)| *start == value);
+            found.map(|(_, size)| *size)
+        };
+        match kind {
+            Kind::Address => range(&self.mapped).or_else(|| range(&self.reserved)),
+            _ => self.of.get(&(kind as usize, value)).copied(),
+        }
     }
 
     /// The driver wrote a structure of this type.
@@ -184,6 +237,8 @@ impl Handles {
         self.mapped.clear();
         self.reserved.clear();
         self.sizes.clear();
+        self.of.clear();
+        self.attached.clear();
         self.written.clear();
     }
 }
@@ -219,6 +274,11 @@ pub struct Maker<'a> {
     pub sizes: Vec<u64>,
     /// How much is asked for.
     pub asked: Option<u64>,
+    /// It is a call over all exports, of which each needs what a budget grants.
+    pub surface: bool,
+    pub habit: Habit,
+    /// What its addresses are of, where that is ranges.
+    pub ranges: Option<Kind>,
     /// Structures that the driver may write, without handles and addresses: type, place, bytes.
     pub written: Vec<(&'static str, usize, usize)>,
     /// A descriptor of ours that the driver takes if it grants the call.
@@ -265,6 +325,9 @@ impl<'a> Maker<'a> {
             no_list: false,
             sizes: Vec::new(),
             asked: None,
+            surface: false,
+            habit: Habit::None,
+            ranges: None,
             written: Vec::new(),
             lent: None,
             told: told.then(String::new),
@@ -351,6 +414,7 @@ impl<'a> Maker<'a> {
     pub fn flags(&mut self) -> u64 {
         let flags = match self.byte() {
             0..=159 => 0,
+            160..=231 if self.habit == Habit::Sharing => 0,
             160..=231 => 1 << (self.byte() % 5),
             232..=247 => u64::from(self.byte()),
             _ => self.word(),
@@ -383,7 +447,19 @@ impl<'a> Maker<'a> {
 
     /// A device address: one that was given, inside or behind one, one that is gone, in a reserved range, none, or anything.
     pub fn address(&mut self, kind: Kind) -> u64 {
+        let ranges = match self.ranges {
+            Some(Kind::Mapped) => &self.handles.mapped,
+            _ => &self.handles.reserved,
+        };
+        let ranges = ranges.len() * usize::from(self.ranges.is_some() && kind == Kind::Address);
         let value = match self.byte() {
+            64.. if ranges > 0 => {
+                let nth = usize::from(self.byte()) % ranges;
+                match self.ranges {
+                    Some(Kind::Mapped) => self.handles.mapped[nth].0,
+                    _ => self.handles.reserved[nth].0,
+                }
+            }
             0..=7 => 0,
             8..=15 => self.word(),
             // Inside or just behind: what lies further off differs from process to process.
@@ -392,10 +468,19 @@ impl<'a> Maker<'a> {
                 let off = self.one_of(&[1, 256]);
                 from.wrapping_add(off)
             }
-            32..=111 if kind == Kind::Address => {
+            32..=111 if kind == Kind::Address && self.looks_for_ranges() => {
                 let nth = usize::from(self.byte());
                 let blocks = u64::from(self.byte() % 4);
                 match self.handles.reserved.len() {
+                    // What is mapped, as often as where it could be.
+                    _ if self.surface && nth % 2 == 0 && !self.handles.mapped.is_empty() => {
+                        let mapped = &self.handles.mapped;
+                        mapped[nth / 2 % mapped.len()].0
+                    }
+                    // The beginning more often than anything inside: what is mapped there mostly fills it.
+                    some if self.surface && some > 0 && blocks < 2 => {
+                        self.handles.reserved[nth % some].0
+                    }
                     0 => 0,
                     some => {
                         let (start, size) = self.handles.reserved[nth % some];
@@ -408,6 +493,11 @@ impl<'a> Maker<'a> {
         self.first = Some((kind, value));
         self.sizes.push(value);
         value
+    }
+
+    /// Over all exports none is looked for where there is none.
+    fn looks_for_ranges(&self) -> bool {
+        !self.surface || self.handles.has(Kind::Reserved)
     }
 
     /// The length of the last list, which has room for so many.

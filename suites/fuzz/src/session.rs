@@ -81,6 +81,8 @@ pub struct Session {
     pub(crate) sizes: Vec<u64>,
     seen: Seen,
     pub(crate) surface: Option<Surface>,
+    /// Bytes of physical memory that was there when some was bound to an array's tiles: so much may stay charged until the process ends (ARCHITECTURE).
+    bound: u64,
     /// A kernel has faulted: every context has that error for good.
     pub(crate) spent: bool,
 }
@@ -110,6 +112,7 @@ impl Session {
             sizes: Vec::new(),
             seen: Seen::default(),
             surface: None,
+            bound: 0,
             spent: false,
         };
         // Once before anything is compared: what a process takes once stays taken.
@@ -299,6 +302,9 @@ impl Session {
                     let size = self.sizes.first().copied().unwrap_or(0);
                     self.handles.reserved.push((value, size));
                 }
+                (true, Some(Kind::Context)) if name == "cuCtxAttach" => {
+                    self.handles.attached.push(value);
+                }
                 (true, Some(kind)) => {
                     self.handles.enter(kind, value);
                     self.pools += u64::from(kind == Kind::Pool);
@@ -318,6 +324,9 @@ impl Session {
             _ => None,
         };
         match name {
+            "cuMemMapArrayAsync" | "cuMemMapArrayAsync_ptsz" => {
+                self.bound = self.handles.size_of_all(Kind::Physical);
+            }
             "cuMemMap" => self.handles.mapped.extend(range),
             "cuMemUnmap" => self.handles.mapped.retain(|&mapped| Some(mapped) != range),
             "cuMemAddressFree" => self
@@ -341,7 +350,18 @@ impl Session {
         if let Some((kind, value)) = first
             && ENDS.iter().any(|ends| name.contains(ends))
         {
-            self.handles.leave(kind, value);
+            let attached = &mut self.handles.attached;
+            let of = |one: &u64| kind == Kind::Context && *one == value;
+            match attached.iter().position(of) {
+                // One that was attached to lives on.
+                Some(at) if name == "cuCtxDetach" => {
+                    attached.swap_remove(at);
+                }
+                _ => {
+                    attached.retain(|one| !of(one));
+                    self.handles.leave(kind, value);
+                }
+            }
         }
     }
 
@@ -470,6 +490,12 @@ impl Session {
         // What a closed descriptor held is found by whoever looks: at once, if nobody did in the last 10 ms.
         for nth in 0..=LOOKS {
             if figures == baseline {
+                self.bound = 0;
+                return Ok(());
+            }
+            // Nobody says when that is given back: another process takes this one's place.
+            if self.keeps(&figures, &baseline) {
+                self.spent = true;
                 return Ok(());
             }
             if nth > 0 {
@@ -487,6 +513,16 @@ impl Session {
                 "at the end (lost, charged) of each device is {figures:?}, and was {baseline:?} before; by kind {kinds}"
             )
         })
+    }
+
+    /// Whether what is charged and was not before is memory that was bound to tiles.
+    fn keeps(&self, figures: &Figures, baseline: &Figures) -> bool {
+        let mut both = figures.iter().zip(baseline);
+        let more: u64 = both
+            .clone()
+            .map(|(now, before)| now.1.saturating_sub(before.1))
+            .sum();
+        more <= self.bound && both.all(|(now, before)| now.0 == before.0 && now.1 >= before.1)
     }
 
     /// What each device has lost, by what it is held for.

@@ -22,7 +22,7 @@ use crate::ffi::calls::Answer;
 use crate::ffi::frame;
 use crate::ffi::surface::{Export, Leftovers, Value, exports, keep_written};
 use crate::input::CALL;
-use crate::maker::{Handles, Kind, Maker};
+use crate::maker::{Habit, Handles, Kind, Maker};
 use crate::oracle::{self, Deaths};
 use crate::session::{STEP, Session, Verdict, fold, promise};
 
@@ -34,6 +34,8 @@ const PART: u64 = 64;
 const ONE_CALL: u64 = 64 << 20;
 /// What the books may lack after a look: blocks whose owner is being settled.
 const SETTLED: u64 = 4 << 20;
+/// What a thread's own stream takes.
+const OWN_STREAM: u64 = 560 << 10;
 /// Threads that stay, and most that live at once for one call each.
 const HELPERS: usize = 3;
 const FRESH: usize = 128;
@@ -71,7 +73,11 @@ const THEMES: [Kind; 24] = [
 const NO_THEME: usize = 4;
 /// How deep what is needed is made for what is needed, and how often it is tried.
 const DEPTH: u32 = 4;
-const TRIES: u8 = 6;
+const TRIES: u8 = 12;
+/// After so many refusals in one sequence nothing is needed of an entry point any more.
+const VAIN: u8 = 4;
+/// Of so many values of a byte, those with which a thread without a context gets one before a call.
+const ENTERED: u8 = 64;
 /// Blocks by which a device is filled, the largest first, and how many of each at most.
 const FILLING: [u64; 4] = [256 << 20, 32 << 20, 8 << 20, 2 << 20];
 const MOST_FILLING: usize = 16;
@@ -110,6 +116,9 @@ pub struct Surface {
     needs: Vec<Vec<Kind>>,
     /// Those that give one of a kind, by the kind.
     givers: Vec<Vec<usize>>,
+    /// How often each of all was refused in this sequence when something was needed of it.
+    vain: Vec<u8>,
+    habit: Habit,
     helpers: Vec<Helper>,
     fresh: Vec<Helper>,
     /// What each device had lost after the call before.
@@ -118,8 +127,9 @@ pub struct Surface {
     untouched: Vec<u64>,
     /// What each device has lost to managed memory, though there is none.
     managed: Vec<u64>,
-    /// And besides as long as there are contexts, which may not be taken yet: by so much a look may be mistaken.
-    ahead: Vec<u64>,
+    /// What is charged of each device beyond that while it has a primary context and nothing else: where no row tells, a context is charged an upper bound.
+    /// As long as there is the context it is charged and not taken, and hides nothing that is taken beside it.
+    excess: Vec<u64>,
     /// The same where the context's stack, of which none is charged by itself, is as small as it can be.
     standing: Vec<u64>,
 }
@@ -227,12 +237,14 @@ impl Surface {
             needs: all.iter().map(|(_, export, _)| export.needs()).collect(),
             givers: Kind::ALL.into_iter().map(givers).collect(),
             all,
+            habit: Habit::None,
             helpers: Vec::new(),
             fresh: Vec::new(),
             before: Vec::new(),
             untouched: Vec::new(),
             managed: Vec::new(),
-            ahead: Vec::new(),
+            excess: Vec::new(),
+            vain: Vec::new(),
             standing: Vec::new(),
         })
     }
@@ -301,14 +313,27 @@ impl Session {
         };
         self.pools = 0;
         surface.before = vec![0; self.devices().len()];
+        surface.vain = vec![0; surface.all.len()];
         self.begin_in(&surface, bytes);
         // What calls are about is the last byte but one of the first; of each later one, if it is among the least.
         let first = usize::from(bytes.get(CALL - 2).copied().unwrap_or(u8::MAX));
         let mut theme = (first < 8 * THEMES.len()).then_some(first % THEMES.len());
+        // And what the sequence is given to, the fifth last.
+        let (habit, about) = match bytes.get(CALL - 5) {
+            // Seldom: what is bound to tiles stays charged, and another process has to take over.
+            Some(16..32) => (Habit::Sparse, Some(Kind::Array)),
+            Some(32..64) => (Habit::Sharing, Some(Kind::Pool)),
+            _ => (Habit::None, None),
+        };
+        surface.habit = habit;
+        theme = about
+            .and_then(|about| THEMES.iter().position(|kind| *kind == about))
+            .or(theme);
         let mut outcome = Ok(());
         for call in bytes.chunks_exact(CALL) {
             let call = call.first_chunk::<CALL>().expect("a chunk of that size");
             match usize::from(call[CALL - 2]) {
+                _ if habit != Habit::None => {}
                 other if other < THEMES.len() => theme = Some(other),
                 other if other < THEMES.len() + NO_THEME => theme = None,
                 _ => {}
@@ -344,7 +369,7 @@ impl Session {
             let used = session.world.used(DeviceIndex(device)).0 + untouched[device as usize];
             session.charged(device).saturating_sub(used)
         };
-        surface.ahead = devices.clone().map(|device| beyond(self, device)).collect();
+        surface.excess = devices.clone().map(|device| beyond(self, device)).collect();
         let standing = devices.clone().map(|device| {
             surface.leftovers.enter(device as i32);
             surface.leftovers.least_stack();
@@ -397,14 +422,20 @@ impl Session {
             _ => 2048,
         };
         let by = match head[4] {
+            // Each thread has a stream of its own.
+            0..=23 if surface.all[at].1.queues() => By::Fresh,
             0..=215 => By::Own,
             216..=239 => By::Helper(usize::from(head[4]) % HELPERS),
             _ => By::Fresh,
         };
         let times = match by {
+            By::Fresh if head[4] < 8 => FRESH as u64,
             By::Fresh => times.min(FRESH as u64),
             _ => times,
         };
+        if bytes[CALL - 3] < ENTERED && surface.leftovers.current() == 0 {
+            self.enter(surface, at, bytes);
+        }
         // Now and then without what it needs.
         if head[5] < 232 {
             self.provide(surface, at, bytes, DEPTH, tell, verdict)?;
@@ -417,6 +448,17 @@ impl Session {
             self.looked_at(surface, surface.all[at].1.name)?;
         }
         Ok(())
+    }
+
+    /// A current context for a call: of 32 bits where its addresses are.
+    fn enter(&mut self, surface: &mut Surface, at: usize, bytes: &[u8; CALL]) {
+        surface.vain.fill(0);
+        if !surface.all[at].1.narrow() {
+            let device = i32::from(bytes[CALL - 4]) % self.devices().end as i32;
+            self.spent |= stays(surface.leftovers.enter(device).0);
+        } else if let Some(context) = surface.leftovers.enter_narrow(0) {
+            self.handles.enter(Kind::Context, context);
+        }
     }
 
     /// Makes what a call needs and nobody has, and before that what is needed for it.
@@ -432,7 +474,7 @@ impl Session {
         for nth in 0..surface.needs[at].len() {
             let kind = surface.needs[at][nth];
             for attempt in 0..TRIES {
-                let is_there = |handles: &Handles| !handles.live(kind).is_empty();
+                let is_there = |handles: &Handles| handles.has(kind);
                 let givers = &surface.givers[kind as usize];
                 if is_there(&self.handles) || givers.is_empty() || depth == 0 || self.spent {
                     break;
@@ -440,11 +482,14 @@ impl Session {
                 let bytes = &derived(bytes, u64::from(attempt) << 8 | u64::from(depth));
                 let giver = givers[usize::from(bytes[1]) % givers.len()];
                 // What is made of its own kind makes no first one.
-                if surface.needs[giver].contains(&kind) {
+                if surface.needs[giver].contains(&kind) || surface.vain[giver] >= VAIN {
                     continue;
                 }
                 self.provide(surface, giver, bytes, depth - 1, tell, verdict)?;
                 self.repeated(surface, giver, bytes, (1, By::Own), tell, verdict)?;
+                if !is_there(&self.handles) {
+                    surface.vain[giver] += 1;
+                }
             }
         }
         Ok(())
@@ -479,6 +524,7 @@ impl Session {
                 tell && nth == 0,
             );
             maker.outs.clear();
+            (maker.surface, maker.habit) = (true, surface.habit);
             let values = export.make(&mut maker);
             let lent = maker.lent.take();
             let (first, told) = (maker.first, maker.told.take());
@@ -509,6 +555,7 @@ impl Session {
             self.states(export.name, answer, first);
             if answer.code == 0 {
                 keep_written(&written, &mut self.handles);
+                self.enter_sizes(asked);
                 asked
                     .into_iter()
                     .for_each(|size| self.handles.enter_size(size));
@@ -529,6 +576,20 @@ impl Session {
         Ok(made)
     }
 
+    /// What the last call gave is as large as was asked for.
+    fn enter_sizes(&mut self, asked: Option<u64>) {
+        let given = self.outs.iter().filter_map(|out| {
+            let value = u64::from_le_bytes(crate::ffi::calls::written(out));
+            Some((out.kind?, value))
+        });
+        let given: Vec<_> = given.collect();
+        for (kind, value) in given {
+            if let Some(size) = asked {
+                self.handles.enter_size_of(kind, value, size);
+            }
+        }
+    }
+
     /// Takes what the current context's device has left of the budget: what is taken unasked from then on is beyond it.
     fn fill(&mut self, surface: &mut Surface, verdict: &mut Verdict) -> Result<(), String> {
         if self.current(surface).is_none() {
@@ -546,7 +607,7 @@ impl Session {
         self.bounded(surface, "cuMemAlloc_v2", verdict)
     }
 
-    /// No device is beyond its budget by more than the bound, of which what is charged and may not be taken yet is a part, and none that is takes more.
+    /// No device is beyond its budget by more than the bound, and none that is takes more.
     fn bounded(
         &mut self,
         surface: &mut Surface,
@@ -559,11 +620,11 @@ impl Session {
         for device in self.devices() {
             let used = self.lost(surface, device);
             let budget = self.budgets[device as usize];
-            let mut bound = budget
-                .saturating_add(budget / PART)
-                .saturating_add(surface.ahead[device as usize]);
+            let mut bound = budget.saturating_add(budget / PART);
             if used > bound {
-                bound += self.fragmented(surface, device).min(STEP);
+                // Nobody is refused a thread's first call on its own stream.
+                bound += self.fragmented(surface, device).min(STEP)
+                    + surface.fresh.len() as u64 * OWN_STREAM;
             }
             let charged = self.charged(device);
             verdict.books = fold(verdict.books, charged.wrapping_sub(used));
@@ -596,12 +657,16 @@ impl Session {
                 _ => Ok(()),
             };
         }
-        let slack = SETTLED + self.fragmented(surface, device) + surface.ahead[device as usize];
+        let slack = SETTLED + self.fragmented(surface, device);
         let used = self.lost(surface, device);
         let charged = self.charged(device);
-        promise(used <= charged + slack, || {
+        let excess = match surface.leftovers.is_active(device) {
+            true => surface.excess[device as usize],
+            false => 0,
+        };
+        promise(used + excess <= charged + slack, || {
             format!(
-                "after {name} and a look device {device} has lost {used} and {charged} are charged"
+                "after {name} and a look device {device} has lost {used} and {charged} are charged, {excess} of them for more than its primary context takes"
             )
         })
     }

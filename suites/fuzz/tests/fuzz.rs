@@ -12,13 +12,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// Calls of a family; of one whose launches wait for a compute budget, or that makes contexts or Vulkan's objects, fewer.
 const CALLS: u64 = 40_000;
 const SLOW_CALLS: u64 = 4_000;
-const SLOW: [&str; 6] = [
+const SLOW: [&str; 7] = [
     "contexts",
     "vulkan-memory",
     "vulkan-objects",
     "modules",
     "exports",
     "exports-one-gpu",
+    "exports-newest",
 ];
 /// Defects that must be noticed, planted into the same source (`enforcement/seeds`), and by which family.
 const PLANTED: [(&str, &str); 9] = [

@@ -1,8 +1,12 @@
 //! An argument by its type and name: so that an entry point needs nothing of its own to be fuzzed.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::io::Write;
 use std::mem::offset_of;
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::ptr;
+use std::sync::OnceLock;
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;
@@ -281,7 +285,7 @@ elements! { u8 u16 }
 impl Argument for c_uint {
     fn make(maker: &mut Maker<'_>, name: &'static str) -> Self {
         // What is attached to has to be detached from as often, of which a sequence keeps no count: it is refused by its flags.
-        if maker.name == "cuCtxAttach" {
+        if maker.name == "cuCtxAttach" && !maker.surface {
             return 1;
         }
         let value = match name {
@@ -420,6 +424,31 @@ static IMAGES: [&[u8]; 6] = [
     b".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 large[9000000];\n.visible .entry empty() { ret; }\n\0",
 ];
 
+/// Those whose functions need little local memory: once a process has obtained one that needs more than a budget has, it makes no graph executable any more.
+static SMALL_IMAGES: [&[u8]; 6] = [
+    concat!(include_str!("../../../../fixtures/images/small.ptx"), "\0").as_bytes(),
+    b".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 words[96];\n.visible .entry empty() { ret; }\n\0",
+    concat!(include_str!("../../../../fixtures/images/small.ptx"), "\0").as_bytes(),
+    concat!(include_str!("../../../../fixtures/images/local.ptx"), "\0").as_bytes(),
+    b".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 wide[3000000];\n.visible .entry mixed() { ret; }\n\0",
+    IMAGES[5],
+];
+
+/// A file of an image, as a path: of the descriptor by which this process has it in memory; none where it cannot.
+pub fn image_path() -> Option<&'static CStr> {
+    static FILE: OnceLock<Option<CString>> = OnceLock::new();
+    let made = FILE.get_or_init(|| {
+        // SAFETY: a name that ends; the descriptor is ours from here on, and stays.
+        let file = unsafe { libc::memfd_create(c"image".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: just made, of nobody else's.
+        let file = (file >= 0).then(|| unsafe { File::from_raw_fd(file) })?;
+        let image = SMALL_IMAGES[0];
+        (&file).write_all(&image[..image.len() - 1]).ok()?;
+        CString::new(format!("/proc/self/fd/{}", file.into_raw_fd())).ok()
+    });
+    made.as_deref()
+}
+
 /// The images' files, which lie where the tree is; and what is none.
 pub static PATHS: [&CStr; 4] = [c"", c"/nowhere/at/all", c"/", c"/proc/self/cmdline"];
 
@@ -437,7 +466,10 @@ impl Argument for *const c_void {
         };
         let changed = maker.byte();
         maker.tell(name, format_args!("image {chosen}"));
-        let image = IMAGES[chosen];
+        let image = match maker.surface {
+            true => SMALL_IMAGES[chosen % SMALL_IMAGES.len()],
+            false => IMAGES[chosen],
+        };
         if changed >= 48 || image[0] != b'.' || image.len() > 4 * ROOM {
             return image.as_ptr().cast();
         }

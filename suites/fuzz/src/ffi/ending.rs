@@ -37,8 +37,8 @@ table! {
     cuThreadExchangeStreamCaptureMode
 }
 
-/// Times that something is given back that counts its holders.
-const HOLDS: usize = 64;
+/// Times that something is given back at most that counts its holders.
+const HOLDS: usize = 65_536;
 /// Times that a context is pushed at most.
 const PUSHES: usize = 32_768;
 /// Of managed memory: as much as a device's first takes ahead of need (ARCHITECTURE, *The model of what a device loses*).
@@ -250,7 +250,7 @@ impl Ending {
             });
             for device in 0..devices {
                 (self.cuDevicePrimaryCtxReset_v2)(device);
-                (0..HOLDS * 8)
+                (0..HOLDS)
                     .take_while(|_| SUCCESS((self.cuDevicePrimaryCtxRelease_v2)(device)))
                     .count();
             }

@@ -7,7 +7,7 @@ use abi::cuda::*;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::frame;
-use crate::maker::{Kind, Maker};
+use crate::maker::{Habit, Kind, Maker};
 
 fn small(maker: &mut Maker<'_>) -> u64 {
     match maker.byte() {
@@ -60,12 +60,18 @@ pub fn array_3d(maker: &mut Maker<'_>) -> CUDA_ARRAY3D_DESCRIPTOR {
         NumChannels: flat.NumChannels,
         // Layered, surface, cubemap, gather, depth, colour, sparse, deferred.
         Flags: match maker.byte() {
+            0..=207 if maker.habit == Habit::Sparse => SPARSE,
             0..=127 => 0,
             128..=247 => 1 << (maker.byte() % 8),
             _ => maker.word() as u32,
         },
     }
 }
+
+/// CUDA_ARRAY3D_SPARSE.
+const SPARSE: u32 = 0x40;
+/// CU_MEM_CREATE_USAGE_TILE_POOL.
+const TILE_POOL: u16 = 1;
 
 pub fn array_3d_v1(maker: &mut Maker<'_>) -> CUDA_ARRAY3D_DESCRIPTOR_v1 {
     let wide = array_3d(maker);
@@ -105,10 +111,10 @@ pub fn allocation(maker: &mut Maker<'_>) -> CUmemAllocationProp {
         win32HandleMetaData: std::ptr::null_mut(),
         compressionType: if maker.byte() < 240 { 0 } else { maker.byte() },
         gpuDirectRDMACapable: if maker.byte() < 240 { 0 } else { maker.byte() },
-        usage: if maker.byte() < 208 {
-            0
-        } else {
-            u16::from(maker.byte() % 4)
+        usage: match maker.byte() {
+            0..208 if maker.habit == Habit::Sparse => TILE_POOL,
+            0..208 => 0,
+            _ => u16::from(maker.byte() % 4),
         },
         reserved: [if maker.byte() < 250 { 0 } else { 1 }; 4],
     }
@@ -122,7 +128,9 @@ pub fn pool(maker: &mut Maker<'_>) -> CUmemPoolProps {
             maker.number(4) as i32
         },
         handleTypes: if maker.byte() < 224 {
-            0
+            // None, or descriptors.
+            let chosen = if maker.surface { maker.byte() } else { 255 };
+            i32::from(chosen < 128 || maker.habit == Habit::Sharing)
         } else {
             maker.flags() as i32
         },
@@ -344,45 +352,69 @@ pub fn mapped_array(maker: &mut Maker<'_>) -> CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARR
     }
 }
 
+/// Of what is mapped of a sparse array: a tile of elements of 1, 2, 4, 8 or 16 bytes, or anything.
+fn extent(maker: &mut Maker<'_>) -> (u32, u32) {
+    const TILES: [(u32, u32); 5] = [(256, 256), (256, 128), (128, 128), (128, 64), (64, 64)];
+    match maker.surface && maker.byte() < 224 {
+        true => maker.one_of(&TILES),
+        false => (small(maker) as u32, small(maker) as u32),
+    }
+}
+
 pub fn tiles(maker: &mut Maker<'_>) -> [CUarrayMapInfo; 4] {
-    std::array::from_fn(|_| {
-        let which = maker.byte() % 2;
-        let resource = match which {
-            0 => CUarrayMapInfo_resource {
-                array: CUarray(maker.handle(Kind::Array) as *mut _),
+    // All alike, or each another: one that is refused lets none be mapped.
+    let first = tile(maker);
+    let alike = maker.surface && maker.byte() < 192;
+    std::array::from_fn(|_| if alike { first } else { tile(maker) })
+}
+
+fn tile(maker: &mut Maker<'_>) -> CUarrayMapInfo {
+    let which = match maker.surface {
+        true => u8::from(maker.byte() >= 224),
+        false => maker.byte() % 2,
+    };
+    let resource = match which {
+        0 => CUarrayMapInfo_resource {
+            array: CUarray(maker.handle(Kind::Array) as *mut _),
+        },
+        _ => CUarrayMapInfo_resource {
+            mipmap: CUmipmappedArray(maker.handle(Kind::Mipmap) as *mut _),
+        },
+    };
+    let (extentWidth, extentHeight) = extent(maker);
+    CUarrayMapInfo {
+        // The driver follows what the type says it is.
+        resourceType: i32::from(which),
+        resource,
+        subresourceType: match maker.surface {
+            true => i32::from(maker.byte() >= 224),
+            false => maker.number(2) as i32,
+        },
+        subresource: CUarrayMapInfo_subresource {
+            sparseLevel: CUarrayMapInfo_subresource_sparseLevel {
+                level: 0,
+                layer: 0,
+                offsetX: 0,
+                offsetY: 0,
+                offsetZ: 0,
+                extentWidth,
+                extentHeight,
+                extentDepth: 1,
             },
-            _ => CUarrayMapInfo_resource {
-                mipmap: CUmipmappedArray(maker.handle(Kind::Mipmap) as *mut _),
-            },
-        };
-        CUarrayMapInfo {
-            // The driver follows what the type says it is.
-            resourceType: i32::from(which),
-            resource,
-            subresourceType: maker.number(2) as i32,
-            subresource: CUarrayMapInfo_subresource {
-                sparseLevel: CUarrayMapInfo_subresource_sparseLevel {
-                    level: 0,
-                    layer: 0,
-                    offsetX: 0,
-                    offsetY: 0,
-                    offsetZ: 0,
-                    extentWidth: small(maker) as u32,
-                    extentHeight: small(maker) as u32,
-                    extentDepth: 1,
-                },
-            },
-            memOperationType: maker.one_of(&[1, 2]),
-            memHandleType: 0,
-            memHandle: CUarrayMapInfo_memHandle {
-                memHandle: maker.handle(Kind::Physical),
-            },
-            offset: u64::from(maker.byte() % 4) << 16,
-            deviceBitMask: 1,
-            flags: 0,
-            reserved: [0; 2],
-        }
-    })
+        },
+        memOperationType: match maker.surface {
+            true => maker.one_of(&[1, 1, 2]),
+            false => maker.one_of(&[1, 2]),
+        },
+        memHandleType: 0,
+        memHandle: CUarrayMapInfo_memHandle {
+            memHandle: maker.handle(Kind::Physical),
+        },
+        offset: u64::from(maker.byte() % 4) << 16,
+        deviceBitMask: 1,
+        flags: 0,
+        reserved: [0; 2],
+    }
 }
 
 /// One affinity, of SMs.

@@ -9,11 +9,11 @@ use abi::cuda::enumerations::*;
 use abi::cuda::*;
 use abi::layout::Layout;
 
-use super::argument::{Argument, PATHS};
+use super::argument::{Argument, PATHS, image_path};
 use super::calls::{self, Answer, Place};
 use super::frame::{self, PATTERN};
 use super::structures;
-use crate::maker::{Kind, Maker, Out};
+use crate::maker::{Habit, Kind, Maker, Out};
 
 /// Words of the largest parameter that is passed by value.
 const WORDS: usize = 16;
@@ -84,6 +84,8 @@ impl Parameter {
                 "os_handle" | "handle" | "shareable_handle" | "handle_out",
             ) => Some(Kind::Descriptor),
             (_, "CUDA_EXTERNAL_MEMORY_HANDLE_DESC", _) => Some(Kind::Descriptor),
+            (_, "CUarrayMapInfo", _) => Some(Kind::Array),
+            (_, "CUmemPoolPtrExportData", _) => Some(Kind::Pool),
             _ => None,
         })
     }
@@ -234,21 +236,45 @@ impl Export {
             let kind = parameter.about()?;
             let by_value = !parameter.kind.starts_with('*')
                 || parameter.kind.ends_with("c_void") && !parameter.name.ends_with("_out")
-                || parameter.kind == "*const CUDA_EXTERNAL_MEMORY_HANDLE_DESC";
+                || parameter.kind == "*const CUDA_EXTERNAL_MEMORY_HANDLE_DESC"
+                || parameter.kind == "*mut CUarrayMapInfo";
             let is_optional = nth > 0 && matches!(kind, Kind::Stream | Kind::Context);
             let is_host = matches!(parameter.name, "dst" | "src");
             (by_value && !is_optional && !is_host && parameter.name != "shareable_handle")
                 .then_some(kind)
         };
-        self.parameters
-            .iter()
-            .enumerate()
-            .filter_map(needs)
-            .collect()
+        let ranges = self.ranges();
+        let needed = self.parameters.iter().enumerate().filter_map(needs);
+        let needed = needed.map(|kind| match ranges {
+            Some(ranges) if kind == Kind::Address => ranges,
+            _ => kind,
+        });
+        needed.collect()
+    }
+
+    /// What its addresses are of, where that is ranges and no memory of their own: what physical memory is put into is reserved, and what tells of physical
+    /// memory, or takes an address and how much of it and nothing else that is ended, is mapped.
+    pub fn ranges(&self) -> Option<Kind> {
+        let has = |kind: &str, name: &str| {
+            let mut all = self.parameters.iter();
+            all.any(|one| one.kind == kind && (name.is_empty() || one.name == name))
+        };
+        let by_value = has("CUdeviceptr", "ptr");
+        if by_value && has("CUmemGenericAllocationHandle", "") {
+            return Some(Kind::Reserved);
+        }
+        let told = has("*mut CUmemGenericAllocationHandle", "") && has("*mut c_void", "addr");
+        let whole = by_value && has("usize", "size") && !has("CUstream", "");
+        (told || whole).then_some(Kind::Mapped)
     }
 
     /// Whether it may give one of these.
     pub fn gives(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Reserved => return self.reserves(),
+            Kind::Mapped => return self.ranges() == Some(Kind::Reserved),
+            _ => {}
+        }
         self.parameters.iter().any(|parameter| {
             let given = match kind {
                 Kind::Descriptor => matches!(parameter.name, "shareable_handle" | "handle_out"),
@@ -257,6 +283,23 @@ impl Export {
             };
             given && parameter.about() == Some(kind)
         })
+    }
+
+    /// Whether it gives a range of addresses: one of which is said where it is to lie.
+    fn reserves(&self) -> bool {
+        let has = |name: &str| self.parameters.iter().any(|one| one.name == name);
+        has("alignment") && has("addr")
+    }
+
+    /// Whether it takes or gives addresses of 32 bits, which only contexts of 32 bits have.
+    pub fn narrow(&self) -> bool {
+        self.about().contains(&Kind::Low)
+    }
+
+    /// Whether it puts work on a stream, or asks one.
+    pub fn queues(&self) -> bool {
+        let by_value = |parameter: &Parameter| parameter.kind == "CUstream";
+        self.parameters.iter().any(by_value) || self.name.ends_with("_ptds")
     }
 
     /// Whether one of its arguments says how much is to be taken.
@@ -272,6 +315,7 @@ impl Export {
 
     /// A value for each parameter; none where the driver would not survive what could be made.
     pub fn make(&'static self, maker: &mut Maker<'_>) -> Option<Vec<Value>> {
+        maker.ranges = self.ranges();
         let copies = self.name.contains("Memcpy") || self.parameters.iter().any(is_host);
         let mut values = Vec::with_capacity(self.parameters.len());
         for parameter in &self.parameters {
@@ -295,8 +339,41 @@ impl Export {
             values.push(value);
             maker.place += 1;
         }
+        self.fit(&mut values, maker);
         maker.skip |= self.dies_of(&values, maker);
         (!maker.skip).then_some(values)
+    }
+}
+
+impl Export {
+    /// Half of the calls that say how much beside something that has a size say that size: a range is mapped, opened or let go of as a whole.
+    fn fit(&'static self, values: &mut [Value], maker: &mut Maker<'_>) {
+        let is_size = |parameter: &Parameter| {
+            parameter.kind == "usize" && matches!(parameter.name, "bytesize" | "size")
+        };
+        let Some(at) = self.parameters.iter().position(is_size) else {
+            return;
+        };
+        if maker.byte() < 128 {
+            return;
+        }
+        let by_value = self.parameters.iter().zip(&*values);
+        let by_value = by_value.filter(|(parameter, _)| !parameter.kind.starts_with('*'));
+        let sizes = by_value.filter_map(|(parameter, value)| {
+            let kind = parameter.about()?;
+            maker.handles.size_of(kind, value.0[0])
+        });
+        // What comes last is put into what comes first.
+        let Some(size) = sizes.last() else {
+            return;
+        };
+        let before = values[at].0[0];
+        values[at] = Value::of(size);
+        maker.tell("and that is", format_args!("{size:#x}"));
+        maker.asked = maker.asked.map(|_| size);
+        for one in maker.sizes.iter_mut().skip(1).filter(|one| **one == before) {
+            *one = size;
+        }
     }
 }
 
@@ -318,7 +395,7 @@ impl Export {
             "cuTexObjectCreate" | "cuSurfObjectCreate" => !viewable(word(1), maker),
             // The simulated one follows what is a mipmapped array as an array.
             "cuMemMapArrayAsync" | "cuMemMapArrayAsync_ptsz" => {
-                word(0) != 0 && !is_array(word(0), maker)
+                word(0) != 0 && !(0..word(1)).all(|nth| is_array(word(0), nth, maker))
             }
             // It follows a graph into itself.
             "cuGraphAddChildGraphNode" => word(1) == word(4),
@@ -334,11 +411,12 @@ impl Export {
     }
 }
 
-/// Whether a CUarrayMapInfo, of which the type stands first and a handle behind it, names an array that lives.
-fn is_array(info: u64, maker: &Maker<'_>) -> bool {
-    let words: *const u64 = ptr::with_exposed_provenance(info as usize);
-    // SAFETY: a place of this call's own, of more than two words.
-    let (kind, named) = unsafe { (words.read() as u32, words.add(1).read()) };
+/// Whether one of a list of at most four CUarrayMapInfo, of which the type stands first and a handle behind it, names an array that lives.
+fn is_array(list: u64, nth: u64, maker: &Maker<'_>) -> bool {
+    let words: *const u64 = ptr::with_exposed_provenance(list as usize);
+    let at = nth.min(3) as usize * (size_of::<CUarrayMapInfo>() / 8);
+    // SAFETY: a place of this call's own, of four of them.
+    let (kind, named) = unsafe { (words.add(at).read() as u32, words.add(at + 1).read()) };
     kind == 0 && maker.handles.live(Kind::Array).contains(&named)
 }
 
@@ -458,8 +536,16 @@ fn make(
     copies: bool,
 ) -> Value {
     let (name, kind) = (parameter.name, parameter.kind);
-    if kind == "*const c_char" && ["path", "file"].iter().any(|part| name.contains(part)) {
-        let path = maker.one_of(&PATHS);
+    if kind == "*const c_char"
+        && ["path", "file", "fname"]
+            .iter()
+            .any(|part| name.contains(part))
+    {
+        let path = match maker.byte() {
+            0..=159 => image_path(),
+            _ => None,
+        };
+        let path = path.unwrap_or_else(|| maker.one_of(&PATHS));
         return Value::of(path.as_ptr());
     }
     if function == "cuMemGetHandleForAddressRange" && name == "handle" {
@@ -612,7 +698,15 @@ fn by_value(
             Value::of(size & 0xffff)
         }
         "usize" if name == "bytesize" || name == "size" => {
-            let size = large(maker, function);
+            // A range of addresses is made of whole blocks.
+            let size = match function.contains("Reserve") && maker.byte() < 192 {
+                true => (u64::from(maker.byte() % 64) + 1) << 21,
+                false => large(maker, function),
+            };
+            maker.asked = Some(size);
+            if maker.sizes.last() != Some(&size) {
+                maker.sizes.push(size);
+            }
             Value::of(size)
         }
         "usize" if name.starts_with("num") => Value::of(maker.length(4)),
@@ -637,6 +731,12 @@ fn by_value(
         )),
         "CUoccupancyB2DSize" => {
             Value::of(Some(client_size as unsafe extern "C" fn(c_int) -> usize))
+        }
+        // Descriptors, of which alone this driver makes any.
+        _ if kind.ends_with("HandleType")
+            && (maker.byte() < 160 || maker.habit == Habit::Sharing) =>
+        {
+            Value::of(1_i32)
         }
         "CUarray_format" => Value::of(maker.one_of(&[1, 2, 3, 8, 9, 10, 16, 32])),
         "CUdevice_attribute" => Value::of(maker.number(150) as i32),
@@ -790,7 +890,7 @@ leftovers! {
     get_current: cuCtxGetCurrent; get_device: cuCtxGetDevice; set_current: cuCtxSetCurrent; alloc: cuMemAlloc_v2; free: cuMemFree_v2; free_host: cuMemFreeHost;
     unregister: cuMemHostUnregister; destroy_texture: cuTexObjectDestroy; destroy_surface: cuSurfObjectDestroy; destroy_link: cuLinkDestroy;
     release_object: cuUserObjectRelease; wait_for_stream: cuStreamSynchronize; retain: cuDevicePrimaryCtxRetain;
-    set_limit: cuCtxSetLimit; create_narrow: cuCtxCreate;
+    set_limit: cuCtxSetLimit; create_narrow: cuCtxCreate; get_state: cuDevicePrimaryCtxGetState;
 }
 
 impl Leftovers {
@@ -830,6 +930,14 @@ impl Leftovers {
                 refused => refused,
             }
         }
+    }
+
+    /// Whether a device's primary context is active.
+    pub fn is_active(&self, device: u32) -> bool {
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: places of our own.
+        let answer = unsafe { (self.get_state)(device as i32, &raw mut flags, &raw mut active) };
+        answer == CUresult::SUCCESS && active != 0
     }
 
     /// A context of 32 bits on a device, current: some calls are granted in no other. None where it is refused.
