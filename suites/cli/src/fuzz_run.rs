@@ -68,7 +68,7 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode, Box<dyn Error>> {
             total.calls as f64 / total.took.as_secs_f64().max(0.001)
         ))?;
         all.calls += total.calls;
-        if matches!(family.calls, Calls::All) {
+        if matches!(family.calls, Calls::All { .. }) {
             crate::say(&format!(
                 "{:15} {} of {} exports were granted, at most {:.1} MiB beyond a budget\n",
                 "",

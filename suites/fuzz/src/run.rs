@@ -108,7 +108,7 @@ impl Crew {
             },
         };
         let circumstances = match family.calls {
-            Calls::All => {
+            Calls::All { .. } => {
                 let budget = if family.machine.ends_with("*2") {
                     "0=1GiB,1=1536MiB"
                 } else {

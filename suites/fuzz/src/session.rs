@@ -150,12 +150,12 @@ impl Session {
         let broken = match family.calls {
             Calls::Plain(calls) => self.plain(family.name, calls, bytes, tell, &mut verdict),
             Calls::Commands(commands) => self.commands(commands, bytes, tell, &mut verdict),
-            Calls::All => self.surface(bytes, tell, &mut verdict),
+            Calls::All { threads } => self.surface(bytes, threads, tell, &mut verdict),
         };
         self.end();
         let peaked = match family.calls {
             // How far a device may be beyond its budget was looked at after each call.
-            Calls::All => Ok(()),
+            Calls::All { .. } => Ok(()),
             _ => self.peaked(),
         };
         let broken = broken.and(peaked).and_then(|()| match self.spent {

@@ -119,6 +119,8 @@ pub struct Surface {
     /// How often each of all was refused in this sequence when something was needed of it.
     vain: Vec<u8>,
     habit: Habit,
+    /// Whether others than the sequence's own thread make calls.
+    threads: bool,
     helpers: Vec<Helper>,
     fresh: Vec<Helper>,
     /// What each device had lost after the call before.
@@ -238,6 +240,7 @@ impl Surface {
             givers: Kind::ALL.into_iter().map(givers).collect(),
             all,
             habit: Habit::None,
+            threads: true,
             helpers: Vec::new(),
             fresh: Vec::new(),
             before: Vec::new(),
@@ -299,6 +302,7 @@ impl Session {
     pub(crate) fn surface(
         &mut self,
         bytes: &[u8],
+        threads: bool,
         tell: bool,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
@@ -325,7 +329,7 @@ impl Session {
             Some(32..64) => (Habit::Sharing, Some(Kind::Pool)),
             _ => (Habit::None, None),
         };
-        surface.habit = habit;
+        (surface.habit, surface.threads) = (habit, threads);
         theme = about
             .and_then(|about| THEMES.iter().position(|kind| *kind == about))
             .or(theme);
@@ -422,6 +426,7 @@ impl Session {
             _ => 2048,
         };
         let by = match head[4] {
+            _ if !surface.threads => By::Own,
             // Each thread has a stream of its own.
             0..=23 if surface.all[at].1.queues() => By::Fresh,
             0..=215 => By::Own,

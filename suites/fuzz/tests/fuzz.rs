@@ -22,7 +22,7 @@ const SLOW: [&str; 7] = [
     "exports-newest",
 ];
 /// Defects that must be noticed, planted into the same source (`enforcement/seeds`), and by which family.
-const PLANTED: [(&str, &str); 9] = [
+const PLANTED: [(&str, &str); 12] = [
     ("memory", "C2"),
     ("memory", "C3"),
     ("memory", "C5"),
@@ -31,8 +31,11 @@ const PLANTED: [(&str, &str); 9] = [
     ("look-ups", "S1"),
     ("nvml", "S8"),
     ("exports", "R27"),
-    // Green contexts uncharged, and the floor taken out.
-    ("exports", "F1,R16"),
+    // Page tables of page-locked memory are in no row; the rest with the floor taken out, by one thread where threads' own streams are not meant.
+    ("exports", "R19"),
+    ("exports", "F1,R18"),
+    ("exports-newest", "F1,R16"),
+    ("exports-newest", "F1,R17"),
 ];
 
 fn main() -> ExitCode {
@@ -98,7 +101,7 @@ fn noticed(family: &str, seed: &str) -> Result<(), Failed> {
         .insert("RINGFENCE_SEED".to_owned(), seed.to_owned());
     let wish = Wish {
         patience: Duration::ZERO,
-        ..wish(target, CALLS)
+        ..wish(target, 2 * CALLS)
     };
     match run::run(family, &wish)?.broken {
         Some(_) => Ok(()),
