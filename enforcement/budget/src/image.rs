@@ -317,19 +317,31 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
             false => needs.add_variable(variable.bytes(each)),
         }
     };
+    let mut align = 1;
     while let Some(word) = words.next() {
         match word {
             b";" => break,
             b".managed" => is_managed = true,
-            b"," if depth == 0 => add(std::mem::take(&mut variable), each, is_managed),
+            b"," if depth == 0 => add(
+                std::mem::take(&mut variable).aligned(align),
+                each,
+                is_managed,
+            ),
             b"[" if variable.written.is_none() => variable.dimension(words),
             b"=" => variable.written = Some(1),
             b"{" | b"(" => depth += 1,
             b"}" | b")" => depth -= 1,
             b"," => variable.written = variable.written.map(|count| count + 1),
-            _ => each = each.saturating_mul(width(word)),
+            b".align" => align = words.next().and_then(number_of).unwrap_or(u64::MAX),
+            b".attribute" | b".unified" => {}
+            word if variable.written.is_some() || !word.starts_with(b".") => {}
+            word => match width(word) {
+                Some(width) => each = each.saturating_mul(width),
+                None => variable.unread = true,
+            },
         }
     }
+    let variable = variable.aligned(align);
     add(variable, each, is_managed);
 }
 
@@ -340,8 +352,10 @@ struct Variable {
     /// An array without a size has its initializer's, which has a comma between any two.
     unsized_: bool,
     written: Option<u64>,
-    /// Its size is written otherwise than drivers are known to take it.
+    /// Its size or its type is written otherwise than drivers are known to take it.
     unread: bool,
+    /// Bytes of which its address is a multiple; 0 and 1 are any.
+    align: u64,
 }
 
 impl Variable {
@@ -360,6 +374,15 @@ impl Variable {
         }
     }
 
+    /// One that is aligned more widely than blocks are is the driver's to place.
+    fn aligned(self, align: u64) -> Variable {
+        Variable {
+            align,
+            unread: self.unread || align > BLOCK.0,
+            ..self
+        }
+    }
+
     fn bytes(self, each: u64) -> Bytes {
         let elements = self.elements.unwrap_or(1);
         let all = match (self.unsized_, self.written) {
@@ -367,17 +390,18 @@ impl Variable {
             (true, Some(written)) => elements.saturating_mul(written),
             _ => elements,
         };
-        Bytes(each.saturating_mul(all))
+        Bytes(each.saturating_mul(all).max(self.align.min(BLOCK.0)))
     }
 }
 
-/// By how much a word of a declaration makes its elements larger.
-fn width(word: &[u8]) -> u64 {
+/// By how much a word of a declaration makes its elements larger. `None` for a word that is not known.
+fn width(word: &[u8]) -> Option<u64> {
     match word {
-        b".v2" => 2,
-        b".v4" => 4,
-        b".b128" => 16,
-        _ => bits(word).map_or(1, |bits| (bits / 8).max(1)),
+        b".v2" => Some(2),
+        b".f16x2" if planted(Seed::R68) => Some(1),
+        b".v4" | b".f16x2" => Some(4),
+        b".b128" => Some(16),
+        _ => bits(word).map(|bits| (bits / 8).max(1)),
     }
 }
 
@@ -388,8 +412,11 @@ fn bits(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// As PTX writes integers (PTX ISA, "Integer Constants"); `U` may follow.
+/// As PTX writes integers (PTX ISA, "Integer Constants"), after which `U` may follow, and the one constant that a size may be (ptxas 12.9).
 fn number_of(word: &[u8]) -> Option<u64> {
+    if word == b"WARP_SZ" {
+        return Some(32);
+    }
     let text = std::str::from_utf8(word).ok()?.trim_end_matches('U');
     let is_decimal = !text.starts_with('0');
     if planted(Seed::R46) && !is_decimal {
@@ -433,6 +460,26 @@ mod tests {
     #[case(".global [", 0)]
     fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {
         assert_eq!(needs(text.as_bytes()).own, Bytes(bytes));
+    }
+
+    #[rstest]
+    #[case(".global .f16x2 x[1048576];", 4 * MIB, true)]
+    #[case(".global .b8 x[WARP_SZ][131072];", 4 * MIB, true)]
+    #[case(".global .align 2097152 .b8 x[1], y[1];", 4 * MIB, true)]
+    #[case(".global .align 4194304 .b8 x[1];", 2 * MIB, false)]
+    #[case(".global .f8x4 x[4194304];", 4 * MIB, false)]
+    #[case(
+        ".global .attribute(.managed, .unified(1, 2)) .f32 x[2097152] = {0.5, .5};",
+        0,
+        true
+    )]
+    fn what_a_declaration_says_is_read_or_left_to_the_driver(
+        #[case] text: &str,
+        #[case] own: u64,
+        #[case] whole: bool,
+    ) {
+        let read = needs(text.as_bytes());
+        assert_eq!((read.own, read.whole), (Bytes(own), whole));
     }
 
     #[rstest]

@@ -16,7 +16,7 @@ use crate::boundary::entries::next;
 use crate::boundary::image;
 use crate::capture::Relaxed;
 use crate::contexts::Context;
-use crate::devices::{Device, NoDevice};
+use crate::devices::{Device, Devices, NoDevice};
 use crate::grant::Grant;
 use crate::marks::Entered;
 use crate::memory::devices_of;
@@ -24,12 +24,36 @@ use crate::modules::{Library, Part};
 use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
+use crate::report::{self, Once};
 use seeds::{Seed, planted};
 
 pub fn load(tenant: Tenant, module: Out<'_, CUmodule>, name: In<'_, c_char>) -> Outcome<CUresult> {
+    if let Err(refused) = readable(tenant, name) {
+        return Outcome::Refused(refused);
+    }
     load_module(tenant, module, || image::needs_of_file(name), &|| {
         next::cuModuleLoad(module, name)
     })
+}
+
+/// What is no plain file can be read once, and that is the driver's: nobody could say what it takes, least of all managed variables, which no row shows
+/// (R69 of `fixtures/defects.txt`).
+fn readable(tenant: Tenant, name: In<'_, c_char>) -> Result<(), Refused> {
+    let devices = tenant.devices().into_iter().flat_map(Devices::iter);
+    let has_budget = devices
+        .flat_map(|device| device.indices.iter())
+        .any(|index| tenant.budget(index).is_some());
+    let Some(path) = image::odd_file(name).filter(|_| has_budget && !planted(Seed::R69)) else {
+        return Ok(());
+    };
+    report::once(
+        Once::OddImage,
+        format_args!(
+            "{}: no plain file, so nobody can say what its image takes of a device; it is not loaded",
+            path.display()
+        ),
+    );
+    Err(Refused::NotEnforceable)
 }
 
 pub fn load_data(
@@ -216,6 +240,9 @@ pub fn load_library_file(
     library_values: Out<'_, *mut c_void>,
     library_count: c_uint,
 ) -> Outcome<CUresult> {
+    if let Err(refused) = readable(tenant, name) {
+        return Outcome::Refused(refused);
+    }
     load_for_all(tenant, library, || image::needs_of_file(name), &|| {
         next::cuLibraryLoadFromFile(
             library,
@@ -230,8 +257,8 @@ pub fn load_library_file(
     })
 }
 
-/// A library's variables are taken in each context when it is first used there, and charged from its load on (R31 of `fixtures/defects.txt`). One whose
-/// image does not tell all is used at once, so that the driver's row tells. Its code comes function by function.
+/// A library's variables are taken in each context when it is first used there, and charged from its load on (R31 of `fixtures/defects.txt`). It is used
+/// at once, so that the driver's row tells what its image did not (R65). Its code comes function by function.
 fn load_for_all(
     tenant: Tenant,
     library: Out<'_, CUlibrary>,
@@ -248,7 +275,8 @@ fn load_for_all(
         _ => needs.own,
     };
     let managed = needs.managed;
-    let unread = !needs.whole && !planted(Seed::R65);
+    // Whatever its image said: it may have been another by the time that the driver read it.
+    let unread = !planted(Seed::R65);
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }

@@ -35,6 +35,7 @@ pub enum Once {
     NarrowContexts,
     Seen,
     Precedes,
+    OddImage,
 }
 
 impl Once {
@@ -42,7 +43,11 @@ impl Once {
     fn is_error(self) -> bool {
         match self {
             Once::Unparsable | Once::NoLedger | Once::UnknownDevice | Once::LostLedger => true,
-            Once::NoMemory | Once::SecondDriver | Once::NarrowContexts | Once::Precedes => true,
+            Once::NoMemory
+            | Once::SecondDriver
+            | Once::NarrowContexts
+            | Once::Precedes
+            | Once::OddImage => true,
             Once::UnknownVariant | Once::UnknownLimit | Once::UnknownLocation => true,
             Once::OtherBudget
             | Once::OtherShare

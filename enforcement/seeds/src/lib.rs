@@ -51,6 +51,7 @@ seeds! {
     V12a = "V12a", "sparse binds are not held", unhooks: ["vkQueueBindSparse"];
     V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
+    V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
     V23 = "V23", "GPUs beyond the thirty-second are charged to nobody by Vulkan";
     V15 = "V15", "what the driver says of us is never looked at";
     Floor = "F1", "the driver's figures of processes are never read";
@@ -123,9 +124,11 @@ seeds! {
     R49 = "R49", "dlsym itself by RTLD_NEXT or with a version is libc's";
     R61 = "R61", "a driver that stands before the preload in the search order is left as it is";
     R62 = "R62", "whatever NVML the loader finds is believed about which device is which";
+    R68 = "R68", "a variable's type of two halves counts a byte";
     R67 = "R67", "page directories of mappings of device memory are charged nothing";
     R66 = "R66", "what cuInit takes while there is no ledger is charged to none";
-    R65 = "R65", "a library whose image tells nothing of its variables is looked at by nobody";
+    R65 = "R65", "what a library takes beyond what its image says is looked at by nobody";
+    R69 = "R69", "an image in what is no plain file is loaded as if it took nothing";
     R64 = "R64", "page tables of mappings of the host's memory are charged nothing";
     R48 = "R48", "what no row is left for is held by the number of its descriptor";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";

@@ -60,15 +60,26 @@ fn first(start: *const u8) -> [u8; Form::LOOKS_AT] {
 /// What the image in a file needs; nothing where it cannot be read, which the driver refuses.
 pub fn needs_of_file(name: In<'_, c_char>) -> Needs {
     let _errno = KeptErrno::keep();
+    // A pipe can be read once only.
+    let plain = path_of(name).filter(|path| std::fs::metadata(path).is_ok_and(|it| it.is_file()));
+    let bytes = plain.and_then(|path| std::fs::read(path).ok());
+    bytes.map_or(Needs::default(), |bytes| needs(&bytes))
+}
+
+/// The path, where that is of what is there and no plain file: a pipe, say.
+pub fn odd_file(name: In<'_, c_char>) -> Option<&Path> {
+    let _errno = KeptErrno::keep();
+    let path = path_of(name)?;
+    let found = std::fs::metadata(path).ok()?;
+    (!found.is_file() && !found.is_dir()).then_some(path)
+}
+
+fn path_of(name: In<'_, c_char>) -> Option<&Path> {
     let name = <*const c_char as Cross>::back(name);
     if name.is_null() {
-        return Needs::default();
+        return None;
     }
     // SAFETY: a C string, by the entry point's contract.
     let name = unsafe { CStr::from_ptr(name) };
-    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-    // What is no plain file could be read once only, and that is the driver's.
-    let plain = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let bytes = plain.then(|| std::fs::read(path).ok()).flatten();
-    bytes.map_or(Needs::default(), |bytes| needs(&bytes))
+    Some(Path::new(OsStr::from_bytes(name.to_bytes())))
 }

@@ -45,8 +45,12 @@ pub fn initial(cursor: &mut Cursor<'_>, shape: &Shape<'_>) -> Result<Initial, Re
     Ok(initial)
 }
 
-/// What stands between an array's brackets: a number, and no expression (H200, 580.159.04).
+/// What stands between an array's brackets: a number, and no expression (H200, 580.159.04), or WARP_SZ (ptxas 12.9).
 pub fn length(cursor: &mut Cursor<'_>) -> Result<u64, Refusal> {
+    if cursor.token == Token::Word("WARP_SZ") {
+        cursor.take()?;
+        return Ok(32);
+    }
     let Token::Number(text) = cursor.token else {
         return cursor.unexpected();
     };

@@ -8,6 +8,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{Cuda, Image};
+use crate::ffi::process::overhear;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -96,6 +97,43 @@ cases! {
             let text = program(Bytes::ZERO).replace("[0]", &format!("[{size}]"));
             ensure_eq!(cuda.load_module(&Image::ptx(&text)).code, CUresult::ERROR_INVALID_PTX, "{text}");
         }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A pair of halves is four bytes, and a size may be WARP_SZ.
+    odd_types_and_sizes_of_variables_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R68"], budget: "0=2GiB", entry_points: ["cuModuleLoadData"],
+    } (session) {
+        let cuda = cuda()?;
+        let budget = budget(session, 0)?;
+        let part = budget.0 / 8;
+        let texts = [
+            program(Bytes(part)).replace(".b8 large", ".f16x2 large"),
+            program(Bytes(part / 8)).replace(".b8 large", ".b8 large[WARP_SZ]"),
+        ];
+        for text in texts {
+            let image = Image::ptx(&text);
+            let module = cuda.load_module(&image);
+            ensure_eq!(module.code, OK, "half of {budget}: {text}");
+            fills_and_empties(&cuda, budget.saturating_sub(Bytes(4 * part)), CONTEXT_ROOM)?;
+            ensure_eq!(cuda.load_module(&image).code, OUT_OF_MEMORY, "half of {budget} once more");
+            ensure_eq!(cuda.unload_module(module.out), OK, "cuModuleUnload");
+        }
+        fills_and_empties(&cuda, budget, CONTEXT_ROOM)
+    }
+
+    /// What can be read only once is the driver's to read, and nobody can say what it takes: it is refused, and said.
+    an_image_in_a_pipe_is_not_loaded {
+        kind: Budget, defects: ["R69"], budget: "0=1GiB", entry_points: ["cuModuleLoad"], unordered: "the pipe's path is each run's own",
+        on_real: No("whether the driver reads a pipe was not asked"),
+    } (session) {
+        let cuda = cuda()?;
+        let path = session.directory().join("pipe.ptx");
+        let fed = crate::ffi::process::feed_pipe(&path, managed_program(Bytes::gib(2)).into_bytes())?;
+        let (module, [_, said]) = overhear(|| cuda.load_module_file(&path))?;
+        fed.end();
+        ensure!(module.code != OK, "2 GiB of managed variables from a pipe under 1 GiB");
+        ensure!(said.contains("no plain file"), "not said: {said:?}");
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 

@@ -4,8 +4,12 @@ use std::ffi::{CString, OsString, c_char, c_int};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How a forked child ended.
@@ -427,6 +431,40 @@ pub fn interrupted<T>(
         });
         libc::sigaction(libc::SIGUSR1, &raw const before, std::ptr::null_mut());
         Ok(answer)
+    }
+}
+
+/// A thread that writes into a named pipe as soon as somebody reads there.
+pub struct Feeder {
+    path: PathBuf,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+/// Makes a named pipe for whoever reads it first.
+pub fn feed_pipe(path: &Path, bytes: Vec<u8>) -> std::io::Result<Feeder> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: a NUL-terminated path.
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let path = path.to_owned();
+    let to = path.clone();
+    let thread = std::thread::spawn(move || std::fs::write(to, bytes));
+    Ok(Feeder { path, thread })
+}
+
+impl Feeder {
+    /// Reads what nobody has read, so that the thread ends.
+    pub fn end(self) {
+        while !self.thread.is_finished() {
+            let _ = std::fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(&self.path)
+                .and_then(|mut pipe| std::io::copy(&mut pipe, &mut std::io::sink()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.thread.join();
     }
 }
 

@@ -1,5 +1,7 @@
 //! What Vulkan tells of the heaps.
 
+use std::time::{Duration, Instant};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, skip};
 
@@ -153,6 +155,30 @@ cases! {
         ensure!(told.budget[index] <= limit, "heapBudget {} though another process holds 5 of 8 GiB", told.budget[index]);
         ensure!(told.usage[index] < Bytes::gib(2).0, "heapUsage {} though this process holds 1 GiB", told.usage[index]);
         other.peer.finish()
+    }
+
+    /// What they held is left again when they were killed, for a process too that only asks what is left.
+    what_the_dead_held_is_told_as_left {
+        kind: Budget, defects: ["V24"], entry_points: ["vkGetPhysicalDeviceMemoryProperties2"], budget: "0=8GiB",
+    } (session) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let gpu = Gpu::first()?;
+        let told = || {
+            let told = gpu.instance.heap_budgets(gpu.physical, Query::Second);
+            let index = told.heaps.iter().position(|heap| heap.device_local).unwrap_or(0);
+            Bytes(told.budget[index])
+        };
+        let before = told();
+        let mut other = Tenant::start(session)?;
+        ensure_eq!(other.vulkan(Bytes::gib(5))?, crate::ffi::vulkan::Code::SUCCESS, "5 GiB of another process");
+        ensure!(told() <= Bytes::gib(3), "heapBudget {} beside 5 of {}", told(), budget(session, 0)?);
+        other.peer.kill()?;
+        let end = Instant::now() + PATIENCE;
+        while told() < before && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ensure!(told() >= before, "heapBudget is {} and was {before} before another process came and ended", told());
+        Ok(())
     }
 
     /// RINGFENCE_VK_BUDGET=inflate: heapBudget stays the driver's, and heapUsage is as much more as leaves what the tenant may still take.
