@@ -359,12 +359,12 @@ impl Export {
         }
         let by_value = self.parameters.iter().zip(&*values);
         let by_value = by_value.filter(|(parameter, _)| !parameter.kind.starts_with('*'));
-        let sizes = by_value.filter_map(|(parameter, value)| {
+        let mut sizes = by_value.filter_map(|(parameter, value)| {
             let kind = parameter.about()?;
             maker.handles.size_of(kind, value.0[0])
         });
         // What comes last is put into what comes first.
-        let Some(size) = sizes.last() else {
+        let Some(size) = sizes.next_back() else {
             return;
         };
         let before = values[at].0[0];
