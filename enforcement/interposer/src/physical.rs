@@ -342,6 +342,14 @@ impl Book {
         self.memories.get(&id).map(|memory| memory.ordinal)
     }
 
+    /// No driver maps more of memory than that, which it says itself.
+    fn most_mapped(&self, id: Id) -> u64 {
+        const BEYOND: u64 = 1 << 47;
+        let known = self.memories.get(&id);
+        let known = known.filter(|memory| !memory.foreign && memory.hold.is_none());
+        known.map_or(BEYOND, |memory| memory.bytes.0)
+    }
+
     fn enter_hosted(&mut self, mapping: HostMapping) {
         let place = self
             .hosted
@@ -547,8 +555,9 @@ fn directories_for(
     address: CUdeviceptr,
     size: usize,
 ) -> Result<Option<Asking>, Refused> {
-    let ordinal = tenant.physical(|book| book.ordinal_of(id));
+    let (ordinal, most) = tenant.physical(|book| (book.ordinal_of(id), book.most_mapped(id)));
     let device = ordinal.and_then(|ordinal| tenant.device(ordinal));
+    let device = device.filter(|_| size as u64 <= most);
     let (first, last) = directories(address, address.saturating_add(size as u64));
     let counted = tenant.settings().context_charge == ContextCharge::Count && !planted(Seed::R67);
     match device.filter(|_| counted) {
