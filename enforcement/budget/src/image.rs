@@ -456,6 +456,8 @@ mod tests {
     #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
     #[case(".global .attribute(.managed) .b8 m[2097152];", 0)]
     #[case(".visible.global.align 4.b8 glued[4194304];", 4 * MIB)]
+    #[case(".global .b8 x[0b10000000000000000000000];", 4 * MIB)]
+    #[case(".global .b8 x[020000000U];", 4 * MIB)]
     #[case(".global", 0)]
     #[case(".global [", 0)]
     fn a_text_says_what_its_large_variables_take(#[case] text: &str, #[case] bytes: u64) {
