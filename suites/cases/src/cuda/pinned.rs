@@ -20,6 +20,14 @@ fn free(cuda: &Cuda) -> Result<u64, Failure> {
     Ok(info.out.0)
 }
 
+/// Maps memory at an address, for the first device to use.
+fn map(cuda: &Cuda, memory: u64, address: u64, bytes: u64) -> CUresult {
+    match cuda.map_memory(address, bytes, memory) {
+        OK => cuda.open_memory(address, bytes, 0),
+        refused => refused,
+    }
+}
+
 /// So many GiB are charged their page tables, within a block.
 fn is_charged(cuda: &Cuda, before: u64, gib: u64, what: &str) -> Result<(), Failure> {
     let charged = before.saturating_sub(free(cuda)?);
@@ -81,11 +89,7 @@ cases! {
         ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
         let place = cuda.reserve_addresses(400 * GIB);
         ensure_eq!(place.code, OK, "400 GiB of addresses");
-        let map = |at: u64| {
-            let address = place.out + at * GIB;
-            let mapped = cuda.map_memory(address, GIB, memory.out);
-            if mapped == OK { cuda.open_memory(address, GIB, 0) } else { mapped }
-        };
+        let map = |at: u64| map(&cuda, memory.out, place.out + at * GIB, GIB);
         for at in 0..16 {
             ensure_eq!(map(at), OK, "mapping {at}");
         }
@@ -112,11 +116,7 @@ cases! {
         let before = free(&cuda)?;
         let place = cuda.reserve_addresses(4096 * FAR);
         ensure_eq!(place.code, OK, "2 TiB of addresses");
-        let map = |at: u64| {
-            let address = place.out + at * FAR;
-            let mapped = cuda.map_memory(address, BLOCK, memory.out);
-            if mapped == OK { cuda.open_memory(address, BLOCK, 0) } else { mapped }
-        };
+        let map = |at: u64| map(&cuda, memory.out, place.out + at * FAR, BLOCK);
         // A context has the first 512 already.
         for at in 0..2048 {
             ensure_eq!(map(at), OK, "mapping {at}");
