@@ -444,7 +444,7 @@ fn create(
     tenant.begin_modules(context);
     tenant.keeps_for_managed(device, room);
     grant_beside.commit_as(beside);
-    if let Err(refused) = module::bring(tenant, &tenant.unread_libraries(), context) {
+    if let Err(refused) = module::bring(tenant, &tenant.libraries(), context) {
         let change = tenant.change();
         let _ = undo(handle);
         if (!primary || !is_active(device.ordinal as CUdevice))
@@ -616,7 +616,7 @@ impl Tenant {
             self.charge_anyway(device.indices, beside);
             self.begin_modules(context);
             // It is there already: what does not fit is charged all the same.
-            let _ = module::bring(self, &self.unread_libraries(), context);
+            let _ = module::bring(self, &self.libraries(), context);
             self.look_at(device);
         }
         entered

@@ -275,19 +275,15 @@ fn load_for_all(
         _ => needs.own,
     };
     let managed = needs.managed;
-    // Whatever its image said: it may have been another by the time that the driver read it.
-    let unread = !planted(Seed::R65);
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }
-    // No context may come between, unless it would be charged nothing.
-    let _held = (unread || needs.lasting() != Bytes::ZERO || own != Bytes::ZERO)
-        .then(|| tenant.memory.changing.hold());
+    // No context may come between.
+    let _held = tenant.memory.changing.hold();
     let contexts = tenant.memory.contexts.list();
     let mut loaded = Library {
         own,
         managed,
-        unread,
         parts: Vec::new(),
     };
     for context in &contexts {
@@ -321,7 +317,8 @@ fn load_for_all(
         tenant.keeps_for_managed(device, room);
     }
     tenant.enter_library(made.0 as u64, loaded);
-    let mut contexts = contexts.into_iter().filter(|_| unread);
+    // Whatever its image said: it may have been another by the time that the driver read it.
+    let mut contexts = contexts.into_iter();
     match contexts.try_for_each(|context| bring(tenant, &[made.0 as u64], context)) {
         Ok(()) => Outcome::Done(code),
         Err(refused) => {
@@ -340,7 +337,7 @@ pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), 
     let is_told = tenant.settings().context_charge == ContextCharge::Count;
     let Some(device) = tenant
         .device(context.ordinal)
-        .filter(|_| is_told && !libraries.is_empty())
+        .filter(|_| is_told && !libraries.is_empty() && !planted(Seed::R65))
     else {
         return Ok(());
     };

@@ -44,8 +44,6 @@ const NO_CONTEXT: u64 = 0;
 pub struct Library {
     pub own: Bytes,
     pub managed: Bytes,
-    /// Its image did not tell all that it takes.
-    pub unread: bool,
     pub parts: Vec<Part>,
 }
 
@@ -141,15 +139,12 @@ impl Tenant {
         })
     }
 
-    /// The libraries whose images do not tell what they will take of a new context.
-    pub fn unread_libraries(self) -> Vec<u64> {
-        if self.memory.modules.get().is_none() {
-            return Vec::new();
+    /// The libraries that are loaded.
+    pub fn libraries(self) -> Vec<u64> {
+        match self.memory.modules.get() {
+            Some(_) => self.modules(|book| book.libraries.keys().copied().collect()),
+            None => Vec::new(),
         }
-        self.modules(|book| {
-            let unread = book.libraries.iter().filter(|(_, library)| library.unread);
-            unread.map(|(handle, _)| *handle).collect()
-        })
     }
 
     /// A context was made, and charged what `libraries_need`.

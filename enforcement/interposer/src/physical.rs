@@ -507,19 +507,11 @@ pub fn map(
     let looked = unpaid.and_then(|_| tenant.device(ordinal));
     let found = looked.map_or(Bytes::ZERO, |device| tenant.take_drift(device, more));
     let beside = more.saturating_sub(found);
-    let grant = match tenant.reserve_if_any(ordinal, beside) {
-        Ok(grant) => grant,
-        Err(refused) => {
-            looked
-                .into_iter()
-                .for_each(|device| tenant.return_drift(device, found));
-            let ended = tenant.physical(|book| book.finish(id, |_| ()));
-            tenant.end_physical(ended);
-            return Outcome::Refused(refused);
-        }
-    };
-    let asking = match directories_for(tenant, id, address, size) {
-        Ok(asking) => asking,
+    let granted = tenant.reserve_if_any(ordinal, beside);
+    let granted =
+        granted.and_then(|grant| Ok((grant, directories_for(tenant, id, address, size)?)));
+    let (grant, asking) = match granted {
+        Ok(granted) => granted,
         Err(refused) => {
             looked
                 .into_iter()
