@@ -157,6 +157,8 @@ struct Branching {
     /// How much of it may run side by side: what waits for nothing, and each further successor of what others wait for.
     branches: u64,
     kernels: u64,
+    /// Bytes of the kernels' parameters.
+    parameters: u64,
 }
 
 fn branching(body: &Body) -> Branching {
@@ -164,13 +166,14 @@ fn branching(body: &Body) -> Branching {
     let mut successors = vec![0_u64; body.len()];
     for node in body {
         let own = match &node.payload {
-            Payload::Kernel(_) => Branching {
+            Payload::Kernel(kernel) => Branching {
                 branches: 1,
                 kernels: 1,
+                parameters: kernel.cost.parameters.into(),
             },
             Payload::Copy { .. } | Payload::Fill { .. } => Branching {
                 branches: 1,
-                kernels: 0,
+                ..Branching::default()
             },
             Payload::Child(_) => branching(&node.child),
             _ => continue,
@@ -182,6 +185,7 @@ fn branching(body: &Body) -> Branching {
             .for_each(|before| successors[*before] += 1);
         all.branches += own.branches - u64::from(goes_on && own.branches > 0);
         all.kernels += own.kernels;
+        all.parameters += own.parameters;
     }
     all
 }
@@ -191,10 +195,14 @@ fn take_branches(process: &mut Process, context: ContextId, body: &Body) -> Answ
     let execs = process.graphs.execs.values();
     let others = execs.filter(|exec| exec.context == context);
     let bodies = others.map(|exec| &exec.body).chain([body]);
-    let (branches, kernels) = bodies.map(branching).fold((0, 0), |sum, one| {
-        (sum.0 + one.branches, sum.1 + one.kernels)
-    });
-    let needed = crate::graph_memory::branch_memory(branches, kernels);
+    let all = bodies
+        .map(branching)
+        .fold(Branching::default(), |sum, one| Branching {
+            branches: sum.branches + one.branches,
+            kernels: sum.kernels + one.kernels,
+            parameters: sum.parameters + one.parameters,
+        });
+    let needed = crate::graph_memory::branch_memory(all.branches, all.kernels, all.parameters);
     let taken = process.branch_memory.get(&context).copied().unwrap_or(0);
     if needed > taken {
         let device = process.context(context).device;

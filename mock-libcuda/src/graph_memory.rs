@@ -384,11 +384,13 @@ pub fn begin_launch(process: &mut Process, driver: &Driver, id: u32) -> Answer {
     Ok(())
 }
 
-/// Device memory for a context's executable graphs: 112 KiB for each branch, about 1.5 KiB for each kernel; what was taken stays with the
+/// Device memory for a context's executable graphs: 112 KiB for each branch, about 1.5 KiB for each kernel and, with a 64th more, the bytes of the
+/// kernels' parameters; what was taken stays with the
 /// context, for those that come later (H200, 580.159.04: `fixtures/oracle/held-580.txt`).
-pub fn branch_memory(branches: u64, kernels: u64) -> u64 {
+pub fn branch_memory(branches: u64, kernels: u64, parameters: u64) -> u64 {
     const BLOCK: u64 = 2 << 20;
-    (branches * (112 << 10) + kernels * 1540 + (896 << 10)) / BLOCK * BLOCK
+    let kept = kernels * 1540 + parameters + parameters / 64;
+    (branches * (112 << 10) + kept + (896 << 10)) / BLOCK * BLOCK
 }
 
 /// cuMemAllocAsync on a stream that captures becomes a node; `None` on others.

@@ -22,6 +22,8 @@ pub struct KernelCost {
     pub blocks_per_sm: u32,
     /// Instructions of its code, each counted once.
     pub instructions: u32,
+    /// Bytes of its parameters.
+    pub parameters: u32,
     /// How the launch ends, where that is known to be an error.
     pub fault: Option<CUresult>,
 }
@@ -255,6 +257,7 @@ impl Request {
             threads_per_block: self.threads() as u32,
             blocks_per_sm: resident.max(1),
             instructions: function.kernel().instructions.max(1),
+            parameters: function.kernel().param_bytes(),
             fault: None,
         })
     }

@@ -280,7 +280,8 @@ impl Process {
         self.streams.retain(|_, stream| stream.context != context);
         self.events.retain(|_, event| event.context != context);
         let streams = self.stream_memory.remove(&context).unwrap_or(0);
-        let taken = streams + self.branch_memory.remove(&context).unwrap_or(0);
+        let branches = self.branch_memory.remove(&context).unwrap_or(0);
+        let taken = streams + branches + self.views.end(context);
         if taken > 0 {
             let device = self.context(context).device;
             driver

@@ -1,13 +1,14 @@
 //! Texture and surface objects: small numbers that stand for a checked description. Nothing reads through them, since no
 //! kernel computes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use abi::cuda::*;
+use mock_device::Kind;
 
 use crate::boundary::{Answer, In, Out};
-use crate::driver;
-use crate::process::Process;
+use crate::driver::{self, Driver};
+use crate::process::{ContextId, Process};
 use crate::shape::{CUBEMAP, Shape, channel_bytes};
 
 const INVALID: CUresult = CUresult::ERROR_INVALID_VALUE;
@@ -23,6 +24,11 @@ type ResourceWords = [u64; 18];
 type TextureWords = [u32; 26];
 type ViewWords = [u64; 14];
 
+/// A context has room for so many textures and surfaces in one block of device memory, 64 bytes each, and keeps its blocks (H200, 580.159.04:
+/// `fixtures/oracle/held-580.txt`).
+const OF_A_BLOCK: u64 = 32_768;
+const BLOCK: u64 = 2 << 20;
+
 pub struct Texture {
     resource: ResourceWords,
     texture: TextureWords,
@@ -33,16 +39,67 @@ pub struct Texture {
 pub struct Views {
     textures: BTreeMap<u64, Texture>,
     surfaces: BTreeMap<u64, ResourceWords>,
+    /// Whose each is.
+    owners: HashMap<u64, ContextId>,
+    held: HashMap<ContextId, Held>,
+    /// Numbers that were used last and are free.
+    free: BTreeSet<u64>,
+    numbered: u64,
+}
+
+/// What a context has.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    objects: u64,
+    blocks: u64,
 }
 
 impl Views {
     /// Textures and surfaces are numbered together.
-    fn free_number(&self) -> u64 {
-        let free = |number: &u64| {
-            !self.textures.contains_key(number) && !self.surfaces.contains_key(number)
-        };
-        (1..).find(free).expect("numbers do not end")
+    fn free_number(&mut self) -> u64 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.numbered += 1;
+            self.numbered
+        })
     }
+
+    fn forget(&mut self, number: u64) {
+        self.free.insert(number);
+        let owner = self.owners.remove(&number);
+        if let Some(held) = owner.and_then(|owner| self.held.get_mut(&owner)) {
+            held.objects -= 1;
+        }
+    }
+
+    /// A context ends: bytes that it held for its objects.
+    pub fn end(&mut self, context: ContextId) -> u64 {
+        self.held
+            .remove(&context)
+            .map_or(0, |held| held.blocks * BLOCK)
+    }
+}
+
+/// A number for an object of the current context, and its memory.
+fn take(process: &mut Process, driver: &Driver) -> Result<u64, CUresult> {
+    let context = process.current()?;
+    let held = process.views.held.get(&context).copied();
+    let Held {
+        objects,
+        mut blocks,
+    } = held.unwrap_or_default();
+    if objects == blocks * OF_A_BLOCK {
+        let device = process.context(context).device;
+        process.charge(driver, device, Kind::Context, BLOCK)?;
+        blocks += 1;
+    }
+    let held = Held {
+        objects: objects + 1,
+        blocks,
+    };
+    process.views.held.insert(context, held);
+    let number = process.views.free_number();
+    process.views.owners.insert(number, context);
+    Ok(number)
 }
 
 fn low(word: u64) -> u32 {
@@ -115,7 +172,8 @@ pub fn create_texture(
     texture: In<CUDA_TEXTURE_DESC>,
     view: In<CUDA_RESOURCE_VIEW_DESC>,
 ) -> Answer {
-    let mut process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     process.current()?;
     let object = object.required()?;
     let resource = resource.cast::<ResourceWords>().required()?;
@@ -137,7 +195,7 @@ pub fn create_texture(
             return Err(INVALID);
         }
     }
-    let number = process.views.free_number();
+    let number = take(&mut process, driver)?;
     let kept = Texture {
         resource,
         texture,
@@ -152,14 +210,18 @@ pub fn create_texture(
 pub fn destroy_texture(object: c_ulonglong) -> Answer {
     let mut process = driver::get()?.lock();
     process.current()?;
-    process.views.textures.remove(&object);
+    if process.views.textures.remove(&object).is_some() {
+        process.views.forget(object);
+    }
     Ok(())
 }
 
 pub fn destroy_surface(object: c_ulonglong) -> Answer {
     let mut process = driver::get()?.lock();
     process.current()?;
-    process.views.surfaces.remove(&object);
+    if process.views.surfaces.remove(&object).is_some() {
+        process.views.forget(object);
+    }
     Ok(())
 }
 
@@ -214,7 +276,8 @@ pub fn texture_view(out: Out<CUDA_RESOURCE_VIEW_DESC>, object: CUtexObject) -> A
 
 /// Surfaces are of arrays alone.
 pub fn create_surface(object: Out<CUsurfObject>, resource: In<CUDA_RESOURCE_DESC>) -> Answer {
-    let mut process = driver::get()?.lock();
+    let driver = driver::get()?;
+    let mut process = driver.lock();
     process.current()?;
     let resource = resource.cast::<ResourceWords>().required()?;
     if low(resource[0]) != 0 {
@@ -222,7 +285,7 @@ pub fn create_surface(object: Out<CUsurfObject>, resource: In<CUDA_RESOURCE_DESC
     }
     checked(&process, &resource)?;
     let object = object.or_crash();
-    let number = process.views.free_number();
+    let number = take(&mut process, driver)?;
     process.views.surfaces.insert(number, resource);
     object.set(number);
     Ok(())

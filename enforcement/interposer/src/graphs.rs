@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::enumerations::CUgraphNodeType;
 use abi::cuda::{
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice,
+    CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUkernel, CUresult, CUstream,
 };
 use budget::charge::{BLOCK, POOL_STEP};
 use budget::{Bytes, DeviceSet};
@@ -30,6 +31,8 @@ use crate::location::Home;
 use crate::outcome::Refused;
 use crate::process::{ORDINALS, Tenant};
 
+/// CU_GRAPH_NODE_TYPE_KERNEL.
+const KERNEL: CUgraphNodeType = 0;
 /// CU_GRAPH_NODE_TYPE_MEM_ALLOC.
 pub const ALLOCATION: CUgraphNodeType = 10;
 /// CU_GRAPH_NODE_TYPE_GRAPH.
@@ -337,28 +340,94 @@ fn union(mut ranges: Vec<(u32, u64, u64)>) -> Vec<Need> {
     needs
 }
 
-/// At most about what an executable graph takes for what may run side by side: 112 KiB for each branch and 1.5 KiB for each kernel on an H200
-/// (`fixtures/oracle/held-580.txt`). Nothing where the driver does not answer, which refuses such a graph.
+/// At most about what an executable graph takes for what may run side by side, and for its kernels' parameters: 112 KiB for each branch and
+/// 1.5 KiB for each kernel with its parameters and a 64th of them on an H200 (`fixtures/oracle/held-580.txt`). Nothing where the driver does not
+/// answer, which refuses such a graph.
 pub fn branch_memory(graph: CUgraph) -> Bytes {
     const BRANCH: u64 = 112 << 10;
     const NODE: u64 = 2 << 10;
     let _errno = KeptErrno::keep();
-    let (branches, nodes) = branches(graph).unwrap_or((0, 0));
+    let Counts {
+        branches,
+        nodes,
+        parameters,
+    } = counts(graph).unwrap_or_default();
+    let parameters = match planted(Seed::R70) {
+        true => 0,
+        false => parameters.saturating_add(parameters / 16),
+    };
     let bound = branches
         .saturating_mul(BRANCH)
-        .saturating_add(nodes.saturating_mul(NODE));
+        .saturating_add(nodes.saturating_mul(NODE))
+        .saturating_add(parameters);
     Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
 }
 
-/// Branches and nodes of a graph and the graphs in it: a branch begins with each node that waits for none, and with each successor of a node
-/// but the first, which goes on where that was.
-fn branches(graph: CUgraph) -> Option<(u64, u64)> {
-    let (mut branches, mut nodes) = (0_u64, 0_u64);
+/// Of a graph and the graphs in it.
+#[derive(Default)]
+struct Counts {
+    /// A branch begins with each node that waits for none, and with each successor of a node but the first, which goes on where that was.
+    branches: u64,
+    nodes: u64,
+    /// Bytes of its kernels' parameters.
+    parameters: u64,
+}
+
+fn counts(graph: CUgraph) -> Option<Counts> {
+    let (mut counts, mut functions) = (Counts::default(), HashMap::new());
     for (graph, within) in whole(graph)? {
-        branches = branches.saturating_add(branches_of(graph)?);
-        nodes = nodes.saturating_add(within.len() as u64);
+        counts.branches = counts.branches.saturating_add(branches_of(graph)?);
+        counts.nodes = counts.nodes.saturating_add(within.len() as u64);
+        for (node, _) in within.into_iter().filter(|(_, kind)| *kind == KERNEL) {
+            let code = Code::of(node)?;
+            let parameters = *functions.entry(code).or_insert_with(|| code.parameters());
+            counts.parameters = counts.parameters.saturating_add(parameters);
+        }
     }
-    Some((branches, nodes))
+    Some(counts)
+}
+
+/// What a kernel node runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Code {
+    Function(CUfunction),
+    Kernel(CUkernel),
+}
+
+impl Code {
+    fn of(node: CUgraphNode) -> Option<Code> {
+        let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
+        if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
+            return Some(match params.func.is_null() {
+                true => Code::Kernel(params.kern),
+                false => Code::Function(params.func),
+            });
+        }
+        let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
+        told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
+        Some(Code::Function(params.func))
+    }
+
+    /// Bytes that its parameters take. What a driver before CUDA 12.4 does not tell is taken for what parameters could be before CUDA 12.1.
+    fn parameters(self) -> u64 {
+        const UNTOLD: u64 = 4 << 10;
+        let mut bytes = None;
+        for index in 0.. {
+            let (mut offset, mut size) = (0, 0);
+            let (at, long) = (Out::to(&mut offset), Out::to(&mut size));
+            let code = match self {
+                Code::Function(function) => next::cuFuncGetParamInfo(function, index, at, long),
+                Code::Kernel(kernel) => next::cuKernelGetParamInfo(kernel, index, at, long),
+            };
+            match code {
+                CUresult::SUCCESS => bytes = Some((offset as u64).saturating_add(size as u64)),
+                // Past the last.
+                CUresult::ERROR_INVALID_VALUE => return bytes.unwrap_or(0),
+                _ => return bytes.unwrap_or(UNTOLD),
+            }
+        }
+        UNTOLD
+    }
 }
 
 /// Of one graph, without those in it.

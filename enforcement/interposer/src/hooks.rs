@@ -61,6 +61,9 @@ macro_rules! table {
                 cuIpcOpenMemHandle_v2 => tenant crate::sharing::open_handle_v2;
                 cuIpcCloseMemHandle => tenant crate::sharing::close_handle;
 
+                cuTexObjectCreate => tenant crate::view::create_texture;
+                cuSurfObjectCreate => tenant crate::view::create_surface;
+
                 cuCtxSetLimit => tenant crate::limits::set;
 
                 cuModuleLoad => tenant crate::module::load;
@@ -247,7 +250,8 @@ macro_rules! table {
                 cuCtxPushCurrent_v2; cuCtxPopCurrent_v2; cuCtxFromGreenCtx; cuGraphGetRootNodes; cuGraphGetEdges;
                 cuEventCreate; cuEventDestroy_v2; cuEventQuery; cuEventElapsedTime;
                 cuThreadExchangeStreamCaptureMode;
-                cuFuncGetAttribute; cuKernelGetAttribute; cuModuleGetFunctionCount; cuLibraryGetKernelCount; cuLibraryGetModule;
+                cuFuncGetAttribute; cuKernelGetAttribute; cuFuncGetParamInfo; cuKernelGetParamInfo; cuGraphKernelNodeGetParams;
+                cuGraphKernelNodeGetParams_v2; cuModuleGetFunctionCount; cuLibraryGetKernelCount; cuLibraryGetModule;
             }
             called nvml {
                 nvmlInit_v2; nvmlShutdown; nvmlDeviceGetCount_v2; nvmlDeviceGetHandleByIndex_v2;

@@ -60,3 +60,4 @@ mod threads;
 mod throttle;
 mod truth;
 mod variants;
+mod view;

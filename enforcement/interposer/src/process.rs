@@ -36,6 +36,7 @@ use crate::texels::Arrays;
 use crate::threads::Threads;
 use crate::throttle::Lane;
 use crate::truth::{Changes, Truth};
+use crate::view::Views;
 
 /// Devices that a process can see; a driver offers no more.
 pub const ORDINALS: usize = 64;
@@ -78,6 +79,7 @@ pub struct Memory {
     ledger: Forever<Ledger>,
     pub contexts: Contexts,
     pub arrays: Forever<Arrays>,
+    pub views: Views,
     pub modules: Forever<Modules>,
     pub physical: Forever<Physical>,
     pub executables: Forever<Executables>,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the layer only looks after: cases call what of it the mock ICD has, no family does yet.
-const MAKERS: [&str; 14] = [
+const MAKERS: [&str; 16] = [
     "vkCreateGraphicsPipelines",
     "vkCreateComputePipelines",
     "vkCreateRayTracingPipelinesKHR",
@@ -19,6 +19,9 @@ const MAKERS: [&str; 14] = [
     "vkEndCommandBuffer",
     // Its first parameter is a place without a type, which the families' arguments are no place for: all exports' are.
     "cuMemGetHandleForAddressRange",
+    // Their descriptions are words, as all exports' are: what says that it is an array has to be one.
+    "cuTexObjectCreate",
+    "cuSurfObjectCreate",
 ];
 
 #[test]

@@ -9,6 +9,7 @@ use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{Array, Mipmap};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
+const OK: CUresult = CUresult::SUCCESS;
 const STEP: [Bytes; 1] = [Bytes::mib(64)];
 
 /// 32-bit words in a row, so that 64 MiB are 1,024 rows.
@@ -49,6 +50,31 @@ cases! {
     } (session) {
         let cuda = cuda()?;
         closed(session, &STEP, |bytes| cuda.create_mipmap(4096, bytes / 4 / 4096, 8).code)
+    }
+
+    /// Texture and surface objects are 64 bytes each of a block that their context keeps: as many are made as fit.
+    texture_and_surface_objects_are_no_way_past_the_budget {
+        kind: Budget, defects: ["R71"], entry_points: ["cuTexObjectCreate", "cuSurfObjectCreate"], budget: "0=1GiB",
+    } (session) {
+        const MANY: usize = 500_000;
+        let cuda = cuda()?;
+        let (words, array) = (cuda.allocate(Bytes::mib(2).0), cuda.create_surface_array(64, 64));
+        ensure_eq!((words.code, array.code), (OK, OK), "what is to be seen");
+        let some = [cuda.create_texture(words.out, 4096), cuda.create_surface(array.out)];
+        ensure_eq!(some.map(|object| object.code), [OK; 2], "one of each");
+        let room = cuda.allocate(Bytes::mib(8).0);
+        ensure_eq!(room.code, OK, "8 MiB");
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        let mut made = (0..MANY).map(|at| match at % 2 {
+            0 => cuda.create_texture(words.out, 4096).code,
+            _ => cuda.create_surface(array.out).code,
+        });
+        let first = made.position(|code| code != OK).unwrap_or(MANY);
+        ensure!((100_000..MANY).contains(&first), "{first} of {MANY} objects, 30 MiB, where 8 MiB are left");
+        super::green::within(session)?;
+        ensure_eq!(cuda.destroy_texture(some[0].out), OK, "cuTexObjectDestroy");
+        Ok(())
     }
 
     /// Arrays of less than a block share blocks; a budget holds for many of them.

@@ -7,13 +7,18 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Add, Begin, Cuda, Exec, Graph, Instantiate, MISSING, Node, Ordered, Run};
+use crate::ffi::cuda::{
+    Add, Begin, Cuda, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
+};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
 const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
 
 const MOST: Bytes = Bytes::gib(3);
+
+/// A kernel with 4,000 bytes of parameters, as many as every driver takes.
+const LONG: &str = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry long(.param .align 8 .b8 p[4000])\n{\nret;\n}\n";
 
 /// A graph, what it allocates, and where.
 #[derive(Clone, Copy)]
@@ -234,6 +239,32 @@ cases! {
         ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "the launch of {GIB} under 2 GiB");
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
         ensure_eq!(cuda.allocate(GIB.0).code, OUT_OF_MEMORY, "{GIB} beside it");
+        Ok(())
+    }
+
+    /// What an executable graph takes for its kernels' parameters is within the budget, and granted where it fits.
+    long_parameters_of_kernels_in_graphs_are_within_the_budget {
+        kind: Budget, defects: ["R70", "R17"], entry_points: ["cuGraphInstantiateWithFlags"], budget: "0=1GiB",
+    } (session) {
+        // 22 MiB of 4,000 bytes each.
+        const NODES: usize = 4_000;
+        let cuda = cuda()?;
+        let module = cuda.load_module(&Image::ptx(LONG));
+        ensure_eq!(module.code, OK, "cuModuleLoadData");
+        let function = cuda.function(module.out, "long");
+        ensure_eq!(function.code, OK, "cuModuleGetFunction");
+        let graph = cuda.captured_launches(function.out, &mut [0; 4_000], NODES);
+        ensure_eq!(graph.code, OK, "{NODES} launches in a capture");
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags with room");
+        let room = cuda.allocate(Bytes::mib(14).0);
+        ensure_eq!(room.code, OK, "14 MiB");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph.out).code, OUT_OF_MEMORY, "22 MiB of parameters where 14 are left");
+        super::green::within(session)?;
+        ensure_eq!(cuda.allocate(Bytes::mib(12).0).code, OK, "what is left still");
         Ok(())
     }
 

@@ -39,7 +39,7 @@ table! {
     cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz cuStreamEndCapture
     cuGraphInstantiate cuGraphInstantiate_v2 cuGraphInstantiateWithFlags cuGraphInstantiateWithParams
     cuGraphInstantiateWithParams_ptsz cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz
-    cuMemGetAllocationPropertiesFromHandle cuArrayGetDescriptor_v2
+    cuMemGetAllocationPropertiesFromHandle cuArrayGetDescriptor_v2 cuTexObjectCreate cuTexObjectDestroy cuSurfObjectCreate
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
     cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemAddressFree cuMemMap cuMemUnmap cuMemSetAccess

@@ -1,8 +1,12 @@
 //! Arrays of 32-bit words, by every call that makes one.
 
+use std::ptr::null;
+
 use abi::cuda::{
     CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY3D_DESCRIPTOR,
-    CUDA_ARRAY3D_DESCRIPTOR_v1, CUarray, CUmipmappedArray, CUresult,
+    CUDA_ARRAY3D_DESCRIPTOR_v1, CUDA_RESOURCE_DESC, CUDA_RESOURCE_DESC_res_array,
+    CUDA_RESOURCE_DESC_res_linear, CUDA_TEXTURE_DESC, CUarray, CUdeviceptr, CUmipmappedArray,
+    CUresult, CUsurfObject, CUtexObject,
 };
 
 use super::{Answer, Array, Cuda, MISSING, Mipmap};
@@ -12,6 +16,8 @@ const WORDS: i32 = 3;
 
 /// CUDA_ARRAY3D_LAYERED.
 const LAYERED: u32 = 0x01;
+/// CUDA_ARRAY3D_SURFACE_LDST.
+const SURFACE: u32 = 0x02;
 /// CUDA_ARRAY3D_SPARSE.
 const SPARSE: u32 = 0x40;
 
@@ -74,6 +80,41 @@ impl Cuda {
         let mut array = CUarray::NULL;
         let code = call!(self.cuArray3DCreate(&mut array, &descriptor));
         answer(code, array)
+    }
+
+    /// An array that surfaces may be of.
+    pub fn create_surface_array(&self, width: u64, height: u64) -> Answer<Array> {
+        self.create_array_with(SURFACE, width, height, 0)
+    }
+
+    /// A texture object of words in linear memory.
+    pub fn create_texture(&self, address: CUdeviceptr, bytes: u64) -> Answer<CUtexObject> {
+        /// CU_RESOURCE_TYPE_LINEAR.
+        const LINEAR: i32 = 2;
+        let mut resource = CUDA_RESOURCE_DESC::zeroed();
+        resource.resType = LINEAR as _;
+        resource.res.linear = CUDA_RESOURCE_DESC_res_linear {
+            devPtr: address,
+            format: WORDS as _,
+            numChannels: 1,
+            sizeInBytes: bytes as usize,
+        };
+        let (texture, mut object) = (CUDA_TEXTURE_DESC::zeroed(), 0);
+        let code = call!(self.cuTexObjectCreate(&mut object, &resource, &texture, null()));
+        Answer { code, out: object }
+    }
+
+    pub fn destroy_texture(&self, object: CUtexObject) -> CUresult {
+        call!(self.cuTexObjectDestroy(object))
+    }
+
+    /// A surface object of an array.
+    pub fn create_surface(&self, array: Array) -> Answer<CUsurfObject> {
+        let mut resource = CUDA_RESOURCE_DESC::zeroed();
+        resource.res.array = CUDA_RESOURCE_DESC_res_array { hArray: array.0 };
+        let mut object = 0;
+        let code = call!(self.cuSurfObjectCreate(&mut object, &resource));
+        Answer { code, out: object }
     }
 
     pub fn destroy_array(&self, array: Array) -> CUresult {

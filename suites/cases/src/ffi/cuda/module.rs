@@ -284,23 +284,32 @@ impl Cuda {
 
     /// One thread of a function with a pointer as its parameter, on the default stream.
     pub fn launch_function(&self, function: Function, pointer: CUdeviceptr) -> CUresult {
-        self.launch_on(CUstream::NULL, function, pointer)
+        self.launch_on(CUstream::NULL, function, &mut pointer.to_ne_bytes())
     }
 
     /// Captures one launch.
     pub fn captured_launch(&self, function: Function, pointer: CUdeviceptr) -> Answer<Graph> {
-        let begun = self.begin_capture(Begin::Second, Graph::NONE);
-        let launched = self.launch_on(threads_stream(), function, pointer);
+        self.captured_launches(function, &mut pointer.to_ne_bytes(), 1)
+    }
+
+    /// Captures so many, one after another, of a function whose one parameter is these bytes.
+    pub fn captured_launches(
+        &self,
+        function: Function,
+        parameter: &mut [u8],
+        times: usize,
+    ) -> Answer<Graph> {
+        let mut codes = vec![self.begin_capture(Begin::Second, Graph::NONE)];
+        codes.extend((0..times).map(|_| self.launch_on(threads_stream(), function, parameter)));
         let mut graph = self.end_capture();
-        let codes = [begun, launched, graph.code];
+        codes.push(graph.code);
         let failed = codes.into_iter().find(|code| *code != CUresult::SUCCESS);
         graph.code = failed.unwrap_or(graph.code);
         graph
     }
 
-    fn launch_on(&self, stream: CUstream, function: Function, pointer: CUdeviceptr) -> CUresult {
-        let mut pointer = pointer;
-        let mut parameters = [(&raw mut pointer).cast::<c_void>()];
+    fn launch_on(&self, stream: CUstream, function: Function, parameter: &mut [u8]) -> CUresult {
+        let mut parameters = [parameter.as_mut_ptr().cast::<c_void>()];
         let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
         call!(self.cuLaunchKernel(function.0, 1, 1, 1, 1, 1, 1, 0, stream, parameters, none))
     }
