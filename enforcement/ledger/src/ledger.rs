@@ -693,3 +693,71 @@ fn is_time_to_ask() -> bool {
     }
     is_time
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const DEVICE: DeviceIndex = DeviceIndex(0);
+    const MIB: u64 = 1 << 20;
+    const MINUTE: u64 = 60_000;
+
+    /// Says that whoever is asked for holds memory.
+    struct Holds;
+
+    impl Driver for Holds {
+        fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
+            Some(true)
+        }
+    }
+
+    fn attached(path: &Path) -> Ledger {
+        let mut setup = Setup::default();
+        setup.budgets[0] = Some(Bytes(100 * MIB));
+        Ledger::attach(path, &setup).unwrap()
+    }
+
+    /// A process ended a minute ago, 90 MiB of 100 are charged to it, and the driver shows its pid. What another one asks for then.
+    fn asked_beside_the_dead(listed: bool) -> Result<(), Refusal> {
+        /// No process has it.
+        const PID: u64 = 0x7fff_ff00;
+        let place = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = place.path().join("ledger");
+        let (dead, other) = (attached(&path), attached(&path));
+        assert_eq!(
+            dead.reserve_with(DEVICE, Bytes(90 * MIB), &Holds)
+                .map(Reservation::commit),
+            Ok(())
+        );
+        if listed {
+            dead.note_listed();
+        }
+        let slot = dead.seat.slot;
+        drop(dead);
+        let record = &other.seat.layout().slots[slot];
+        let namespace = record.owner.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        record.owner.store(PID << 32 | namespace, Ordering::Relaxed);
+        let ended = crate::region::clock::now_ms().abs_diff(MINUTE).max(1);
+        record.dying.store(ended, Ordering::Relaxed);
+        other
+            .reserve_with(DEVICE, Bytes(20 * MIB), &Holds)
+            .map(Reservation::commit)
+    }
+
+    #[test]
+    fn what_a_process_left_to_its_children_stays_charged() {
+        let before = std::time::Instant::now();
+        let refused = asked_beside_the_dead(true);
+        assert!(
+            matches!(refused, Err(Refusal::OverBudget { .. })),
+            "{refused:?}"
+        );
+        assert!(before.elapsed().as_millis() < 2_000, "waited for");
+    }
+
+    #[test]
+    fn rows_of_another_namespace_keep_nothing_for_ever() {
+        assert_eq!(asked_beside_the_dead(false), Ok(()));
+    }
+}
