@@ -9,8 +9,9 @@ use core::ffi::{c_char, c_int, c_ulonglong, c_void};
 use abi::cuda::enumerations::CUgraphExecUpdateResult;
 use abi::cuda::enumerations::CUstreamCaptureMode;
 use abi::cuda::{
-    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphEdgeData,
-    CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUresult, CUstream,
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphEdgeData, CUgraphExec,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUresult, CUstream,
 };
 
 use budget::Bytes;
@@ -22,7 +23,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::function::Launched;
-use crate::graphs::{ALLOCATION, Need, branch_memory, needs};
+use crate::graphs::{ALLOCATION, Code, Need};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -56,7 +57,7 @@ pub fn add(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    with_own(tenant, params, |params| {
+    added(tenant, node, params, |params| {
         next::cuGraphAddNode(node, graph, after, count, params)
     })
 }
@@ -70,7 +71,7 @@ pub fn add_v2(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    with_own(tenant, params, |params| {
+    added(tenant, node, params, |params| {
         next::cuGraphAddNode_v2(node, graph, after, edges, count, params)
     })
 }
@@ -85,9 +86,30 @@ pub fn add_v3(
     count: usize,
     params: Out<'_, CUgraphNodeParams>,
 ) -> Outcome<CUresult> {
-    with_own(tenant, params, |params| {
+    added(tenant, node, params, |params| {
         next::cuGraphAddNode_v3(node, graph, after, edges, count, params)
     })
+}
+
+/// The bodies of a conditional node are graphs of which nothing but this call tells.
+fn added(
+    tenant: Tenant,
+    node: Out<'_, CUgraphNode>,
+    params: Out<'_, CUgraphNodeParams>,
+    call: impl FnOnce(Out<'_, CUgraphNodeParams>) -> CUresult,
+) -> Outcome<CUresult> {
+    let mut bodies = Vec::new();
+    let outcome = with_own(tenant, params, |params| {
+        let code = call(params);
+        if code == CUresult::SUCCESS {
+            bodies = params.bodies();
+        }
+        code
+    });
+    if let Some(node) = node.read().filter(|_| !bodies.is_empty()) {
+        tenant.know_bodies(node, &bodies);
+    }
+    outcome
 }
 
 /// A node's parameters are exchanged, which may make it one that allocates.
@@ -136,6 +158,64 @@ fn with_own(
         params.write(own);
     }
     Outcome::Done(code)
+}
+
+/// A node of an executable graph is to run another kernel: for longer parameters the driver takes more memory, which its context keeps (R73 of
+/// `fixtures/defects.txt`).
+pub fn set_kernel(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: In<'_, CUDA_KERNEL_NODE_PARAMS>,
+) -> Outcome<CUresult> {
+    params.by_own(|params| {
+        let new = params.read().map(|new| Code::new(new.func, new.kern));
+        exchanged(tenant, node, new, || {
+            next::cuGraphExecKernelNodeSetParams_v2(exec, node, params)
+        })
+    })
+}
+
+pub fn set_kernel_v1(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: In<'_, CUDA_KERNEL_NODE_PARAMS_v1>,
+) -> Outcome<CUresult> {
+    params.by_own(|params| {
+        let new = params.read().map(|new| Code::Function(new.func));
+        exchanged(tenant, node, new, || {
+            next::cuGraphExecKernelNodeSetParams(exec, node, params)
+        })
+    })
+}
+
+pub fn set_any(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    params: Out<'_, CUgraphNodeParams>,
+) -> Outcome<CUresult> {
+    let mut own = params.read();
+    let params = own.as_mut().map_or(params, Out::to);
+    let new = params.kernel().map(|new| Code::new(new.func, new.kern));
+    exchanged(tenant, node, new, || {
+        next::cuGraphExecNodeSetParams(exec, node, params)
+    })
+}
+
+/// Where the kernel is that of the graph's own node nothing is taken.
+fn exchanged(
+    tenant: Tenant,
+    node: CUgraphNode,
+    new: Option<Code>,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    let other = new.filter(|new| Code::of(node) != Some(*new) && !planted(Seed::R73));
+    match other {
+        Some(new) => tenant.creep(&tenant.memory.graphs.exchanged, 2 * new.memory(), call),
+        None => Outcome::Done(call()),
+    }
 }
 
 macro_rules! captures {
@@ -405,7 +485,7 @@ fn oddly_instantiated(
     if let (CUresult::SUCCESS, Some(exec)) = (code, place.read()) {
         tenant.look_all(tenant.current_indices());
         if tenant.memory.graphs.any_allocation() {
-            tenant.know_executable(exec, needs(graph));
+            tenant.know_executable(exec, tenant.needs(graph));
         }
     }
     Outcome::Done(code)
@@ -432,7 +512,7 @@ fn updated(
         tenant.look_all(tenant.current_indices());
     }
     if tenant.memory.graphs.any_allocation() {
-        tenant.know_executable(exec, needs(graph));
+        tenant.know_executable(exec, tenant.needs(graph));
     }
     Outcome::Done(CUresult::SUCCESS)
 }
@@ -488,7 +568,7 @@ fn instantiated(
         // Its context keeps what the driver took for it.
         tenant.look_all(tenant.current_indices());
     } else if tenant.memory.graphs.any_allocation() {
-        tenant.know_executable(exec, needs(graph));
+        tenant.know_executable(exec, tenant.needs(graph));
     }
     outcome
 }
@@ -511,7 +591,7 @@ fn branching(
     if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
         return Outcome::Refused(refused);
     }
-    let bound = branch_memory(graph);
+    let bound = tenant.branch_memory(graph);
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),

@@ -39,6 +39,8 @@ pub const ALLOCATION: CUgraphNodeType = 10;
 const CHILD: CUgraphNodeType = 4;
 /// CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT.
 const RESERVED: i32 = 2;
+/// CU_GRAPH_NODE_TYPE_CONDITIONAL.
+const CONDITIONAL: CUgraphNodeType = 13;
 /// For a seed: graphs that it looks at.
 const LEVELS: usize = 16;
 /// How long a launch waits for what its stream has before it, whose memory it could have, rather than be refused.
@@ -56,6 +58,8 @@ pub struct Graphs {
     /// Executable graphs that allocate.
     executables: AtomicU64,
     epoch: AtomicU64,
+    /// Bytes that were taken at most for kernels of executable graphs that were set to others.
+    pub exchanged: AtomicU64,
     /// By ordinal: what is charged for the device's graphs.
     charged: [AtomicU64; ORDINALS],
     /// By ordinal: calls under way that may make it grow.
@@ -106,6 +110,11 @@ pub struct Need {
     pub ordinal: u32,
     pub bytes: Bytes,
 }
+
+/// The bodies of conditional nodes, by the node's handle: graphs of which the driver tells only who makes the node. A node that is gone leaves its
+/// entry to the next that has its handle.
+#[derive(Default)]
+pub struct Bodies(Mutex<HashMap<u64, Vec<u64>>>);
 
 /// The executable graphs that allocate, by handle.
 #[derive(Default)]
@@ -304,17 +313,117 @@ impl Tenant {
     }
 }
 
-/// What a graph allocates: the union of its nodes' ranges, each in whole steps as the driver backs them. Where the driver does not tell all of it,
-/// more than there is: it is not launched.
-pub fn needs(graph: CUgraph) -> Vec<Need> {
-    let _errno = KeptErrno::keep();
-    match ranges(graph) {
-        Some(ranges) => union(ranges),
-        None if planted(Seed::R3a) => Vec::new(),
-        None => vec![Need {
-            ordinal: 0,
-            bytes: Bytes::MAX,
-        }],
+impl Tenant {
+    /// What a graph allocates: the union of its nodes' ranges, each in whole steps as the driver backs them. Where the driver does not tell all of it,
+    /// more than there is: it is not launched.
+    pub fn needs(self, graph: CUgraph) -> Vec<Need> {
+        let _errno = KeptErrno::keep();
+        match self.ranges(graph) {
+            Some(ranges) => union(ranges),
+            None if planted(Seed::R3a) => Vec::new(),
+            None => vec![Need {
+                ordinal: 0,
+                bytes: Bytes::MAX,
+            }],
+        }
+    }
+
+    /// At most about what an executable graph takes for what may run side by side, and for its kernels' parameters: 112 KiB for each branch and
+    /// 1.5 KiB for each kernel with its parameters and a 64th of them on an H200 (`fixtures/oracle/held-580.txt`). Nothing where the driver does not
+    /// answer, which refuses such a graph.
+    pub fn branch_memory(self, graph: CUgraph) -> Bytes {
+        const BRANCH: u64 = 112 << 10;
+        let _errno = KeptErrno::keep();
+        let Counts { branches, bytes } = self.counts(graph).unwrap_or_default();
+        let bound = branches.saturating_mul(BRANCH).saturating_add(bytes);
+        Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
+    }
+
+    fn counts(self, graph: CUgraph) -> Option<Counts> {
+        let (mut counts, mut known) = (Counts::default(), HashMap::new());
+        for (graph, within) in self.whole(graph)? {
+            counts.branches = counts.branches.saturating_add(branches_of(graph)?);
+            for (node, kind) in within {
+                let bytes = if kind == KERNEL && !planted(Seed::R70) {
+                    let code = Code::of(node)?;
+                    *known.entry(code).or_insert_with(|| code.memory())
+                } else {
+                    NODE
+                };
+                counts.bytes = counts.bytes.saturating_add(bytes);
+            }
+        }
+        Some(counts)
+    }
+
+    /// The address ranges that the allocations of a graph and of the graphs in it have: ordinal, first address, end.
+    fn ranges(self, graph: CUgraph) -> Option<Vec<(u32, u64, u64)>> {
+        let mut ranges = Vec::new();
+        for (_, nodes) in self.whole(graph)? {
+            for (node, kind) in nodes {
+                if kind != ALLOCATION {
+                    continue;
+                }
+                let mut params = CUDA_MEM_ALLOC_NODE_PARAMS::zeroed();
+                told(next::cuGraphMemAllocNodeGetParams(
+                    node,
+                    Out::to(&mut params),
+                ))?;
+                let end = params.dptr.saturating_add(params.bytesize as u64);
+                let ordinal = Home::of(params.poolProps.location).device();
+                let ordinal = ordinal.and_then(|ordinal| u32::try_from(ordinal).ok());
+                ranges.push((ordinal.unwrap_or(0), params.dptr, end));
+            }
+        }
+        Some(ranges)
+    }
+
+    /// A graph and all graphs in it, however deep: a child is a copy, which the driver has memory for, and so has each body of a conditional node. `None` where it does not answer.
+    fn whole(self, graph: CUgraph) -> Option<Vec<Level>> {
+        let mut levels: Vec<Level> = Vec::new();
+        let mut left = vec![graph];
+        while let Some(graph) = left.pop() {
+            let mut typed = Vec::new();
+            for node in nodes(graph)? {
+                let mut kind = 0;
+                told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
+                if kind == CHILD {
+                    let mut child = CUgraph::NULL;
+                    told(next::cuGraphChildGraphNodeGetGraph(
+                        node,
+                        Out::to(&mut child),
+                    ))?;
+                    left.push(child);
+                }
+                if kind == CONDITIONAL && !planted(Seed::R72) {
+                    left.extend(self.bodies_of(node));
+                }
+                typed.push((node, kind));
+            }
+            levels.push((graph, typed));
+            if levels.len() >= LEVELS && planted(Seed::R47) {
+                break;
+            }
+        }
+        Some(levels)
+    }
+
+    /// A conditional node has these bodies.
+    pub fn know_bodies(self, node: CUgraphNode, bodies: &[CUgraph]) {
+        let _errno = KeptErrno::keep();
+        let bodies = bodies.iter().map(|body| body.0 as u64).collect();
+        let known = self.memory.bodies.get_or_default();
+        let mut known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(node.0 as u64, bodies);
+    }
+
+    fn bodies_of(self, node: CUgraphNode) -> Vec<CUgraph> {
+        let known = self.memory.bodies.get_or_default();
+        let known = known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bodies = known.get(&(node.0 as u64)).into_iter().flatten();
+        bodies
+            .map(|body| CUgraph(core::ptr::with_exposed_provenance_mut(*body as usize)))
+            .collect()
     }
 }
 
@@ -340,68 +449,45 @@ fn union(mut ranges: Vec<(u32, u64, u64)>) -> Vec<Need> {
     needs
 }
 
-/// At most about what an executable graph takes for what may run side by side, and for its kernels' parameters: 112 KiB for each branch and
-/// 1.5 KiB for each kernel with its parameters and a 64th of them on an H200 (`fixtures/oracle/held-580.txt`). Nothing where the driver does not
-/// answer, which refuses such a graph.
-pub fn branch_memory(graph: CUgraph) -> Bytes {
-    const BRANCH: u64 = 112 << 10;
-    const NODE: u64 = 2 << 10;
-    let _errno = KeptErrno::keep();
-    let Counts {
-        branches,
-        nodes,
-        parameters,
-    } = counts(graph).unwrap_or_default();
-    let parameters = match planted(Seed::R70) {
-        true => 0,
-        false => parameters.saturating_add(parameters / 16),
-    };
-    let bound = branches
-        .saturating_mul(BRANCH)
-        .saturating_add(nodes.saturating_mul(NODE))
-        .saturating_add(parameters);
-    Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
-}
-
 /// Of a graph and the graphs in it.
 #[derive(Default)]
 struct Counts {
     /// A branch begins with each node that waits for none, and with each successor of a node but the first, which goes on where that was.
     branches: u64,
-    nodes: u64,
-    /// Bytes of its kernels' parameters.
-    parameters: u64,
-}
-
-fn counts(graph: CUgraph) -> Option<Counts> {
-    let (mut counts, mut functions) = (Counts::default(), HashMap::new());
-    for (graph, within) in whole(graph)? {
-        counts.branches = counts.branches.saturating_add(branches_of(graph)?);
-        counts.nodes = counts.nodes.saturating_add(within.len() as u64);
-        for (node, _) in within.into_iter().filter(|(_, kind)| *kind == KERNEL) {
-            let code = Code::of(node)?;
-            let parameters = *functions.entry(code).or_insert_with(|| code.parameters());
-            counts.parameters = counts.parameters.saturating_add(parameters);
-        }
-    }
-    Some(counts)
+    /// For its nodes, parameters included.
+    bytes: u64,
 }
 
 /// What a kernel node runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Code {
+pub enum Code {
     Function(CUfunction),
     Kernel(CUkernel),
 }
 
+/// Bytes for a node beside its parameters, at most about.
+const NODE: u64 = 2 << 10;
+
 impl Code {
-    fn of(node: CUgraphNode) -> Option<Code> {
+    /// A node's parameters name one of the two.
+    pub fn new(function: CUfunction, kernel: CUkernel) -> Code {
+        match function.is_null() {
+            true => Code::Kernel(kernel),
+            false => Code::Function(function),
+        }
+    }
+
+    /// Bytes that an executable graph keeps for a node of it, at most about.
+    pub fn memory(self) -> u64 {
+        let parameters = self.parameters();
+        NODE.saturating_add(parameters)
+            .saturating_add(parameters / 16)
+    }
+
+    pub fn of(node: CUgraphNode) -> Option<Code> {
         let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
         if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
-            return Some(match params.func.is_null() {
-                true => Code::Kernel(params.kern),
-                false => Code::Function(params.func),
-            });
+            return Some(Code::new(params.func, params.kern));
         }
         let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
         told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
@@ -467,57 +553,8 @@ fn branches_of(graph: CUgraph) -> Option<u64> {
     Some((roots as u64).saturating_add(further as u64))
 }
 
-/// The address ranges that the allocations of a graph and of the graphs in it have: ordinal, first address, end.
-fn ranges(graph: CUgraph) -> Option<Vec<(u32, u64, u64)>> {
-    let mut ranges = Vec::new();
-    for (_, nodes) in whole(graph)? {
-        for (node, kind) in nodes {
-            if kind != ALLOCATION {
-                continue;
-            }
-            let mut params = CUDA_MEM_ALLOC_NODE_PARAMS::zeroed();
-            told(next::cuGraphMemAllocNodeGetParams(
-                node,
-                Out::to(&mut params),
-            ))?;
-            let end = params.dptr.saturating_add(params.bytesize as u64);
-            let ordinal = Home::of(params.poolProps.location).device();
-            let ordinal = ordinal.and_then(|ordinal| u32::try_from(ordinal).ok());
-            ranges.push((ordinal.unwrap_or(0), params.dptr, end));
-        }
-    }
-    Some(ranges)
-}
-
 /// A graph with its nodes and their types.
 type Level = (CUgraph, Vec<(CUgraphNode, CUgraphNodeType)>);
-
-/// A graph and all graphs in it, however deep: each of them is a copy, which the driver has memory for. `None` where it does not answer.
-fn whole(graph: CUgraph) -> Option<Vec<Level>> {
-    let mut levels: Vec<Level> = Vec::new();
-    let mut left = vec![graph];
-    while let Some(graph) = left.pop() {
-        let mut typed = Vec::new();
-        for node in nodes(graph)? {
-            let mut kind = 0;
-            told(next::cuGraphNodeGetType(node, Out::to(&mut kind)))?;
-            if kind == CHILD {
-                let mut child = CUgraph::NULL;
-                told(next::cuGraphChildGraphNodeGetGraph(
-                    node,
-                    Out::to(&mut child),
-                ))?;
-                left.push(child);
-            }
-            typed.push((node, kind));
-        }
-        levels.push((graph, typed));
-        if levels.len() >= LEVELS && planted(Seed::R47) {
-            break;
-        }
-    }
-    Some(levels)
-}
 
 fn told(code: CUresult) -> Option<()> {
     (code == CUresult::SUCCESS).then_some(())

@@ -120,6 +120,9 @@ macro_rules! table {
                 cuGraphInstantiateWithFlags => tenant crate::graph::instantiate_with_flags;
                 cuGraphInstantiateWithParams => tenant crate::graph::instantiate_with_params;
                 cuGraphInstantiateWithParams_ptsz => tenant crate::graph::instantiate_with_params_ptsz;
+                cuGraphExecKernelNodeSetParams => tenant crate::graph::set_kernel_v1;
+                cuGraphExecKernelNodeSetParams_v2 => tenant crate::graph::set_kernel;
+                cuGraphExecNodeSetParams => tenant crate::graph::set_any;
                 cuGraphExecUpdate => tenant crate::graph::update;
                 cuGraphExecUpdate_v2 => tenant crate::graph::update_v2;
                 cuGraphUpload => tenant crate::graph::upload;

@@ -21,7 +21,7 @@ use crate::devices::Devices;
 use crate::external::External;
 use crate::frees::Frees;
 use crate::function::LocalMemory;
-use crate::graphs::{Executables, Graphs};
+use crate::graphs::{Bodies, Executables, Graphs};
 use crate::lent::Lent;
 use crate::modules::Modules;
 use crate::nvml::Scopes;
@@ -84,6 +84,7 @@ pub struct Memory {
     pub physical: Forever<Physical>,
     pub executables: Forever<Executables>,
     pub branches: Forever<Branches>,
+    pub bodies: Forever<Bodies>,
     pub pools: Pools,
     pub frees: Frees,
     pub deferred: Deferred,

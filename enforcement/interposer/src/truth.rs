@@ -9,6 +9,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use ledger::{KeptErrno, Refusal};
 
+use abi::cuda::CUresult;
 use budget::charge::BLOCK;
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
@@ -20,7 +21,7 @@ use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
 use crate::nvml::{Processes, Session};
-use crate::outcome::Refused;
+use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
 use crate::process::Tenant;
 use crate::report::{self, Once};
@@ -303,6 +304,41 @@ impl Tenant {
             }
         }
         Ok(())
+    }
+
+    /// A call by which a driver takes a few bytes of blocks that it fills one after another. None is made over the budget; one that may take another
+    /// block, by all `bytes` that `taken` counts, only where that has room, and the driver's figure is looked at after.
+    pub fn creep(
+        self,
+        taken: &AtomicU64,
+        bytes: u64,
+        call: impl FnOnce() -> CUresult,
+    ) -> Outcome<CUresult> {
+        if self.settings().context_charge == ContextCharge::Free {
+            return Outcome::Done(call());
+        }
+        let before = taken.fetch_add(bytes, Ordering::Relaxed);
+        let blocks = |bytes: u64| bytes.div_ceil(BLOCK.0);
+        let more = blocks(before.wrapping_add(bytes)).saturating_sub(blocks(before));
+        if more == 0 {
+            return match self.room_for_unasked() {
+                Ok(()) => Outcome::Done(call()),
+                Err(refused) => Outcome::Refused(refused),
+            };
+        }
+        let indices = self.current_indices();
+        let grant = match self.reserve_or_trim(indices, Bytes(more.saturating_mul(BLOCK.0))) {
+            Ok(grant) => grant,
+            Err(refused) => {
+                // The next asks again.
+                taken.fetch_sub(bytes, Ordering::Relaxed);
+                return Outcome::Refused(refused);
+            }
+        };
+        let code = call();
+        drop(grant);
+        self.look_all(indices);
+        Outcome::Done(code)
     }
 
     /// What was granted after a look counts as looked at: only what is taken *and kept* calls for another one.

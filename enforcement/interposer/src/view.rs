@@ -1,13 +1,12 @@
 //! Texture and surface objects: 64 bytes each of a block that the driver takes when the last is full (`fixtures/oracle/held-580.txt`, R71 of
 //! `fixtures/defects.txt`). There has to be room for the next block where it may be taken, and what was taken is looked at after.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use abi::cuda::{
     CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUresult, CUsurfObject,
     CUtexObject,
 };
-use budget::charge::BLOCK;
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
@@ -15,10 +14,7 @@ use crate::boundary::entries::next;
 use crate::outcome::Outcome;
 use crate::process::Tenant;
 
-/// Objects that have room in a block.
-const OF_A_BLOCK: u64 = 32_768;
-
-/// Objects that were made, the destroyed included. All zeros is none.
+/// Bytes of all that were made, the destroyed included. All zeros is none.
 #[repr(C)]
 pub struct Views(AtomicU64);
 
@@ -42,24 +38,11 @@ pub fn create_surface(
     create(tenant, || next::cuSurfObjectCreate(object, resource))
 }
 
-/// None is made over the budget, and each that may take a block only within it.
 fn create(tenant: Tenant, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
-    if planted(Seed::R71) {
-        return Outcome::Done(call());
+    /// Of a block.
+    const EACH: u64 = 64;
+    match planted(Seed::R71) {
+        true => Outcome::Done(call()),
+        false => tenant.creep(&tenant.memory.views.0, EACH, call),
     }
-    let made = tenant.memory.views.0.fetch_add(1, Ordering::Relaxed);
-    if !made.is_multiple_of(OF_A_BLOCK) {
-        return match tenant.room_for_unasked() {
-            Ok(()) => Outcome::Done(call()),
-            Err(refused) => Outcome::Refused(refused),
-        };
-    }
-    let grant = match tenant.reserve_or_trim(tenant.current_indices(), BLOCK) {
-        Ok(grant) => grant,
-        Err(refused) => return Outcome::Refused(refused),
-    };
-    let code = call();
-    drop(grant);
-    tenant.look_all(tenant.current_indices());
-    Outcome::Done(code)
 }

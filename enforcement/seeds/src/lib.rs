@@ -125,6 +125,8 @@ seeds! {
     R61 = "R61", "a driver that stands before the preload in the search order is left as it is";
     R62 = "R62", "whatever NVML the loader finds is believed about which device is which";
     R71 = "R71", "texture and surface objects are looked at by nobody";
+    R72 = "R72", "bodies of conditional nodes are looked into by nobody";
+    R73 = "R73", "a kernel of an executable graph is exchanged as if it took nothing";
     R70 = "R70", "parameters of an executable graph's kernels count no byte";
     R68 = "R68", "a variable's type of two halves counts a byte";
     R67 = "R67", "page directories of mappings of device memory are charged nothing";

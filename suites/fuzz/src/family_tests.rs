@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the layer only looks after: cases call what of it the mock ICD has, no family does yet.
-const MAKERS: [&str; 16] = [
+const MAKERS: [&str; 19] = [
     "vkCreateGraphicsPipelines",
     "vkCreateComputePipelines",
     "vkCreateRayTracingPipelinesKHR",
@@ -19,9 +19,12 @@ const MAKERS: [&str; 16] = [
     "vkEndCommandBuffer",
     // Its first parameter is a place without a type, which the families' arguments are no place for: all exports' are.
     "cuMemGetHandleForAddressRange",
-    // Their descriptions are words, as all exports' are: what says that it is an array has to be one.
+    // Their descriptions are words, as all exports' are.
     "cuTexObjectCreate",
     "cuSurfObjectCreate",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphExecNodeSetParams",
 ];
 
 #[test]

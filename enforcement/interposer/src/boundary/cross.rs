@@ -4,9 +4,10 @@ use core::marker::PhantomData;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use abi::cuda::{
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle, CUDA_LAUNCH_PARAMS,
-    CUarray, CUarrayMapInfo, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory, CUfunction,
-    CUgraph, CUgraphExec, CUgraphNode, CUgreenCtx, CUipcMemHandle, CUkernel, CUlibrary,
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle,
+    CUDA_KERNEL_NODE_PARAMS_v3, CUDA_LAUNCH_PARAMS, CUarray, CUarrayMapInfo, CUcontext,
+    CUdevResourceDesc, CUevent, CUexternalMemory, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+    CUgraphNodeParams, CUgreenCtx, CUipcMemHandle, CUkernel, CUlibrary,
     CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule, CUresult, CUstream,
 };
 use abi::nvml::{nvmlDevice_t, nvmlReturn_t};
@@ -130,6 +131,37 @@ impl<'a> Out<'a, core::ffi::c_void> {
     /// A place of our own for a value whose type an attribute decides: 64 bits.
     pub fn word(place: &'a mut u64) -> Out<'a, core::ffi::c_void> {
         Out((&raw mut *place).cast(), PhantomData)
+    }
+}
+
+impl Out<'_, CUgraphNodeParams> {
+    /// The bodies of the conditional node that a driver has just made of them; none of any other.
+    pub fn bodies(self) -> Vec<CUgraph> {
+        /// CU_GRAPH_NODE_TYPE_CONDITIONAL.
+        const CONDITIONAL: i32 = 13;
+        let Some(made) = self.read().filter(|made| made.type_ == CONDITIONAL) else {
+            return Vec::new();
+        };
+        // SAFETY: any bits are a value of it; it is one where the type says so.
+        let made = unsafe { made.anon.conditional };
+        let count = if made.phGraph_out.is_null() {
+            0
+        } else {
+            made.size as usize
+        };
+        // SAFETY: the driver's own list of so many, which lives as long as the node.
+        (0..count)
+            .map(|index| unsafe { made.phGraph_out.add(index).read() })
+            .collect()
+    }
+
+    /// What a kernel's node is to run; `None` of any other.
+    pub fn kernel(self) -> Option<CUDA_KERNEL_NODE_PARAMS_v3> {
+        /// CU_GRAPH_NODE_TYPE_KERNEL.
+        const KERNEL: i32 = 0;
+        let asked = self.read().filter(|asked| asked.type_ == KERNEL)?;
+        // SAFETY: as above.
+        Some(unsafe { asked.anon.kernel })
     }
 }
 

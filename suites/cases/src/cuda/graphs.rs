@@ -8,7 +8,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{
-    Add, Begin, Cuda, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
+    Add, Begin, Cuda, Exchange, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
 };
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -17,8 +17,8 @@ const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
 
 const MOST: Bytes = Bytes::gib(3);
 
-/// A kernel with 4,000 bytes of parameters, as many as every driver takes.
-const LONG: &str = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry long(.param .align 8 .b8 p[4000])\n{\nret;\n}\n";
+/// A kernel with 4,000 bytes of parameters, as many as every driver takes, and one with 8.
+const LONG: &str = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry long(.param .align 8 .b8 p[4000])\n{\nret;\n}\n.visible .entry short(.param .u64 p)\n{\nret;\n}\n";
 
 /// A graph, what it allocates, and where.
 #[derive(Clone, Copy)]
@@ -266,6 +266,71 @@ cases! {
         super::green::within(session)?;
         ensure_eq!(cuda.allocate(Bytes::mib(12).0).code, OK, "what is left still");
         Ok(())
+    }
+
+    /// So is what it takes when its kernels are exchanged for others with longer parameters.
+    kernels_of_executable_graphs_are_exchanged_within_the_budget {
+        kind: Budget, defects: ["R73"], budget: "0=1GiB",
+        entry_points: ["cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2", "cuGraphExecNodeSetParams"],
+    } (session) {
+        const NODES: usize = 4_000;
+        let cuda = cuda()?;
+        let module = cuda.load_module(&Image::ptx(LONG));
+        ensure_eq!(module.code, OK, "cuModuleLoadData");
+        let (short, long) = (cuda.function(module.out, "short"), cuda.function(module.out, "long"));
+        ensure_eq!((short.code, long.code), (OK, OK), "cuModuleGetFunction");
+        let graph = cuda.captured_launches(short.out, &mut [0; 8], NODES);
+        ensure_eq!(graph.code, OK, "{NODES} launches in a capture");
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        let nodes = cuda.nodes(graph.out);
+        ensure_eq!((nodes.code, nodes.out.len()), (OK, NODES), "cuGraphGetNodes");
+        let room = cuda.allocate(Bytes::mib(14).0);
+        ensure_eq!(room.code, OK, "14 MiB");
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        let ways = [("cuGraphExecKernelNodeSetParams", Exchange::First), ("cuGraphExecKernelNodeSetParams_v2", Exchange::Second), ("cuGraphExecNodeSetParams", Exchange::Any)];
+        let ways: Vec<_> = ways.into_iter().filter(|(name, _)| cuda.exports(name)).collect();
+        let mut ends = Vec::new();
+        for (at, node) in nodes.out.into_iter().enumerate() {
+            let (name, way) = ways[at % ways.len()];
+            // As it was: that takes nothing.
+            ensure_eq!(cuda.set_exec_kernel(way, exec.out, node, short.out, &mut [0; 8]), OK, "{name} of the same kernel");
+            match cuda.set_exec_kernel(way, exec.out, node, long.out, &mut [0; 4_000]) {
+                OK => {}
+                OUT_OF_MEMORY => ends.push(at),
+                other => fail!("{name} answered {other:?}"),
+            }
+        }
+        ensure!(ends.first().is_some_and(|first| *first > 500), "30 MiB of parameters where 14 are left: refused {} of {NODES}, the first {:?}", ends.len(), ends.first());
+        super::green::within(session)
+    }
+
+    /// And what the bodies of its conditional nodes need.
+    bodies_of_conditional_nodes_are_within_the_budget {
+        kind: Budget, defects: ["R72"], budget: "0=1GiB", entry_points: ["cuGraphAddNode", "cuGraphInstantiateWithFlags"], needs: ["cuGraphConditionalHandleCreate"],
+    } (session) {
+        let cuda = cuda()?;
+        let target = cuda.allocate(Bytes::mib(2).0);
+        ensure_eq!(target.code, OK, "what is set");
+        let made = |branches| {
+            let graph = empty(&cuda)?;
+            let body = cuda.add_conditional(graph);
+            ensure_eq!(body.code, OK, "a conditional node");
+            for _ in 0..branches {
+                ensure_eq!(cuda.add_branch(body.out, &[], target.out).code, OK, "a node of its body");
+            }
+            Ok(graph)
+        };
+        let (few, many) = (made(50)?, made(1_000)?);
+        let room = cuda.allocate(Bytes::mib(30).0);
+        ensure_eq!(room.code, OK, "30 MiB");
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, many).code, OUT_OF_MEMORY, "112 MiB of branches where 30 are left");
+        super::green::within(session)?;
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, few).code, OK, "6 MiB of branches");
+        super::green::within(session)
     }
 
     /// A graph of whose nodes the driver does not tell is not launched, alone or as another's child.

@@ -40,6 +40,7 @@ table! {
     cuGraphInstantiate cuGraphInstantiate_v2 cuGraphInstantiateWithFlags cuGraphInstantiateWithParams
     cuGraphInstantiateWithParams_ptsz cuGraphUpload cuGraphUpload_ptsz cuGraphLaunch cuGraphLaunch_ptsz
     cuMemGetAllocationPropertiesFromHandle cuArrayGetDescriptor_v2 cuTexObjectCreate cuTexObjectDestroy cuSurfObjectCreate
+    cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2 cuGraphExecNodeSetParams cuGraphConditionalHandleCreate
     cuMemCreate cuArrayCreate_v2 cuArray3DCreate_v2 cuArrayCreate cuArray3DCreate cuArrayDestroy
     cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemAllocPitch cuMemFree cuMemGetInfo cuDeviceTotalMem
     cuMemRelease cuMemRetainAllocationHandle cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMemAddressReserve cuMemAddressFree cuMemMap cuMemUnmap cuMemSetAccess
@@ -99,7 +100,7 @@ mod routes;
 mod stream;
 
 pub use external::External;
-pub use graph::{Add, Begin, Exec, Graph, Instantiate, Node, Ordered, Run};
+pub use graph::{Add, Begin, Exchange, Exec, Graph, Instantiate, Node, Ordered, Run};
 pub use green::Green;
 pub use ipc::{IpcHandle, Open, PoolPointer};
 pub use lookup::Way;

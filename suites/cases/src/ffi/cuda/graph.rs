@@ -1,14 +1,18 @@
 //! Graphs that allocate.
 
+use std::ffi::c_void;
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use abi::cuda::{
-    CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS_v2, CUcontext,
-    CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode,
-    CUgraphNodeParams, CUmemLocation, CUmemPoolProps, CUresult, CUstream, fns,
+    CUDA_CHILD_GRAPH_NODE_PARAMS, CUDA_CONDITIONAL_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_KERNEL_NODE_PARAMS_v3,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS_v2, CUDA_MEMSET_NODE_PARAMS,
+    CUDA_MEMSET_NODE_PARAMS_v2, CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUmemLocation, CUmemPoolProps,
+    CUresult, CUstream, fns,
 };
 
+use super::module::Function;
 use super::{Address, Answer, Cuda, MISSING, OwnStream, Pool};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,16 @@ pub enum Instantiate {
     /// With parameters that say it is to be uploaded.
     Uploading,
     UploadingOfThread,
+}
+
+/// By which call a kernel of an executable graph is exchanged for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// cuGraphExecKernelNodeSetParams.
+    First,
+    Second,
+    /// cuGraphExecNodeSetParams.
+    Any,
 }
 
 /// By which call its memory is taken.
@@ -218,6 +232,113 @@ impl Cuda {
             true => call!(self.cuGraphNodeSetParams_v2(node.0, &mut params)),
             false => call!(self.cuGraphNodeSetParams(node.0, &mut params)),
         }
+    }
+
+    /// The nodes of a graph, as the driver lists them.
+    pub fn nodes(&self, graph: Graph) -> Answer<Vec<Node>> {
+        let mut count = 0;
+        let mut code = call!(self.cuGraphGetNodes(graph.0, null_mut(), &mut count));
+        let mut nodes = vec![CUgraphNode::NULL; count];
+        if code == CUresult::SUCCESS {
+            code = call!(self.cuGraphGetNodes(graph.0, nodes.as_mut_ptr(), &mut count));
+        }
+        let out = nodes.into_iter().map(Node).collect();
+        Answer { code, out }
+    }
+
+    /// Lets a node of an executable graph run one thread of another kernel, whose one parameter is these bytes.
+    pub fn set_exec_kernel(
+        &self,
+        way: Exchange,
+        exec: Exec,
+        node: Node,
+        function: Function,
+        parameter: &mut [u8],
+    ) -> CUresult {
+        let mut parameters = [parameter.as_mut_ptr().cast::<c_void>()];
+        let one = 1;
+        let first = CUDA_KERNEL_NODE_PARAMS_v1 {
+            func: function.0,
+            gridDimX: one,
+            gridDimY: one,
+            gridDimZ: one,
+            blockDimX: one,
+            blockDimY: one,
+            blockDimZ: one,
+            sharedMemBytes: 0,
+            kernelParams: parameters.as_mut_ptr(),
+            extra: null_mut(),
+        };
+        let second = CUDA_KERNEL_NODE_PARAMS {
+            func: first.func,
+            gridDimX: one,
+            gridDimY: one,
+            gridDimZ: one,
+            blockDimX: one,
+            blockDimY: one,
+            blockDimZ: one,
+            kernelParams: first.kernelParams,
+            ..CUDA_KERNEL_NODE_PARAMS::zeroed()
+        };
+        let mut any = CUgraphNodeParams::zeroed();
+        any.anon.kernel = CUDA_KERNEL_NODE_PARAMS_v3 {
+            func: first.func,
+            gridDimX: one,
+            gridDimY: one,
+            gridDimZ: one,
+            blockDimX: one,
+            blockDimY: one,
+            blockDimZ: one,
+            kernelParams: first.kernelParams,
+            ..CUDA_KERNEL_NODE_PARAMS_v3::zeroed()
+        };
+        match way {
+            Exchange::First => call!(self.cuGraphExecKernelNodeSetParams(exec.0, node.0, &first)),
+            Exchange::Second => {
+                call!(self.cuGraphExecKernelNodeSetParams_v2(exec.0, node.0, &second))
+            }
+            Exchange::Any => call!(self.cuGraphExecNodeSetParams(exec.0, node.0, &mut any)),
+        }
+    }
+
+    /// Adds a node that runs its body if a handle of the graph's says so; the body.
+    pub fn add_conditional(&self, graph: Graph) -> Answer<Graph> {
+        let mut params = CUgraphNodeParams::zeroed();
+        params.type_ = 13;
+        let (mut context, mut handle) = (CUcontext::NULL, 0);
+        let codes = [
+            call!(self.cuCtxPopCurrent_v2(&mut context)),
+            call!(self.cuCtxPushCurrent_v2(context)),
+            call!(self.cuGraphConditionalHandleCreate(&mut handle, graph.0, context, 0, 0)),
+        ];
+        if let Some(code) = codes.into_iter().find(|code| *code != CUresult::SUCCESS) {
+            let out = Graph::NONE;
+            return Answer { code, out };
+        }
+        params.anon.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+            handle,
+            type_: 0,
+            size: 1,
+            phGraph_out: null_mut(),
+            ctx: context,
+        };
+        let mut node = CUgraphNode::NULL;
+        let code = match self.exports("cuGraphAddNode_v2") {
+            true => {
+                call!(self.cuGraphAddNode_v2(&mut node, graph.0, null(), null(), 0, &mut params))
+            }
+            false => call!(self.cuGraphAddNode(&mut node, graph.0, null(), 0, &mut params)),
+        };
+        // SAFETY: the member that was written above.
+        let bodies = unsafe { params.anon.conditional.phGraph_out };
+        let made = code == CUresult::SUCCESS && !bodies.is_null();
+        // SAFETY: the driver's list of one body.
+        let out = if made {
+            Graph(unsafe { bodies.read() })
+        } else {
+            Graph::NONE
+        };
+        Answer { code, out }
     }
 
     /// Adds a node that frees what another allocates.

@@ -22,7 +22,7 @@ pub struct Library(CUlibrary);
 
 /// A kernel's function in a context.
 #[derive(Clone, Copy, Debug)]
-pub struct Function(CUfunction);
+pub struct Function(pub(super) CUfunction);
 
 /// A kernel of a library.
 #[derive(Clone, Copy, Debug)]
