@@ -306,8 +306,9 @@ impl Tenant {
         Ok(())
     }
 
-    /// A call by which a driver takes a few bytes of blocks that it fills one after another. None is made over the budget; one that may take another
-    /// block, by all `bytes` that `taken` counts, only where that has room, and the driver's figure is looked at after.
+    /// A call by which a driver takes a few bytes of blocks that it fills one after another. None is made over the budget; one that fills another
+    /// block, by all `bytes` that `taken` counts, only where that has room and the next, which the driver may begin before; and the driver's figure is
+    /// looked at after.
     pub fn creep(
         self,
         taken: &AtomicU64,
@@ -327,7 +328,10 @@ impl Tenant {
             };
         }
         let indices = self.current_indices();
-        let grant = match self.reserve_or_trim(indices, Bytes(more.saturating_mul(BLOCK.0))) {
+        let grant = match self.reserve_or_trim(
+            indices,
+            Bytes(more.saturating_add(1).saturating_mul(BLOCK.0)),
+        ) {
             Ok(grant) => grant,
             Err(refused) => {
                 // The next asks again.
