@@ -35,6 +35,22 @@ pub struct ExecNode {
 
 pub type Body = Vec<ExecNode>;
 
+impl ExecNode {
+    /// Another node's work. For longer parameters of a kernel room for twice as many is taken beside the old (H200, 580.159.04:
+    /// `fixtures/oracle/held-580.txt`).
+    fn do_instead(&mut self, payload: Payload) {
+        let parameters = |payload: &Payload| match payload {
+            Payload::Kernel(kernel) => u64::from(kernel.cost.parameters),
+            _ => 0,
+        };
+        let (old, new) = (parameters(&self.payload), parameters(&payload));
+        if new > old {
+            self.replaced = self.replaced.max(2 * new);
+        }
+        self.payload = payload;
+    }
+}
+
 pub struct Exec {
     pub graph: GraphId,
     pub context: ContextId,
@@ -496,20 +512,10 @@ pub fn replace(
         if !same_shape(&node.child, &child) {
             return Err(CUresult::ERROR_INVALID_VALUE);
         }
-        node.child = child;
+        take_over(&mut node.child, child);
     }
-    let parameters = |payload: &Payload| match payload {
-        Payload::Kernel(kernel) => u64::from(kernel.cost.parameters),
-        _ => 0,
-    };
-    let (old, new) = (parameters(&node.payload), parameters(&payload));
-    node.payload = payload;
-    if new > old {
-        // Room for twice as many is taken beside the old (H200, 580.159.04: `fixtures/oracle/held-580.txt`).
-        node.replaced = node.replaced.max(2 * new);
-        take_branches(process, context, None)?;
-    }
-    Ok(())
+    node.do_instead(payload);
+    take_branches(process, context, None)
 }
 
 fn same_shape(old: &Body, new: &Body) -> bool {
@@ -587,7 +593,7 @@ fn difference(old: &Body, new: &Body) -> Option<Difference> {
 
 fn take_over(old: &mut Body, new: Body) {
     for (old, new) in old.iter_mut().zip(new) {
-        old.payload = new.payload;
+        old.do_instead(new.payload);
         old.enabled = true;
         take_over(&mut old.child, new.child);
         for (old, new) in old.bodies.iter_mut().zip(new.bodies) {
@@ -608,7 +614,9 @@ fn update_with(exec: CUgraphExec, graph: CUgraph) -> Result<Result<(), Differenc
     if let Some(difference) = difference(&exec.body, &body) {
         return Ok(Err(difference));
     }
+    let context = exec.context;
     take_over(&mut exec.body, body);
+    take_branches(&mut process, context, None)?;
     Ok(Ok(()))
 }
 

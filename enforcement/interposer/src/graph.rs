@@ -498,23 +498,46 @@ fn updated(
     graph: CUgraph,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    let mut updated = false;
-    let outcome = branching(tenant, graph, || {
+    let outcome = changed(tenant, exec, graph, call);
+    let done = matches!(outcome, Outcome::Done(CUresult::SUCCESS));
+    if done && tenant.memory.graphs.any_allocation() {
+        tenant.know_executable(exec, tenant.needs(graph));
+    }
+    outcome
+}
+
+/// What of an executable graph a graph replaces: all, or a child.
+fn changed(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    graph: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    let mut changed = false;
+    let outcome = branching(tenant, graph, Change::Exchanged, || {
         let code = call();
-        updated = code == CUresult::SUCCESS;
+        changed = code == CUresult::SUCCESS;
         (code, Some(exec))
     });
-    if !updated {
+    if !changed {
         return outcome;
     }
     // What it took cannot be given back: it is charged, and stands in the way of what is asked next.
     if matches!(outcome, Outcome::Refused(_)) {
         tenant.look_all(tenant.current_indices());
     }
-    if tenant.memory.graphs.any_allocation() {
-        tenant.know_executable(exec, tenant.needs(graph));
-    }
     Outcome::Done(CUresult::SUCCESS)
+}
+
+pub fn set_child(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    node: CUgraphNode,
+    child: CUgraph,
+) -> Outcome<CUresult> {
+    changed(tenant, exec, child, || {
+        next::cuGraphExecChildGraphNodeSetParams(exec, node, child)
+    })
 }
 
 pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
@@ -554,7 +577,7 @@ fn instantiated(
     }
     let before = place.read();
     let mut made = None;
-    let outcome = branching(tenant, graph, || {
+    let outcome = branching(tenant, graph, Change::New, || {
         let code = call();
         made = place.read().filter(|_| code == CUresult::SUCCESS);
         (code, made)
@@ -573,6 +596,13 @@ fn instantiated(
     outcome
 }
 
+/// What a call does to an executable graph.
+#[derive(Clone, Copy)]
+enum Change {
+    New,
+    Exchanged,
+}
+
 /// A call that makes or changes an executable graph: the driver keeps memory for as much of it as may run side by side (R17 of
 /// `fixtures/defects.txt`; 112 KiB each on an H200). As much is reserved before, and what the driver's figure says is charged after.
 /// Refused after the call, what it made has to go again. Where no row tells it a context is charged for the most that its executable graphs needed
@@ -580,6 +610,7 @@ fn instantiated(
 fn branching(
     tenant: Tenant,
     graph: CUgraph,
+    change: Change,
     call: impl FnOnce() -> (CUresult, Option<CUgraphExec>),
 ) -> Outcome<CUresult> {
     let device = tenant.current_device().ok();
@@ -592,6 +623,11 @@ fn branching(
         return Outcome::Refused(refused);
     }
     let bound = tenant.branch_memory(graph);
+    // Beside what it replaces (R73).
+    let bound = match change {
+        Change::New => bound,
+        Change::Exchanged => bound.saturating_add(bound),
+    };
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),

@@ -123,6 +123,7 @@ macro_rules! table {
                 cuGraphExecKernelNodeSetParams => tenant crate::graph::set_kernel_v1;
                 cuGraphExecKernelNodeSetParams_v2 => tenant crate::graph::set_kernel;
                 cuGraphExecNodeSetParams => tenant crate::graph::set_any;
+                cuGraphExecChildGraphNodeSetParams => tenant crate::graph::set_child;
                 cuGraphExecUpdate => tenant crate::graph::update;
                 cuGraphExecUpdate_v2 => tenant crate::graph::update_v2;
                 cuGraphUpload => tenant crate::graph::upload;

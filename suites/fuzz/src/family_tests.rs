@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the layer only looks after: cases call what of it the mock ICD has, no family does yet.
-const MAKERS: [&str; 19] = [
+const MAKERS: [&str; 20] = [
     "vkCreateGraphicsPipelines",
     "vkCreateComputePipelines",
     "vkCreateRayTracingPipelinesKHR",
@@ -25,6 +25,7 @@ const MAKERS: [&str; 19] = [
     "cuGraphExecKernelNodeSetParams",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphExecNodeSetParams",
+    "cuGraphExecChildGraphNodeSetParams",
 ];
 
 #[test]

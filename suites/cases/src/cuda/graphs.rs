@@ -306,6 +306,43 @@ cases! {
         super::green::within(session)
     }
 
+    /// And when a whole graph replaces it, or a child of it: 46 MiB, which are refused where 28 are left.
+    graphs_are_exchanged_for_others_within_the_budget {
+        kind: Budget, defects: ["R73"], budget: "0=1GiB", entry_points: ["cuGraphExecUpdate", "cuGraphExecUpdate_v2", "cuGraphExecChildGraphNodeSetParams"],
+    } (session) {
+        const NODES: usize = 4_000;
+        let cuda = cuda()?;
+        let module = cuda.load_module(&Image::ptx(LONG));
+        ensure_eq!(module.code, OK, "cuModuleLoadData");
+        let (short, long) = (cuda.function(module.out, "short"), cuda.function(module.out, "long"));
+        ensure_eq!((short.code, long.code), (OK, OK), "cuModuleGetFunction");
+        let (short, long) = (
+            cuda.captured_launches(short.out, &mut [0; 8], NODES),
+            cuda.captured_launches(long.out, &mut [0; 4_000], NODES),
+        );
+        ensure_eq!((short.code, long.code), (OK, OK), "{NODES} launches in a capture");
+        let outer = empty(&cuda)?;
+        let child = cuda.add_child_node(outer, short.out);
+        ensure_eq!(child.code, OK, "cuGraphAddChildGraphNode");
+        let (plain, nested) = (cuda.instantiate(Instantiate::WithFlags, short.out), cuda.instantiate(Instantiate::WithFlags, outer));
+        ensure_eq!((plain.code, nested.code), (OK, OK), "cuGraphInstantiateWithFlags");
+        let room = cuda.allocate(Bytes::mib(28).0);
+        ensure_eq!(room.code, OK, "28 MiB");
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        let updates: [(&str, &dyn Fn() -> CUresult); 3] = [
+            ("cuGraphExecUpdate", &|| cuda.update_exec_v1(plain.out, long.out)),
+            ("cuGraphExecUpdate_v2", &|| cuda.update_exec(plain.out, long.out)),
+            ("cuGraphExecChildGraphNodeSetParams", &|| cuda.set_exec_child(nested.out, child.out, long.out)),
+        ];
+        for (name, update) in updates.into_iter().filter(|(name, _)| cuda.exports(name)) {
+            ensure_eq!(update(), OUT_OF_MEMORY, "{name}");
+            super::green::within(session)?;
+        }
+        ensure_eq!(cuda.free(cuda.allocate(Bytes::mib(24).0).out), OK, "what is left still");
+        Ok(())
+    }
+
     /// And what the bodies of its conditional nodes need.
     bodies_of_conditional_nodes_are_within_the_budget {
         kind: Budget, defects: ["R72"], budget: "0=1GiB", entry_points: ["cuGraphAddNode", "cuGraphInstantiateWithFlags"], needs: ["cuGraphConditionalHandleCreate"],

@@ -353,8 +353,22 @@ impl Cuda {
 
     /// Adds a graph as a node: a copy of it.
     pub fn add_child(&self, graph: Graph, child: Graph) -> CUresult {
+        self.add_child_node(graph, child).code
+    }
+
+    /// The same; its node.
+    pub fn add_child_node(&self, graph: Graph, child: Graph) -> Answer<Node> {
         let mut node = CUgraphNode::NULL;
-        call!(self.cuGraphAddChildGraphNode(&mut node, graph.0, null(), 0, child.0))
+        let code = call!(self.cuGraphAddChildGraphNode(&mut node, graph.0, null(), 0, child.0));
+        Answer {
+            code,
+            out: Node(node),
+        }
+    }
+
+    /// Lets the child of an executable graph be another graph of its shape.
+    pub fn set_exec_child(&self, exec: Exec, node: Node, child: Graph) -> CUresult {
+        call!(self.cuGraphExecChildGraphNodeSetParams(exec.0, node.0, child.0))
     }
 
     /// Adds a graph as a node: itself, which the other owns from then on.
