@@ -333,11 +333,8 @@ impl Cuda {
         let bodies = unsafe { params.anon.conditional.phGraph_out };
         let made = code == CUresult::SUCCESS && !bodies.is_null();
         // SAFETY: the driver's list of one body.
-        let out = if made {
-            Graph(unsafe { bodies.read() })
-        } else {
-            Graph::NONE
-        };
+        let body = made.then(|| unsafe { bodies.read() });
+        let out = body.map_or(Graph::NONE, Graph);
         Answer { code, out }
     }
 
