@@ -344,7 +344,7 @@ impl World {
         self.accounts.reset_peaks();
     }
 
-    /// The clock of all engines: CLOCK_MONOTONIC.
+    /// The clock of all engines: CLOCK_MONOTONIC, as it is outside of all time namespaces.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Nanos {

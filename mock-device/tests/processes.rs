@@ -309,6 +309,34 @@ fn deaths_are_seen_across_pid_namespaces() {
     }
 }
 
+/// A device knows no time namespaces; skips, saying so, where the test may not make one.
+#[test]
+fn all_time_namespaces_have_one_clock() {
+    let scene = scene(0);
+    let (path, before) = (scene.path.clone(), scene.world.now());
+    let mut outer = fork(|line| {
+        // SAFETY: concerns the children of this process only.
+        let made = unsafe { libc::unshare(libc::CLONE_NEWTIME) } == 0;
+        if !made || std::fs::write("/proc/self/timens_offsets", "monotonic 1000000 0").is_err() {
+            line.say(b's');
+            return 0;
+        }
+        let mut inner = fork(|line| {
+            let now = World::open(&path).unwrap().now();
+            let near = now.0 >= before.0 && now.0 - before.0 < 100_000_000_000_000;
+            line.say(if near { b'y' } else { b'n' });
+            0
+        });
+        line.say(inner.line.hear());
+        i32::from(inner.reap() != End::Exit(0))
+    });
+    match outer.line.hear() {
+        b's' => eprintln!("skipped: no right to make a time namespace"),
+        said => assert_eq!(said, b'y', "another clock in another time namespace"),
+    }
+    assert_eq!(outer.reap(), End::Exit(0));
+}
+
 /// FINDINGS 1: on overlayfs a lock ends with its descriptor, so that process numbers must do. In a mount namespace of its
 /// own; skips, saying so, where the test may not make one.
 #[test]
