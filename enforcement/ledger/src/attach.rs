@@ -271,9 +271,13 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
     Ok(seat)
 }
 
-/// Takes the byte of the first slot that is free: nobody holds it and nothing is charged there.
+/// Takes the byte of the first slot that is free: nobody holds it and nothing is charged there. Where the dead have them all it waits until they have
+/// drained.
 pub fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
-    for walk in 0..WALKS {
+    const DRAIN: core::time::Duration = core::time::Duration::from_millis(DRAIN_MS + 100);
+    let begun = region::clock::Moment::now();
+    let mut walk = 0;
+    while walk < WALKS || reaper.any_draining() && begun.elapsed() < DRAIN {
         // Only a full ledger has a newcomer guess; else who needs the bytes asks the driver for them.
         let patience = if walk <= 1 { DRAIN_MOST_MS } else { DRAIN_MS };
         for slot in 0..SLOTS {
@@ -286,6 +290,7 @@ pub fn claim(reaper: &Reaper<'_>) -> Result<usize, Reason> {
             region::unlock(reaper.fd, slot);
         }
         region::clock::pause(core::time::Duration::from_millis(u64::from(walk)));
+        walk += 1;
     }
     if planted(Seed::P6) {
         return Ok(0);

@@ -365,6 +365,12 @@ impl Reaper<'_> {
         self.layout.is_empty(slot)
     }
 
+    /// Whether any slot is a dead process's, whose bytes have not drained.
+    pub fn any_draining(&self) -> bool {
+        let mut slots = self.layout.slots.iter();
+        slots.any(|record| record.dying.load(Ordering::Acquire) != 0)
+    }
+
     /// Lowers the high-water mark over vacant slots. It moves only while every vacated byte is held, so that nobody can be on the
     /// way into one of them.
     pub fn shrink(&self) -> Result<(), Errno> {

@@ -89,6 +89,22 @@ fn a_full_ledger_refuses_the_next_process_and_takes_it_once_a_slot_is_free() {
     ));
 }
 
+/// They died with something charged each, and nothing else is in use.
+#[test]
+fn a_newcomer_waits_for_the_dead_who_have_all_slots() {
+    let (_place, path) = place();
+    let budget = 2 * SLOTS as u64 * MIB;
+    let ledgers: Vec<Ledger> = (0..SLOTS)
+        .map(|_| Ledger::attach(&path, &setup(budget)).unwrap())
+        .collect();
+    for ledger in &ledgers {
+        assert_eq!(reserve(ledger, MIB, &NoDriver), Ok(()));
+    }
+    drop(ledgers);
+    let newcomer = Ledger::attach(&path, &setup(budget)).unwrap();
+    assert_eq!(reserve(&newcomer, budget, &NoDriver), Ok(()));
+}
+
 #[test]
 fn three_thousand_cycles_use_one_slot() {
     let (_place, path) = place();
