@@ -49,6 +49,8 @@ struct Free {
     number: u64,
     /// Not reached in the time that a request waits: it is looked at once from then on.
     stuck: bool,
+    /// Its stream was given up by another thread meanwhile: [`Freed::OfSomePool`] stands for what that owes, or the end of its context.
+    given_up: bool,
 }
 
 /// What goes back.
@@ -98,7 +100,11 @@ impl Free {
             let stream = handle(self.stream);
             self.event = match self.what {
                 // Whose stream another thread may be about to destroy.
-                Freed::OfPool(_) => tenant.event_behind_seated(self.context, stream, self.event),
+                Freed::OfPool(_) => {
+                    let event = tenant.event_behind_seated(self.context, stream, self.event);
+                    self.given_up = event.is_none() && !planted(Seed::R26a);
+                    event.unwrap_or(0)
+                }
                 _ => tenant.event_behind(self.context, stream, self.event),
             };
         }
@@ -109,6 +115,7 @@ impl Free {
             self.set(tenant);
         }
         match self.event {
+            _ if self.given_up => Stand::Reached,
             0 => Stand::Unknown,
             event => {
                 let _relaxed = Relaxed::begin(tenant);
@@ -137,9 +144,12 @@ impl Book {
             what,
             number: self.last,
             stuck: false,
+            given_up: false,
         };
         free.set(tenant);
-        self.frees.push(free);
+        if !free.given_up {
+            self.frees.push(free);
+        }
     }
 
     /// Takes those out that `is_done`, with their events.

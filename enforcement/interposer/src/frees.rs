@@ -291,16 +291,17 @@ impl Tenant {
         event != 0
     }
 
-    /// As [`Tenant::event_behind`], in a stream that has a seat. One that has none any more may be gone.
-    pub fn event_behind_seated(self, context: u64, stream: CUstream, event: u64) -> u64 {
+    /// As [`Tenant::event_behind`], in a stream that has a seat. `None`, and `event` is no more, where it has none any more: it is gone or about to be,
+    /// and whoever took the seat has seen to what it owes.
+    pub fn event_behind_seated(self, context: u64, stream: CUstream, event: u64) -> Option<u64> {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
         let is_seated = |seat: &Seat| seat.is(context, stream.0 as u64);
         if frees.seats().iter().any(is_seated) {
-            return self.set_behind(context, stream, event);
+            return Some(self.set_behind(context, stream, event));
         }
         destroy_event(event);
-        0
+        None
     }
 
     /// An event of ours behind what a living stream has to do now: `event`, or a new one where that is 0. Answers 0 where that is not possible, or would

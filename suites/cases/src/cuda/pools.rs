@@ -1,5 +1,7 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
@@ -417,6 +419,49 @@ cases! {
             ensure!(free + Bytes::mib(64).0 >= before, "{free} are told free after {rounds} pools, {before} before");
             ensure_eq!(cuda.destroy_stream(own.out), OK, "cuStreamDestroy_v2");
         }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
+    }
+
+    /// Nor do pools that are destroyed while other threads destroy streams in which something was freed.
+    pools_destroyed_beside_streams_leave_nothing {
+        kind: Budget, defects: ["R26"], budget: "0=2GiB",
+        entry_points: ["cuMemPoolDestroy", "cuStreamDestroy_v2", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuStreamSynchronize"],
+    } (session) {
+        let cuda = cuda()?;
+        let done = AtomicBool::new(false);
+        let streams = || {
+            context(&cuda, 0)?;
+            while !done.load(Ordering::Relaxed) {
+                let own = cuda.create_stream();
+                ensure_eq!(own.code, OK, "cuStreamCreate");
+                let block = cuda.allocate_in(own.out, Bytes::mib(1).0);
+                ensure_eq!(block.code, OK, "1 MiB");
+                ensure_eq!(cuda.free_in(own.out, block.out), OK, "cuMemFreeAsync");
+                ensure_eq!(cuda.destroy_stream(own.out), OK, "cuStreamDestroy_v2");
+            }
+            Ok::<_, Failure>(())
+        };
+        let pools = || {
+            let own = cuda.create_stream();
+            ensure_eq!(own.code, OK, "cuStreamCreate");
+            for round in 0..600 {
+                let pool = cuda.create_pool(0);
+                ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
+                let block = cuda.allocate_from_pool_in(own.out, pool.out, Bytes::mib(600).0);
+                ensure_eq!(block.code, OK, "600 MiB of a pool under 2 GiB in round {round}");
+                ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+                ensure_eq!(cuda.free_in(own.out, block.out), OK, "cuMemFreeAsync");
+                ensure_eq!(cuda.synchronize_stream(own.out), OK, "cuStreamSynchronize");
+            }
+            Ok::<_, Failure>(())
+        };
+        std::thread::scope(|scope| {
+            let others = [(); 3].map(|()| scope.spawn(streams));
+            let made = pools();
+            done.store(true, Ordering::Relaxed);
+            let ended = others.map(|other| other.join().expect("a thread that returns"));
+            ended.into_iter().fold(made, Result::and)
+        })?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
