@@ -242,8 +242,10 @@ impl Tenant {
             .filter(|known| self.is_doomed(*known) && !known.pool.is_in_use());
         let mut buried = false;
         for known in unused {
+            let owed = self.owed_until(known.place);
             let awaited = self.frees_to_come().frees.iter().any(|free| {
-                free.what == Freed::OfPool(known.place) || free.what == Freed::OfSomePool
+                free.what == Freed::OfPool(known.place)
+                    || free.what == Freed::OfSomePool && free.number <= owed
             });
             if !awaited {
                 self.bury_pool(known);
@@ -298,6 +300,11 @@ impl Tenant {
             _ => None,
         });
         blocks.fold(Bytes::ZERO, Bytes::saturating_add)
+    }
+
+    /// The number of the last free.
+    pub fn last_number(self) -> u64 {
+        self.frees_to_come().last
     }
 
     /// A number that all frees until now have at most; `None` where there are none.

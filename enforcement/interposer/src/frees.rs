@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
 use budget::DeviceSet;
+use ledger::KeptErrno;
 use throttle::Nanos;
 
 use crate::boundary::arena::{self, Held, Lock};
@@ -162,12 +163,8 @@ impl Tenant {
 
     /// What pools were freed in a stream and nobody has waited for outlives it: a pool that is destroyed may owe to it.
     fn keep_what_it_owes(self, stream: u64) {
-        let seats = self.memory.frees.seats().iter();
-        let context = seats
-            .filter(|seat| seat.stream.load(Ordering::Relaxed) == stream)
-            .find(|seat| seat.dirty.load(Ordering::SeqCst) != 0)
-            .map(|seat| seat.context.load(Ordering::Acquire));
-        if let Some(context) = context {
+        let owing = self.owing().into_iter().find(|(_, of)| *of == stream);
+        if let Some((context, stream)) = owing {
             let _ = self.end_deferred();
             self.defer_in(context, stream, Freed::OfSomePool);
         }
@@ -176,15 +173,28 @@ impl Tenant {
     /// Before a pool is destroyed: what was freed of it in any stream that nobody has waited for.
     #[cold]
     pub fn defer_frees_of_pool(self, place: u32) {
-        for seat in self.memory.frees.seats() {
-            let (context, stream) = (
-                seat.context.load(Ordering::Acquire),
-                seat.stream.load(Ordering::Relaxed),
-            );
-            if context != 0 && seat.dirty.load(Ordering::SeqCst) != 0 {
-                self.defer_in(context, stream, Freed::OfPool(place));
-            }
+        for (context, stream) in self.owing() {
+            self.defer_in(context, stream, Freed::OfPool(place));
         }
+        self.owe_until(place, self.last_number());
+    }
+
+    /// The streams, with their contexts, in which something was freed that nobody has waited for.
+    fn owing(self) -> Vec<(u64, u64)> {
+        let _errno = KeptErrno::keep();
+        let frees = &self.memory.frees;
+        // Another thread may be about to clear a seat, word by word.
+        let _held = frees.lock.hold();
+        let dirty = |seat: &&Seat| {
+            seat.context.load(Ordering::Acquire) != 0 && seat.dirty.load(Ordering::SeqCst) != 0
+        };
+        let seats = frees.seats().iter().filter(dirty);
+        seats
+            .map(|seat| {
+                let context = seat.context.load(Ordering::Acquire);
+                (context, seat.stream.load(Ordering::Relaxed))
+            })
+            .collect()
     }
 
     fn forget_frees(self, is_meant: impl Fn(&Seat) -> bool) {

@@ -46,6 +46,8 @@ struct Seat {
     ordinal: AtomicU32,
     /// Not 0: its memory is managed.
     managed: AtomicU32,
+    /// Once it is destroyed: the number of the last deferred free that may be of it, its own later ones beside.
+    owed: AtomicU64,
 }
 
 /// Destroyed, with allocations that live on. No pool has so small a handle.
@@ -233,6 +235,18 @@ impl Tenant {
         pools.seats[known.place as usize]
             .handle
             .store(DOOMED, Ordering::Release);
+    }
+
+    /// What was freed of a pool that is about to be destroyed is in the book, up to this number.
+    pub fn owe_until(self, place: u32, number: u64) {
+        if let Some(seat) = self.memory.pools.seats.get(place as usize) {
+            seat.owed.store(number, Ordering::Release);
+        }
+    }
+
+    pub fn owed_until(self, place: u32) -> u64 {
+        let seat = self.memory.pools.seats.get(place as usize);
+        seat.map_or(u64::MAX, |seat| seat.owed.load(Ordering::Acquire))
     }
 
     /// It is destroyed: the default pool takes its place.
