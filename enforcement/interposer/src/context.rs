@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
-use ledger::KeptErrno;
+use ledger::{Change, KeptErrno};
 
 use abi::cuda::{CUcontext, CUdevice, CUlimit, CUresult};
 use budget::settings::ContextCharge;
@@ -19,7 +19,6 @@ use crate::nvml::{Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{ORDINALS, Tenant};
 use crate::report::{self, Once};
-use crate::truth::Change;
 use seeds::{Mark, Seed, mark, planted};
 
 /// `initialised` once cuInit is charged.
@@ -385,7 +384,7 @@ fn is_active(ordinal: CUdevice) -> bool {
 /// Makes a context and charges it. The caller holds the process's lock for contexts.
 fn create(
     tenant: Tenant,
-    device: &Device,
+    device: &'static Device,
     primary: bool,
     place: Out<'_, CUcontext>,
     arguments_are_sound: bool,
@@ -411,7 +410,8 @@ fn create(
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
-    let meter = Meter::start(tenant, device, bound);
+    let own_changes = 2 + u64::from(room.is_some());
+    let meter = Meter::start(tenant, device, bound, own_changes);
     let code = call();
     let Some(handle) = place
         .read()
@@ -624,7 +624,7 @@ impl Tenant {
 }
 
 /// A context is gone, and with it all that it owned.
-fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
+fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'static>) {
     tenant.memory.records.take_owned(context.handle, |record| {
         memory::freed(tenant, record, memory::When::Now)
     });
@@ -641,7 +641,6 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change) {
     }
     tenant.list(device.indices, context.unlisted);
     tenant.release(device.indices, context.bytes);
-    tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
     drop(change);
     if last {
         tenant.forget_drift(device);
@@ -656,89 +655,140 @@ struct Taken {
     unlisted: Bytes,
 }
 
-/// Measures by our own NVML row what a call takes.
+/// Measures by our own NVML row what a call takes, whatever other threads take and give back meanwhile.
 struct Meter {
     tenant: Tenant,
+    device: &'static Device,
     bound: Bytes,
-    before: Option<Reading>,
+    /// The caller's grants.
+    own_changes: u64,
+    before: Option<(Session, DeviceIndex, Reading)>,
 }
 
-/// NVML's figures before the call.
+/// NVML's figures beside ours, at a moment in which nobody but the caller changes anything.
 struct Reading {
-    nvml: Session,
-    index: DeviceIndex,
     rows: Processes,
     device: Option<Bytes>,
+    /// What this process is charged and its row may show, the caller's grants with it.
+    charged: Bytes,
     /// What no context owns: without one it is in no row, and with the next in ours again.
     apart: Bytes,
-    activity: u64,
+    /// How many changes have begun.
+    changes: u64,
 }
 
 impl Meter {
-    fn start(tenant: Tenant, device: &Device, bound: Bytes) -> Meter {
+    fn start(tenant: Tenant, device: &'static Device, bound: Bytes, own_changes: u64) -> Meter {
         let known = bound != Bytes::ZERO && device.indices.len() == 1;
         let index = device.indices.iter().next().filter(|_| known);
         let before = index.and_then(|index| {
             let nvml = Session::open()?;
-            Some(Reading {
-                rows: nvml.rows(index)?,
-                device: nvml.device_usage(index),
-                apart: tenant
-                    .pooled_on(device)
-                    .saturating_add(tenant.physical_on(device.ordinal)),
-                activity: tenant.memory.activity.load(Ordering::Acquire),
-                nvml,
-                index,
-            })
+            let reading = Reading::take(tenant, &nvml, device, index, own_changes)?;
+            Some((nvml, index, reading))
         });
         Meter {
             tenant,
+            device,
             bound,
+            own_changes,
             before,
         }
     }
 
-    /// What was taken. The bound where NVML does not say, or where something else was charged meanwhile.
+    /// What was taken. The bound where NVML does not say, or where other threads never leave the books alone.
     fn taken(self) -> Taken {
-        let activity = &self.tenant.memory.activity;
-        let measured = self.before.and_then(|before| {
-            let after = before.nvml.rows(before.index)?;
-            if let (Some(_), Some(ledger)) = (after.own(), self.tenant.ledger()) {
+        let Meter {
+            tenant,
+            device,
+            bound,
+            own_changes,
+            before,
+        } = self;
+        let measured = before.and_then(|(nvml, index, before)| {
+            let after = Reading::take(tenant, &nvml, device, index, own_changes)?;
+            let row = after.rows.own()?;
+            if let Some(ledger) = tenant.ledger() {
                 ledger.note_listed();
             }
-            let undisturbed = activity.load(Ordering::Acquire) == before.activity;
-            let known = before.rows.own().unwrap_or(before.apart);
-            let own = after.own()?.saturating_sub(known);
-            let alone = before.rows.are_ours() && after.are_ours();
-            (undisturbed && own != Bytes::ZERO).then(|| {
-                let bytes = before.lost(own, alone, self.bound);
+            let known = match before.rows.own() {
+                Some(row) if planted(Seed::R74) => row,
+                Some(row) => row
+                    .saturating_add(after.charged)
+                    .saturating_sub(before.charged),
+                None => after.apart,
+            };
+            let own = row.saturating_sub(known);
+            let undisturbed = after.changes == before.changes || planted(Seed::R74);
+            let likely = own != Bytes::ZERO && (undisturbed || own <= bound);
+            let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
+            likely.then(|| {
+                let lost = before.device.zip(after.device).filter(|_| alone);
+                let bytes = lost_beside(own, lost, bound);
                 let unlisted = bytes.saturating_sub(own);
                 Taken { bytes, unlisted }
             })
         });
-        activity.fetch_add(1, Ordering::Relaxed);
         measured.unwrap_or(Taken {
-            bytes: self.bound,
+            bytes: bound,
             unlisted: Bytes::ZERO,
         })
     }
 }
 
 impl Reading {
-    /// What the device lost, if nobody else has a row and it is near what ours gained: on an H200 under 580 a row says 5.6 MiB less
-    /// than a context takes, and nothing of cuInit. Otherwise as much as may be unsaid is assumed, within what was reserved: what
-    /// others take or give back in this moment must not pass for ours. Not less than that: a process that dies with cuInit alone is
-    /// in no list, so that its 3.25 MiB are given to others while the driver still has them.
-    fn lost(&self, own: Bytes, alone: bool, bound: Bytes) -> Bytes {
-        const UNSAID: Bytes = Bytes::mib(16);
-        let most = own.saturating_add(UNSAID);
-        let lost = self
-            .device
-            .zip(self.nvml.device_usage(self.index))
-            .map(|(before, after)| after.saturating_sub(before));
-        match lost {
-            Some(lost) if alone && own <= lost && lost <= most => lost,
-            _ => most.min(bound).max(own),
-        }
+    /// `None` where NVML does not tell, or other threads are always about to take or give back.
+    fn take(
+        tenant: Tenant,
+        nvml: &Session,
+        device: &Device,
+        index: DeviceIndex,
+        own_changes: u64,
+    ) -> Option<Reading> {
+        /// Of some 100 us each, where a context takes 100 ms.
+        const TRIES: usize = 16;
+        let ledger = tenant.ledger()?;
+        let changes = &tenant.memory.truth.changes;
+        (0..TRIES).find_map(|_| {
+            let begun = changes.quiet(own_changes);
+            let books = || {
+                let spares = tenant.spares(device);
+                let charged = ledger.process_usage(index);
+                (
+                    charged
+                        .saturating_add(ledger.shared_usage(index))
+                        .saturating_sub(spares.untaken),
+                    ledger.process_releases(index),
+                )
+            };
+            let stood = books();
+            let reading = Reading {
+                rows: nvml.rows(index)?,
+                device: nvml.device_usage(index),
+                charged: stood.0,
+                apart: tenant
+                    .pooled_on(device)
+                    .saturating_add(tenant.physical_on(device.ordinal)),
+                changes: begun.unwrap_or_default(),
+            };
+            let still = planted(Seed::R74)
+                || begun.is_some() && changes.quiet(own_changes) == begun && books() == stood;
+            if !still {
+                std::thread::yield_now();
+            }
+            still.then_some(reading)
+        })
+    }
+}
+
+/// What a device lost to a context of which the row gained `own`, if nobody else has a row (`lost`: used before and after) and it is near that: on an
+/// H200 under 580 a row says 5.6 MiB less than a context takes, and nothing of cuInit. Otherwise as much as may be unsaid is assumed, within what was
+/// reserved: what others take or give back in this moment must not pass for ours. Not less than that: a process that dies with cuInit alone is in no
+/// list, so that its 3.25 MiB are given to others while the driver still has them.
+fn lost_beside(own: Bytes, lost: Option<(Bytes, Bytes)>, bound: Bytes) -> Bytes {
+    const UNSAID: Bytes = Bytes::mib(16);
+    let most = own.saturating_add(UNSAID);
+    match lost.map(|(before, after)| after.saturating_sub(before)) {
+        Some(lost) if own <= lost && lost <= most => lost,
+        _ => most.min(bound).max(own),
     }
 }

@@ -1,7 +1,7 @@
 //! Reserve, call, commit: here and nowhere else.
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
-use ledger::{KeptErrno, Refusal, Reservation};
+use ledger::{Change, KeptErrno, Refusal, Reservation};
 use seeds::{Mark, Seed, mark, planted};
 
 use crate::boundary::time;
@@ -10,7 +10,6 @@ use crate::nvml::{Rows, Scope};
 use crate::outcome::Refused;
 use crate::process::Tenant;
 use crate::report::{self, Once};
-use crate::truth::Change;
 
 /// Bytes that may be asked of the driver, on each of the devices that one GPU may be. Dropped without a commit it gives them back.
 #[must_use = "dropping a grant gives it back"]
@@ -19,7 +18,7 @@ pub struct Grant {
     first: Option<Reservation<'static>>,
     others: Vec<Reservation<'static>>,
     /// Dropped last: until then ledger and driver differ.
-    _change: Change,
+    _change: Change<'static>,
 }
 
 impl Grant {

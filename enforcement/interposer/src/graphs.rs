@@ -238,7 +238,6 @@ impl Tenant {
     /// Whether it was as much as was reserved.
     pub fn settle_graphs(self, device: &Device, grant: Grant, bound: Bytes) -> bool {
         let graphs = &self.memory.graphs;
-        self.memory.activity.fetch_add(1, Ordering::Relaxed);
         let _held = graphs.lock.hold();
         let growing = &graphs.growing[device.ordinal as usize];
         let alone = growing.fetch_sub(1, Ordering::SeqCst) == 1;
@@ -297,8 +296,8 @@ impl Tenant {
         let word = &graphs.charged[ordinal];
         let charged = Bytes(word.load(Ordering::Acquire));
         if let Some(held) = held(device) {
+            let _change = self.change();
             let _ = self.charge_anyway(device.indices, held.saturating_sub(charged));
-            self.memory.activity.fetch_add(1, Ordering::Relaxed);
             self.release(device.indices, charged.saturating_sub(held));
             word.store(held.0, Ordering::Release);
         }

@@ -1,7 +1,6 @@
 //! Memory with an address of its own, by any of the plain entry points, and the freeing of anything that was allocated.
 
 use core::ffi::c_uint;
-use core::sync::atomic::Ordering;
 
 use abi::cuda::{CUdeviceptr, CUdeviceptr_v1, CUresult, CUstream};
 use budget::charge::{self, Blocks, Span};
@@ -211,7 +210,6 @@ where
             Ok(grant) => grant,
             Err(refused) => return verdict((self.impossible)(), refused),
         };
-        tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
         let code = (self.call)();
         if code != CUresult::SUCCESS {
             return Outcome::Done(code);
@@ -357,7 +355,6 @@ pub fn freed(tenant: Tenant, record: Record, when: When) {
         }
         Kind::PageLocked => tenant.end_page_locked(record),
         Kind::Blocks | Kind::Managed => {
-            tenant.memory.activity.fetch_add(1, Ordering::Relaxed);
             if let Some(span) = Span::of(record.address, record.size) {
                 let freed = Blocks::new(&tenant.memory.pages).give(span);
                 if record.kind == Kind::Managed {

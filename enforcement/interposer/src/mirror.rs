@@ -393,7 +393,6 @@ impl Tenant {
     /// A pool's growth is charged: what it really grew by where that can be told, and a spare of the rest where it needs one.
     #[cold]
     pub fn settle(self, known: Known, growth: Growth) -> Result<(), Refused> {
-        self.memory.activity.fetch_add(1, Ordering::Relaxed);
         let Growth {
             grant,
             kept,
@@ -527,9 +526,6 @@ impl Tenant {
         } else {
             reserved
         };
-        if wanted < charged {
-            self.memory.activity.fetch_add(1, Ordering::Relaxed);
-        }
         pool.charge(wanted, reserved);
         self.release(device.indices, charged.saturating_sub(wanted));
         if needs_spare && wanted == reserved && occasion == Occasion::Waited {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use budget::DeviceIndex;
 use budget::percent::Percent;
 use budget::settings::{Settings, Source};
-use ledger::{Authority, KeptErrno, Ledger, Setup};
+use ledger::{Authority, Changes, KeptErrno, Ledger, Setup};
 use seeds::{Seed, planted};
 use std::panic::catch_unwind;
 
@@ -35,7 +35,7 @@ use crate::sharing::{Shared, Sharing};
 use crate::texels::Arrays;
 use crate::threads::Threads;
 use crate::throttle::Lane;
-use crate::truth::{Changes, Truth};
+use crate::truth::Truth;
 use crate::view::Views;
 
 /// Devices that a process can see; a driver offers no more.
@@ -63,8 +63,6 @@ pub struct Memory {
     pub changing: Reentrant,
     /// Calls that may end a primary context.
     pub endings: Changes,
-    /// Counts what else is charged meanwhile.
-    pub activity: AtomicU64,
     /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
     /// Held while what a limit costs is charged.

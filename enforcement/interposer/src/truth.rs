@@ -7,7 +7,7 @@
 //! is none, and upper bounds stay.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use ledger::{KeptErrno, Refusal};
+use ledger::{Change, Changes, KeptErrno, Refusal};
 
 use abi::cuda::CUresult;
 use budget::charge::BLOCK;
@@ -35,7 +35,7 @@ const PART: u64 = 64;
 /// What is known of how the books stand to the driver's. All zeros is the beginning.
 #[repr(C)]
 pub struct Truth {
-    changes: Changes,
+    pub changes: Changes,
     /// Held while the books are brought to the driver's figure.
     looking: Lock,
     devices: [Figures; MAX_DEVICES],
@@ -86,37 +86,6 @@ impl Watch<'_> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.0.watched.store(0, Ordering::SeqCst);
-    }
-}
-
-/// Changes that are under way: what two looks see may differ meanwhile, as driver and ledger do.
-#[repr(C)]
-pub struct Changes {
-    begun: AtomicU64,
-    ended: AtomicU64,
-}
-
-/// From before the driver's call until its charge is what it took.
-#[must_use]
-pub struct Change(&'static Changes);
-
-impl Changes {
-    pub fn begin(&'static self) -> Change {
-        self.begun.fetch_add(1, Ordering::AcqRel);
-        Change(self)
-    }
-
-    /// How many have begun, if none but so many of the caller's own are under way.
-    pub fn quiet(&self, own: u64) -> Option<u64> {
-        let ended = self.ended.load(Ordering::Acquire);
-        let begun = self.begun.load(Ordering::Acquire);
-        (begun.wrapping_sub(ended) == own).then_some(begun)
-    }
-}
-
-impl Drop for Change {
-    fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -221,7 +190,7 @@ impl Figures {
 impl Tenant {
     /// Ledger and driver are about to differ.
     #[inline]
-    pub fn change(self) -> Change {
+    pub fn change(self) -> Change<'static> {
         self.memory.truth.changes.begin()
     }
 
@@ -864,18 +833,5 @@ mod tests {
             ..look(600, 640, 0, 10)
         };
         assert_eq!(look.drift_beside(Bytes::ZERO), Bytes::mib(10));
-    }
-
-    #[test]
-    fn nothing_is_quiet_while_a_change_is_under_way() {
-        static CHANGES: Changes = Changes {
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-        };
-        assert_eq!(CHANGES.quiet(0), Some(0));
-        let change = CHANGES.begin();
-        assert_eq!((CHANGES.quiet(0), CHANGES.quiet(1)), (None, Some(1)));
-        drop(change);
-        assert_eq!(CHANGES.quiet(0), Some(1));
     }
 }

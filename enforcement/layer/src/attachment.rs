@@ -5,15 +5,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
 use budget::settings::Source;
-use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
-use ledger::{Authority, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
+use budget::{Bytes, DeviceSet, MAX_DEVICES};
+use ledger::{
+    Authority, Change, Changes, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed,
+};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::Rows;
 use crate::exports::{Descriptor, Freed, Row};
-use crate::floor::Floor;
+use crate::floor::{Books, Floor};
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held};
@@ -27,6 +29,7 @@ pub struct Attachment {
     /// By device.
     turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
     holds: Mutex<Holds>,
+    changes: Changes,
     floor: Floor,
     /// Charged, and in no row of the driver's: by device.
     unlisted: Mutex<[Bytes; MAX_DEVICES]>,
@@ -73,6 +76,7 @@ fn make() -> Option<&'static Attachment> {
         ledger: attach(),
         turns: [const { OnceLock::new() }; MAX_DEVICES],
         holds: Mutex::new(Holds::new()),
+        changes: Changes::new(),
         floor: Floor::new(),
         unlisted: Mutex::new([Bytes::ZERO; MAX_DEVICES]),
     })?;
@@ -177,7 +181,7 @@ impl Attachment {
     #[inline]
     pub fn reserve(&self, targets: DeviceSet, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
         if let Some(ledger) = &self.ledger {
-            self.floor.before(ledger, targets, bytes);
+            self.floor.before(ledger, &self.changes, targets, bytes);
         }
         self.reserve_taken(targets, bytes)
     }
@@ -189,9 +193,45 @@ impl Attachment {
         bytes: Bytes,
     ) -> Result<Held<'_>, Option<Refusal>> {
         let ledger = self.ledger.as_ref().ok_or(None)?;
-        targets::reserve(ledger, targets, bytes, &Rows).map_err(|refusal| {
+        targets::reserve(ledger, &self.changes, targets, bytes, &Rows).map_err(|refusal| {
             trace::line(format_args!("refused {bytes}: {refusal}"));
             Some(refusal)
+        })
+    }
+
+    /// Driver and ledger are about to differ: from before something is given back to the driver until it is given back to the ledger.
+    #[inline]
+    pub fn change(&self) -> Change<'_> {
+        self.changes.begin()
+    }
+
+    /// Reads what `read` reads while no other thread changes the books of `targets`, which have so many changes of the caller's own under way, and answers
+    /// how those stood. `None` without a ledger, and where the others never leave them alone.
+    pub fn read_quietly<R>(
+        &self,
+        targets: DeviceSet,
+        own_changes: u64,
+        mut read: impl FnMut() -> R,
+    ) -> Option<(R, Vec<Books>)> {
+        /// Of some 100 us each, where what is measured takes 10 ms and more.
+        const TRIES: usize = 16;
+        let ledger = self.ledger.as_ref()?;
+        let books = || {
+            let of = |device| Books::of(ledger, &self.changes, device, own_changes);
+            targets.iter().map(of).collect::<Vec<_>>()
+        };
+        (0..TRIES).find_map(|_| {
+            let before = books();
+            let found = read();
+            let still = books()
+                .iter()
+                .zip(&before)
+                .all(|(now, then)| now.stood_since(then));
+            let still = still || planted(Seed::V25);
+            if !still {
+                std::thread::yield_now();
+            }
+            still.then_some((found, before))
         })
     }
 
@@ -204,7 +244,7 @@ impl Attachment {
     /// than before.
     pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
-        ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
+        ledger.is_some_and(|ledger| self.floor.look_all(ledger, &self.changes, targets, call))
     }
 
     /// What was noted beyond what this process is charged is about to be charged, as far as it is known what took it. A look follows.
@@ -318,12 +358,5 @@ impl Attachment {
             ledger.reap_at_times(&Rows);
         }
         targets::available(ledger, targets)
-    }
-
-    /// What this library instance holds of one target.
-    pub fn own_usage(&self, device: DeviceIndex) -> Bytes {
-        self.ledger
-            .as_ref()
-            .map_or(Bytes::ZERO, |ledger| ledger.own_usage(device))
     }
 }

@@ -1,6 +1,6 @@
 //! One live VkDevice's chain and charges, from creation to destruction.
 
-use ledger::KeptErrno;
+use ledger::{Change, KeptErrno};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,7 @@ use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::marks::Marking;
 use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
+use crate::floor::Books;
 use crate::instance::Instance;
 use crate::memory;
 use crate::pace::Timed;
@@ -174,7 +175,8 @@ fn charged(
         Err(code) => return code,
     };
     let after = measure(instance, group, &enforced);
-    let measured = after.since(&before, bound);
+    let readings = before.as_ref().zip(after.as_ref());
+    let measured = readings.and_then(|(before, after)| after.since(before, bound));
     let took = measured
         .unwrap_or(bound)
         .round_up(memory::GRANULARITY)
@@ -190,7 +192,9 @@ fn charged(
     };
     held.commit_as(took.min(reserved));
     rest.into_iter().for_each(Held::commit);
-    for device in all.iter().filter(|_| measured.is_some()) {
+    // What another thread's commands took meanwhile is no device's.
+    let is_exact = readings.is_some_and(|(before, after)| after.stood_since(before));
+    for device in all.iter().filter(|_| measured.is_some() && is_exact) {
         LEARNED[device.0 as usize].fetch_max(took.0, Ordering::Relaxed);
     }
     trace::line(format_args!(
@@ -198,7 +202,8 @@ fn charged(
         took.0
     ));
     enforced.overhead.store(took.0, Ordering::Relaxed);
-    let unlisted = after.listed(&before).map_or(Bytes::ZERO, |listed| {
+    let listed = readings.and_then(|(before, after)| after.listed(before));
+    let unlisted = listed.map_or(Bytes::ZERO, |listed| {
         took.saturating_sub(listed).min(UNSAID.most)
     });
     enforced.unlisted.store(unlisted.0, Ordering::Relaxed);
@@ -281,6 +286,11 @@ impl Enforced {
         Ok((memory::reserve(self.attachment, self.all, whole)?, whole))
     }
 
+    /// Driver and ledger are about to differ.
+    pub fn change(&self) -> Change<'_> {
+        self.attachment.change()
+    }
+
     /// What an allocation with this mask falls on. No mask is every device of the group: a MULTI_INSTANCE heap then has one
     /// instance on each, and which device a single instance lies on is not said (FINDINGS 29).
     pub fn masked(&self, mask: Option<u32>) -> DeviceSet {
@@ -311,6 +321,11 @@ impl Device {
         }
     }
 
+    /// To be kept from before next destroys it until [`Device::destroyed`] has returned.
+    pub fn change(&self) -> Option<Change<'_>> {
+        self.enforced.as_ref().map(Enforced::change)
+    }
+
     /// After next destroyed it: whatever it still held is back.
     pub fn destroyed(&self) {
         let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) else {
@@ -327,73 +342,79 @@ impl Device {
     }
 }
 
-/// What there is to tell a VkDevice's own memory by.
+/// What there is to tell a VkDevice's own memory by, while no other thread takes or gives back.
 struct Measure {
-    /// Of each target: the process's row, and what this library charged.
-    rows: Vec<(Option<Bytes>, Bytes)>,
+    /// Of each target: the process's row, and how the books stood.
+    rows: Vec<(Option<Bytes>, Books)>,
     /// No other process has a row of any of them.
     alone: bool,
     heaps: Option<HeapUse>,
 }
 
-fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) -> Measure {
-    let charged = |device| enforced.attachment.own_usage(device);
-    let own: Vec<_> = enforced
-        .all
-        .iter()
-        .map(|device| (nvml::own(device), charged(device)))
-        .collect();
-    if own.iter().any(|(own, _)| own.row.is_some()) {
-        enforced.attachment.note_listed();
-    }
+/// `None` where other threads never leave the books alone.
+fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) -> Option<Measure> {
+    /// What is reserved for the device.
+    const OWN_CHANGES: u64 = 1;
+    let attachment = enforced.attachment;
     let reporting = group.iter().find(|physical| physical.has_memory_budget);
-    let heaps =
-        reporting.and_then(|physical| instance.next.heap_use(physical.handle, instance.promoted));
-    Measure {
-        rows: own
-            .iter()
-            .map(|(own, charged)| (own.row, *charged))
-            .collect(),
-        alone: own.iter().all(|(own, _)| own.alone),
-        heaps,
+    let ((own, heaps), books) = attachment.read_quietly(enforced.all, OWN_CHANGES, || {
+        let own: Vec<_> = enforced.all.iter().map(nvml::own).collect();
+        let heaps = reporting
+            .and_then(|physical| instance.next.heap_use(physical.handle, instance.promoted));
+        (own, heaps)
+    })?;
+    if own.iter().any(|own| own.row.is_some()) {
+        attachment.note_listed();
     }
+    Some(Measure {
+        alone: own.iter().all(|own| own.alone),
+        rows: own.into_iter().map(|own| own.row).zip(books).collect(),
+        heaps,
+    })
 }
 
 impl Measure {
-    /// What this library charged for other things since `before`.
-    fn charged(&self, before: &Measure) -> Bytes {
+    /// Whether no other thread has taken or given back anything since `before`.
+    fn stood_since(&self, before: &Measure) -> bool {
+        let mut rows = self.rows.iter().zip(&before.rows);
+        rows.all(|((_, now), (_, then))| now.stood_since(then))
+    }
+
+    /// The most by which any of the targets gained from `then` to `now`, less what this library charged there for other things meanwhile.
+    fn grown(&self, before: &Measure, then: Bytes, now: Bytes) -> Bytes {
         let rows = self.rows.iter().zip(&before.rows);
-        let charged = rows.map(|((_, now), (_, then))| now.saturating_sub(*then));
-        charged.max().unwrap_or_default()
+        let grown = rows.map(|((_, books), (_, stood))| books.grown_since(stood, then, now));
+        grown.max().unwrap_or_default()
     }
 
     /// By how much the process's rows grew since `before`, less that. `None` where it has none.
     fn listed(&self, before: &Measure) -> Option<Bytes> {
-        let charged = self.charged(before);
         let rows = self.rows.iter().zip(&before.rows);
-        let grown = rows.filter_map(|((now, _), (then, _))| {
-            let grown = (*now)?.saturating_sub(then.unwrap_or_default());
-            Some(grown.saturating_sub(charged))
+        let grown = rows.filter_map(|((now, books), (then, stood))| {
+            Some(books.grown_since(stood, then.unwrap_or_default(), (*now)?))
         });
         grown.max()
     }
 
     /// What was taken since `before`, less what this library charged for other things meanwhile. `None` where nothing can tell.
     fn since(&self, before: &Measure, bound: Bytes) -> Option<Bytes> {
-        let charged = self.charged(before);
-        let grown = |now: Bytes, then: Bytes| now.saturating_sub(then).saturating_sub(charged);
         let by_row = self.listed(before);
         // What is free is everybody's: a neighbour's allocation in this very moment is counted too, but never above the bound.
-        let lost = |now: HeapUse, then: HeapUse| grown(then.free(), now.free());
+        let lost = |now: HeapUse, then: HeapUse| self.grown(before, now.free(), then.free());
         let heaps = self.heaps.zip(before.heaps);
         if let Some(by_row) = by_row {
-            let lost = heaps
-                .filter(|_| before.alone && self.alone)
-                .map(|(now, then)| lost(now, then));
-            return Some(standing::taken(by_row, lost, UNSAID, bound));
+            let alone = before.alone && self.alone && self.stood_since(before);
+            let lost = heaps.map(|(now, then)| lost(now, then));
+            return Some(standing::taken(
+                by_row,
+                lost.filter(|_| alone),
+                UNSAID,
+                bound,
+            ));
         }
         let (now, then) = heaps?;
-        Some(grown(now.usage, then.usage).max(lost(now, then).min(bound)))
+        let used = self.grown(before, then.usage, now.usage);
+        Some(used.max(lost(now, then).min(bound)))
     }
 }
 
@@ -407,7 +428,7 @@ mod tests {
             budget: Bytes(budget),
         });
         Measure {
-            rows: vec![(row.map(Bytes), Bytes(own))],
+            rows: vec![(row.map(Bytes), Books::charged(Bytes(own)))],
             alone: true,
             heaps,
         }
@@ -425,9 +446,8 @@ mod tests {
             Some(800)
         );
         assert_eq!(
-            took(&at(Some(10), 5, heaps(900)), &at(Some(16), 9, heaps(890))),
-            Some(6),
-            "other charges of the moment are not the device's"
+            took(&at(Some(10), 5, heaps(900)), &at(Some(16), 5, heaps(890))),
+            Some(10)
         );
         assert_eq!(
             took(&at(Some(10), 0, heaps(900)), &at(Some(16), 0, heaps(900))),
@@ -452,6 +472,15 @@ mod tests {
             took(&at(Some(16), 0, None), &at(Some(10), 0, None)),
             Some(0)
         );
+    }
+
+    #[test]
+    fn what_other_threads_take_and_give_back_is_not_the_devices() {
+        let listed = |then, now: Measure| now.listed(&then).map(|listed| listed.0);
+        let before = || at(Some(100), 90, None);
+        assert_eq!(listed(before(), at(Some(120), 94, None)), Some(16));
+        assert_eq!(listed(before(), at(Some(36), 10, None)), Some(16));
+        assert_eq!(listed(before(), at(Some(100), 94, None)), Some(0));
     }
 
     #[test]

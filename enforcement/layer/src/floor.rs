@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use ash::vk;
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
-use ledger::{KeptErrno, Ledger};
+use ledger::{Changes, KeptErrno, Ledger};
 use seeds::{Seed, planted};
 
 use crate::attachment::Attachment;
@@ -78,20 +78,27 @@ impl Floor {
 
     /// Looks where a request for so much more makes the process hold a 64th of the budget more than at the last look.
     #[inline]
-    pub fn before(&self, ledger: &Ledger, targets: DeviceSet, bytes: Bytes) {
+    pub fn before(&self, ledger: &Ledger, changes: &Changes, targets: DeviceSet, bytes: Bytes) {
         for device in targets.iter() {
             let next = device.slot().and_then(|slot| self.next.get(slot));
             if let Some(next) = next
                 && ledger.own_usage(device).saturating_add(bytes).0 > next.load(Ordering::Relaxed)
             {
-                self.grown(ledger, device, next, bytes);
+                self.grown(ledger, changes, device, next, bytes);
             }
         }
     }
 
     #[cold]
-    fn grown(&self, ledger: &Ledger, device: DeviceIndex, next: &AtomicU64, bytes: Bytes) {
-        self.look(ledger, device, None);
+    fn grown(
+        &self,
+        ledger: &Ledger,
+        changes: &Changes,
+        device: DeviceIndex,
+        next: &AtomicU64,
+        bytes: Bytes,
+    ) {
+        self.look(ledger, changes, device, None);
         let step = ledger
             .budget(device)
             .map_or(u64::MAX, |budget| budget.0 / PART);
@@ -101,17 +108,29 @@ impl Floor {
 
     /// Looks at every target. Answers whether the tenant has more left than before.
     #[cold]
-    pub fn look_all(&self, ledger: &Ledger, targets: DeviceSet, call: Option<&str>) -> bool {
+    pub fn look_all(
+        &self,
+        ledger: &Ledger,
+        changes: &Changes,
+        targets: DeviceSet,
+        call: Option<&str>,
+    ) -> bool {
         let before = crate::targets::available(ledger, targets);
-        let over = targets
-            .iter()
-            .fold(false, |over, device| over | self.look(ledger, device, call));
+        let over = targets.iter().fold(false, |over, device| {
+            over | self.look(ledger, changes, device, call)
+        });
         self.over.store(over, Ordering::Relaxed);
         crate::targets::available(ledger, targets) > before
     }
 
     /// Answers whether the tenant is over its budget, by what this process took unasked.
-    fn look(&self, ledger: &Ledger, device: DeviceIndex, call: Option<&str>) -> bool {
+    fn look(
+        &self,
+        ledger: &Ledger,
+        changes: &Changes,
+        device: DeviceIndex,
+        call: Option<&str>,
+    ) -> bool {
         let _errno = KeptErrno::keep();
         let told = settings().context_charge == ContextCharge::Count;
         // A look would charge what these leave out, too.
@@ -120,8 +139,9 @@ impl Floor {
             return false;
         }
         let others = ledger.others(device);
+        let mut least = Bytes::ZERO;
         for _ in 0..TRIES {
-            let books = Books::of(ledger, device);
+            let books = Books::of(ledger, changes, device, 0);
             let Some(rows) = nvml::listed(device) else {
                 break;
             };
@@ -134,14 +154,24 @@ impl Floor {
             let Some(row) = own else {
                 break;
             };
-            if Books::of(ledger, device) != books {
+            let after = Books::of(ledger, changes, device, 0);
+            let beyond = if after.stood_since(&books) {
+                books.beyond(row)
+            } else if after.releases == books.releases {
+                // Others charge before the driver takes and give back after it: what the row is beyond the most that was charged around it is beyond
+                // the books in any case.
+                least = least.max(after.beyond(row));
                 continue;
-            }
-            let beyond = books.beyond(row);
+            } else {
+                continue;
+            };
             ledger.note_own_beyond(device, beyond);
             return self.is_over(ledger, device, beyond, call);
         }
-        false
+        if least > ledger.own_beyond(device) {
+            ledger.note_own_beyond(device, least);
+        }
+        self.is_over(ledger, device, least, call)
     }
 
     /// Charges what processes of the tenant hold that never asked any hook for anything (R8 of `fixtures/defects.txt`).
@@ -215,23 +245,55 @@ impl Floor {
 
 /// What a look compares with the driver's row, and what must stand still around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Books {
+pub struct Books {
     charged: Bytes,
     /// Charged, and in no row.
     unlisted: Bytes,
     /// Charged to others, and perhaps in our row.
     shared: Bytes,
     releases: u64,
+    /// How many changes have begun; `None` while one is under way that is not the caller's.
+    changes: Option<u64>,
 }
 
 impl Books {
-    fn of(ledger: &Ledger, device: DeviceIndex) -> Books {
+    /// As they stand, with so many changes of the caller's own under way.
+    pub fn of(ledger: &Ledger, changes: &Changes, device: DeviceIndex, own_changes: u64) -> Books {
         Books {
+            changes: changes.quiet(own_changes),
             charged: ledger.process_usage(device),
             unlisted: ledger.process_unlisted(device),
             shared: ledger.shared_usage(device),
             releases: ledger.process_releases(device),
         }
+    }
+
+    /// Nothing but that.
+    #[cfg(test)]
+    pub fn charged(bytes: Bytes) -> Books {
+        Books {
+            charged: bytes,
+            unlisted: Bytes::ZERO,
+            shared: Bytes::ZERO,
+            releases: 0,
+            changes: Some(0),
+        }
+    }
+
+    /// Whether nobody has changed them since they were `before`, or was about to.
+    pub fn stood_since(&self, before: &Books) -> bool {
+        self.changes.is_some() && self == before
+    }
+
+    /// By how much a row grew, less what was charged meanwhile for other reasons: what was given back is added.
+    pub fn grown_since(&self, before: &Books, then: Bytes, now: Bytes) -> Bytes {
+        let charged = |books: &Books| books.charged.saturating_add(books.shared);
+        let (stood, stands) = match (charged(before), charged(self)) {
+            (stood, stands) if planted(Seed::V25) => (stood.min(stands), stands),
+            both => both,
+        };
+        let now = now.saturating_add(stood);
+        now.saturating_sub(then.saturating_add(stands))
     }
 
     fn beyond(self, row: Bytes) -> Bytes {
@@ -311,10 +373,9 @@ mod tests {
     #[test]
     fn what_nothing_explains_is_beyond() {
         let books = |charged, unlisted, shared| Books {
-            charged: Bytes(charged),
             unlisted: Bytes(unlisted),
             shared: Bytes(shared),
-            releases: 0,
+            ..Books::charged(Bytes(charged))
         };
         assert_eq!(books(100, 0, 0).beyond(Bytes(140)), Bytes(40));
         assert_eq!(books(100, 0, 0).beyond(Bytes(60)), Bytes::ZERO);

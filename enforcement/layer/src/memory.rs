@@ -276,6 +276,7 @@ pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     let mut charge = object
         .filter(|_| late.is_none())
         .and_then(|object| RECORDS.take(found.device.id, object));
+    let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
     if let Some(object) = late {
         // Wide enough for another thread to be given the handle meanwhile.
@@ -394,6 +395,7 @@ fn forget_closed(attachment: &Attachment) -> bool {
 /// stayed in the process's NVML row after vkDestroyDevice), so that the budget could be granted twice.
 pub fn drain(device: Id, attachment: &Attachment, free: impl Fn(Object, Charge)) {
     for (object, charge) in RECORDS.drain(device) {
+        let _change = attachment.change();
         free(object, charge);
         give_back(attachment, charge);
     }

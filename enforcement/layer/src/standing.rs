@@ -14,6 +14,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet};
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::nvml::{self, Own};
+use crate::floor::Books;
 use crate::targets::Held;
 use crate::{candidates, memory, trace};
 
@@ -69,21 +70,53 @@ struct Share {
     device: DeviceIndex,
     /// `None` where the tenant has no ledger yet: one is made only if a GPU turns out to be used.
     held: Option<(Bytes, Held<'static>)>,
-    before: Figures,
+    /// `None` where the books were never left alone.
+    before: Option<Figures>,
 }
 
 #[derive(Clone, Copy)]
 struct Figures {
     own: Own,
     device: Option<Bytes>,
+    /// How the books stood; `None` where there were none.
+    books: Option<Books>,
 }
 
 impl Figures {
-    fn of(device: DeviceIndex) -> Self {
-        Self {
+    /// While no other thread takes or gives back, with so many changes of the caller's under way. `None` where they never leave the books alone.
+    fn of(
+        device: DeviceIndex,
+        attachment: Option<&Attachment>,
+        own_changes: u64,
+    ) -> Option<Figures> {
+        let read = || Figures {
             own: nvml::own(device),
             device: nvml::device_usage(device),
-        }
+            books: None,
+        };
+        let Some(attachment) = attachment.filter(|attachment| attachment.stands()) else {
+            return Some(read());
+        };
+        let targets = DeviceSet::of(device);
+        let (figures, books) = attachment.read_quietly(targets, own_changes, read)?;
+        Some(Figures {
+            books: books.first().copied(),
+            ..figures
+        })
+    }
+
+    /// By how much the row grew since `before`, less what other threads took. `None` where there is none.
+    fn listed(self, before: Figures) -> Option<Bytes> {
+        let (then, now) = (before.own.row.unwrap_or_default(), self.own.row?);
+        Some(match self.books.zip(before.books) {
+            Some((books, stood)) => books.grown_since(&stood, then, now),
+            None => now.saturating_sub(then),
+        })
+    }
+
+    fn stood_since(self, before: Figures) -> bool {
+        let books = self.books.zip(before.books);
+        books.is_none_or(|(books, stood)| books.stood_since(&stood))
     }
 
     /// What the device lost since `before` by all that can be known.
@@ -92,13 +125,9 @@ impl Figures {
             (Some(before), Some(now)) => Some(now.saturating_sub(before)),
             _ => None,
         };
-        match self.own.row {
-            Some(now) => taken(
-                now.saturating_sub(before.own.row.unwrap_or_default()),
-                lost.filter(|_| before.own.alone && self.own.alone),
-                UNSAID,
-                bound,
-            ),
+        let alone = before.own.alone && self.own.alone && self.stood_since(before);
+        match self.listed(before) {
+            Some(grown) => taken(grown, lost.filter(|_| alone), UNSAID, bound),
             None => lost.map_or(bound, |lost| lost.min(bound)),
         }
     }
@@ -154,13 +183,23 @@ pub fn begin() -> Result<Option<Making>, Refused> {
         making.shares.push(Share {
             device,
             held,
-            before: Figures::of(device),
+            before: None,
         });
+    }
+    let own_changes = making.own_changes();
+    for share in &mut making.shares {
+        share.before = Figures::of(share.device, attachment, own_changes);
     }
     Ok(Some(making))
 }
 
 impl Making {
+    /// What is reserved.
+    fn own_changes(&self) -> u64 {
+        let held = self.shares.iter().filter(|share| share.held.is_some());
+        held.count() as u64
+    }
+
     /// Next made it. Refused if it took more than there is.
     ///
     /// The instance is to stay all the same: Khronos's loader (1.3.239 and 1.4.304 were seen) frees its own memory twice and aborts where a layer fails
@@ -169,8 +208,11 @@ impl Making {
     pub fn end(mut self) -> Result<(), Refused> {
         let mut fits = Ok(());
         let _errno = KeptErrno::keep();
+        let own_changes = self.own_changes();
         let shares = std::mem::take(&mut self.shares);
-        let shares: Vec<_> = shares.into_iter().map(Share::measured).collect();
+        let measured = |share: Share| share.measured(own_changes);
+        let shares: Vec<_> = shares.into_iter().map(measured).collect();
+        let mut changed = DeviceSet::EMPTY;
         if shares.iter().any(|(share, now)| share.used(*now))
             && let Some(attachment) = attachment::current()
         {
@@ -194,8 +236,9 @@ impl Making {
                         fits = Err(Refused);
                     }
                 }
-                attachment.look(targets, None);
+                changed = changed.union(targets);
             }
+            attachment.look(changed, None);
         }
         self.standing.instances += 1;
         fits
@@ -206,34 +249,41 @@ impl Making {
 type Charge = (Charged, Result<Vec<(Held<'static>, Bytes)>, Refused>);
 
 impl Share {
-    fn measured(self) -> (Self, Figures) {
-        let now = Figures::of(self.device);
+    fn measured(self, own_changes: u64) -> (Self, Option<Figures>) {
+        let attachment = self.held.as_ref().and_then(|_| attachment::mine());
+        let now = Figures::of(self.device, attachment, own_changes);
         (self, now)
     }
 
-    fn used(&self, now: Figures) -> bool {
-        now.since(self.before, BOUND) != Bytes::ZERO
+    /// What was taken; `bound` where that cannot be known.
+    fn taken(&self, now: Option<Figures>, bound: Bytes) -> Bytes {
+        let known = now.zip(self.before);
+        known.map_or(bound, |(now, before)| now.since(before, bound))
+    }
+
+    fn used(&self, now: Option<Figures>) -> bool {
+        self.taken(now, BOUND) != Bytes::ZERO
     }
 
     /// `None` where nothing was taken, or there is no budget.
-    fn charge(self, attachment: &'static Attachment, now: Figures) -> Option<Charge> {
+    fn charge(mut self, attachment: &'static Attachment, now: Option<Figures>) -> Option<Charge> {
         let targets = DeviceSet::of(self.device);
         let bound = match &self.held {
             Some((bound, _)) => *bound,
             None => bound(attachment, targets)?,
         };
-        if now.own.row.is_some() {
+        if now.is_some_and(|now| now.own.row.is_some()) {
             attachment.note_listed();
         }
-        let took = now
-            .since(self.before, bound)
+        let took = self
+            .taken(now, bound)
             .round_up(memory::GRANULARITY)
             .unwrap_or(Bytes::MAX);
         if took == Bytes::ZERO {
             return None;
         }
         let mut parts = Vec::new();
-        let reserved = self.held.map_or(Bytes::ZERO, |(reserved, held)| {
+        let reserved = self.held.take().map_or(Bytes::ZERO, |(reserved, held)| {
             parts.push((held, took.min(reserved)));
             reserved
         });
@@ -245,13 +295,13 @@ impl Share {
             parts.extend(rest.map(|rest| (rest, beyond)));
             parts
         });
-        let before = self.before.own.row.unwrap_or_default();
-        let listed = now.own.row.map(|row| row.saturating_sub(before));
+        let listed = now.zip(self.before);
+        let listed = listed.and_then(|(now, before)| now.listed(before));
         // What is charged later has no part of a small budget for its bound.
         let took = match held {
             Ok(_) => took,
-            Err(Refused) => now
-                .since(self.before, BOUND)
+            Err(Refused) => self
+                .taken(now, BOUND)
                 .round_up(memory::GRANULARITY)
                 .unwrap_or(Bytes::MAX),
         };
@@ -319,12 +369,19 @@ impl Standing {
     }
 }
 
-/// An instance is gone: with the last one all that they took.
-pub fn ended() {
-    let _errno = KeptErrno::keep();
-    if !attachment::enforcing() {
-        return;
+/// Destroys an instance: with the last one all is gone that they took.
+pub fn end(destroy: impl FnOnce()) {
+    let enforced = attachment::enforcing();
+    let attachment = attachment::mine().filter(|_| enforced);
+    let _change = attachment.map(Attachment::change);
+    destroy();
+    if enforced {
+        ended();
     }
+}
+
+fn ended() {
+    let _errno = KeptErrno::keep();
     let mut standing = lock();
     let mine = attachment::mine().filter(|attachment| standing.of == Some(attachment.id()));
     if standing.of.is_some() && mine.is_none() {
@@ -386,6 +443,7 @@ mod tests {
         let at = |alone, row, device| Figures {
             own: Own { row, alone },
             device: Some(device),
+            books: None,
         };
         let took =
             |before, after| at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), BOUND);
@@ -400,6 +458,7 @@ mod tests {
         let none = |device| Figures {
             own: Own::default(),
             device,
+            books: None,
         };
         let (before, now) = (Some(Bytes::gib(1)), Some(Bytes(LOST.0 + (1 << 30))));
         assert_eq!(none(now).since(none(before), BOUND), LOST);

@@ -9,7 +9,7 @@ use seeds::{Seed, planted};
 use crate::arena::Id;
 use crate::attachment::Attachment;
 use crate::candidates;
-use crate::device::Found;
+use crate::device::{Enforced, Found};
 use crate::memory::{image_bytes, reserve, reserve_taken};
 use crate::records::{Charge, Object, Records};
 use crate::trace;
@@ -115,6 +115,7 @@ pub fn create(
 /// Destroys. The record goes first: once next has destroyed it, its handle may be another's.
 pub fn destroy(found: Found, object: Option<Object>, call: impl FnOnce()) {
     let charge = object.and_then(|object| RECORDS.take(found.device.id, object));
+    let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {
         enforced.attachment.release(charge.targets, charge.bytes);
@@ -125,6 +126,7 @@ pub fn destroy(found: Found, object: Option<Object>, call: impl FnOnce()) {
 /// Destroys what an application left behind in a device that it is about to destroy, and gives the charges back.
 pub fn drain(device: Id, attachment: &Attachment, destroy: impl Fn(Object, Charge)) {
     for (object, charge) in RECORDS.drain(device) {
+        let _change = attachment.change();
         destroy(object, charge);
         attachment.release(charge.targets, charge.bytes);
     }

@@ -1,28 +1,36 @@
 //! The set of budgets that one allocation draws on, and holding a charge on all of them.
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
-use ledger::{Driver, Ledger, Refusal, Reservation};
+use ledger::{Change, Changes, Driver, Ledger, Refusal, Reservation};
 
 /// The same number of bytes reserved on every target. Dropping it cancels.
 #[must_use = "dropping a reservation cancels it"]
-pub enum Held<'a> {
+pub struct Held<'a> {
+    parts: Parts<'a>,
+    /// Dropped last: until then driver and ledger differ.
+    _change: Change<'a>,
+}
+
+enum Parts<'a> {
     One(Reservation<'a>),
     Many(Vec<Reservation<'a>>),
 }
 
 impl Held<'_> {
     pub fn commit(self) {
-        match self {
-            Held::One(reservation) => reservation.commit(),
-            Held::Many(reservations) => reservations.into_iter().for_each(Reservation::commit),
+        let Held { parts, _change } = self;
+        match parts {
+            Parts::One(reservation) => reservation.commit(),
+            Parts::Many(reservations) => reservations.into_iter().for_each(Reservation::commit),
         }
     }
 
     /// The driver took `actual`, at most what was reserved.
     pub fn commit_as(self, actual: Bytes) {
-        match self {
-            Held::One(reservation) => reservation.commit_as(actual),
-            Held::Many(reservations) => reservations
+        let Held { parts, _change } = self;
+        match parts {
+            Parts::One(reservation) => reservation.commit_as(actual),
+            Parts::Many(reservations) => reservations
                 .into_iter()
                 .for_each(|one| one.commit_as(actual)),
         }
@@ -33,21 +41,22 @@ impl Held<'_> {
 #[inline]
 pub fn reserve<'a>(
     ledger: &'a Ledger,
+    changes: &'a Changes,
     targets: DeviceSet,
     bytes: Bytes,
     driver: &dyn Driver,
 ) -> Result<Held<'a>, Refusal> {
-    if let Some(device) = targets.only() {
-        return ledger.reserve_with(device, bytes, driver).map(Held::One);
-    }
-    if targets.is_empty() {
+    let _change = changes.begin();
+    let parts = if let Some(device) = targets.only() {
+        Parts::One(ledger.reserve_with(device, bytes, driver)?)
+    } else if targets.is_empty() {
         return Err(Refusal::UnknownDevice(DeviceIndex(u32::MAX)));
-    }
-    targets
-        .iter()
-        .map(|device| ledger.reserve_with(device, bytes, driver))
-        .collect::<Result<_, _>>()
-        .map(Held::Many)
+    } else {
+        let each = targets.iter();
+        let each = each.map(|device| ledger.reserve_with(device, bytes, driver));
+        Parts::Many(each.collect::<Result<_, _>>()?)
+    };
+    Ok(Held { parts, _change })
 }
 
 pub fn release(ledger: &Ledger, targets: DeviceSet, bytes: Bytes) {

@@ -5,6 +5,7 @@
 
 mod account;
 mod attach;
+mod changes;
 mod contest;
 mod displaced;
 mod driver;
@@ -21,6 +22,7 @@ mod view;
 mod word;
 
 pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
+pub use changes::{Change, Changes};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};

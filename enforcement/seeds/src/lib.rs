@@ -52,6 +52,7 @@ seeds! {
     V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
+    V25 = "V25", "what other threads give back while a VkDevice is made is not charged to it";
     V23 = "V23", "GPUs beyond the thirty-second are charged to nobody by Vulkan";
     V15 = "V15", "what the driver says of us is never looked at";
     Floor = "F1", "the driver's figures of processes are never read";
@@ -128,6 +129,7 @@ seeds! {
     R71 = "R71", "texture and surface objects are looked at by nobody";
     R72 = "R72", "bodies of conditional nodes are looked into by nobody";
     R73 = "R73", "a kernel of an executable graph is exchanged as if it took nothing";
+    R74 = "R74", "what other threads take while a context is made is charged to it";
     R70 = "R70", "parameters of an executable graph's kernels count no byte";
     R68 = "R68", "a variable's type of two halves counts a byte";
     R67 = "R67", "page directories of mappings of device memory are charged nothing";

@@ -132,6 +132,7 @@ pub const SUITE: harness::Suite = harness::Suite {
         symbols::lookup::ROLES,
         symbols::runtimes::ROLES,
         vulkan::budget::ROLES,
+        vulkan::devices::ROLES,
         vulkan::wrapped::ROLES,
         workloads::launch::pace::ROLES,
     ],

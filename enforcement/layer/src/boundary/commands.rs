@@ -76,10 +76,11 @@ pub unsafe extern "system" fn destroy_instance(
             let next = instance::unregister(key)
                 .or_else(|| instance::find(None))
                 .and_then(|known| known.next.destroy);
-            if let Some(destroy) = next {
-                destroy(handle, allocator);
-            }
-            standing::ended();
+            standing::end(|| {
+                if let Some(destroy) = next {
+                    destroy(handle, allocator);
+                }
+            });
         }
     });
 }
@@ -189,12 +190,14 @@ pub unsafe extern "system" fn destroy_device(
                     }
                 });
             }
+            let change = known.map(device::Device::change);
             if let Some(destroy) = next {
                 destroy(handle, allocator);
             }
             if let Some(device) = known {
                 device.destroyed();
             }
+            drop(change);
         }
     });
 }

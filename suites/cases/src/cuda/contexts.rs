@@ -1,5 +1,7 @@
 //! Every way in which contexts come and go.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
@@ -63,6 +65,33 @@ cases! {
         });
         ensure_eq!(code, OK, "allocations beside contexts that come and go");
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A context is charged for itself, whatever another thread takes while the driver makes it.
+    a_context_made_beside_other_threads_is_charged_for_itself {
+        kind: Own, defects: ["R74"], entry_points: ["cuCtxCreate_v2", "cuMemCreate"], budget: "0=8GiB",
+        faults: r#"fault = [{ at = "cuCtxCreate_v2", then = "delay:400ms" }]"#, unordered: "a thread takes memory meanwhile",
+    } (session) {
+        const PART: Bytes = Bytes::mib(64);
+        let cuda = cuda()?;
+        let making = AtomicBool::new(false);
+        let (code, taken) = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while !making.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                let take = |_: &u32| {
+                    thread::sleep(Duration::from_millis(5));
+                    cuda.create_memory(0, PART.0).code == OK
+                };
+                (0..48).take_while(take).count() as u64
+            });
+            making.store(true, Ordering::SeqCst);
+            (cuda.create_context(0).code, other.join().unwrap_or_default())
+        });
+        ensure_eq!((code, taken), (OK, 48), "a context, and blocks of {PART} beside it");
+        let all = fill(&cuda).bytes + Bytes(taken * PART.0);
+        fills(all, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
     }
 
     /// So are contexts of 32-bit days: what one was charged comes back with it, and while it lives the books show it (the

@@ -1,12 +1,45 @@
 //! Several instances and devices at once, and Vulkan without the rest of the driver.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq, fail};
+use harness::{Bytes, cases, ensure, ensure_eq, fail, roles};
 use mock_device::DeviceIndex;
 
 use crate::clients::{Gpu, NVIDIA, cuda, device_heap, fill, first_gpu, gpus, instance};
+use crate::ffi::vulkan::validation::SWITCH;
 use crate::ffi::vulkan::{Client, Code, Query, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
+
+roles! {
+    /// Makes devices while another thread takes and gives back all the time, and takes until it is refused.
+    device_maker(session, _parent) {
+        const DEVICES: u64 = 32;
+        /// Of an H200, by its process's row.
+        const LEAST: Bytes = Bytes::mib(29);
+        let gpu = Gpu::first()?;
+        let other = Gpu::on(&gpu.instance, gpu.physical)?;
+        let done = AtomicBool::new(false);
+        let (devices, taken) = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    if let Ok(memory) = other.allocate(Bytes::mib(32)) {
+                        other.device.free(memory);
+                    }
+                }
+            });
+            let devices: Result<Vec<_>, _> = (0..DEVICES).map(|_| gpu.instance.device(gpu.physical)).collect();
+            let taken = gpu.fill();
+            done.store(true, Ordering::Relaxed);
+            (devices.map(|devices| devices.len() as u64), taken)
+        });
+        ensure_eq!(devices.ok(), Some(DEVICES), "VkDevices");
+        let beside = Bytes((DEVICES + 2) * LEAST.0);
+        // The other thread has its block, less than a 64th of the budget, now and then.
+        fills(taken.bytes + beside, budget(session, 0)?, Bytes((DEVICES + 2) * VULKAN_ROOM.0) + Bytes::mib(32))
+    }
+}
 
 cases! {
     /// Two live instances of different versions and a device of each draw on one budget, each through its own chain.
@@ -37,6 +70,15 @@ cases! {
         ensure_eq!(heap, budget(session, 0)?, "the heap afterwards");
         let taken = kept.fill();
         fills(taken.bytes + Bytes::gib(3), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// A VkDevice is charged for itself, whatever another thread gives back while the driver makes it.
+    devices_made_beside_a_thread_that_frees_are_charged_for_themselves {
+        kind: Budget, defects: ["V25"], entry_points: ["vkCreateDevice", "vkAllocateMemory", "vkFreeMemory"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "vkCreateDevice", then = "delay:5ms" }, { at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "delay:2ms" }]"#, unordered: "a thread takes and gives back all the time",
+    } (session) {
+        // The validation layer reads its table of devices while it enters another.
+        session.launch("device_maker").env(SWITCH, "").start()?.finish()
     }
 
     /// A process's first VkDevice is granted where it fits, however little more is left.
