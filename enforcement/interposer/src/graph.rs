@@ -23,7 +23,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::function::Launched;
-use crate::graphs::{ALLOCATION, Code, Need};
+use crate::graphs::{ALLOCATION, Code, Instantiation, Need};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -514,7 +514,7 @@ fn changed(
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
     let mut changed = false;
-    let outcome = branching(tenant, graph, Change::Exchanged, || {
+    let outcome = branching(tenant, graph, Instantiation::Exchanged, || {
         let code = call();
         changed = code == CUresult::SUCCESS;
         (code, Some(exec))
@@ -577,7 +577,7 @@ fn instantiated(
     }
     let before = place.read();
     let mut made = None;
-    let outcome = branching(tenant, graph, Change::New, || {
+    let outcome = branching(tenant, graph, Instantiation::New, || {
         let code = call();
         made = place.read().filter(|_| code == CUresult::SUCCESS);
         (code, made)
@@ -596,13 +596,6 @@ fn instantiated(
     outcome
 }
 
-/// What a call does to an executable graph.
-#[derive(Clone, Copy)]
-enum Change {
-    New,
-    Exchanged,
-}
-
 /// A call that makes or changes an executable graph: the driver keeps memory for as much of it as may run side by side (R17 of
 /// `fixtures/defects.txt`; 112 KiB each on an H200). As much is reserved before, and what the driver's figure says is charged after.
 /// Refused after the call, what it made has to go again. Where no row tells it a context is charged for the most that its executable graphs needed
@@ -610,7 +603,7 @@ enum Change {
 fn branching(
     tenant: Tenant,
     graph: CUgraph,
-    change: Change,
+    change: Instantiation,
     call: impl FnOnce() -> (CUresult, Option<CUgraphExec>),
 ) -> Outcome<CUresult> {
     let device = tenant.current_device().ok();
@@ -622,12 +615,7 @@ fn branching(
     if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
         return Outcome::Refused(refused);
     }
-    let bound = tenant.branch_memory(graph);
-    // Beside what it replaces (R73).
-    let bound = match change {
-        Change::New => bound,
-        Change::Exchanged => bound.saturating_add(bound),
-    };
+    let bound = tenant.branch_memory(graph, change);
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),

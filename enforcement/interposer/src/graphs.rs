@@ -126,6 +126,13 @@ struct Executable {
     epoch: Option<u64>,
 }
 
+/// What a call does to an executable graph.
+#[derive(Clone, Copy)]
+pub enum Instantiation {
+    New,
+    Exchanged,
+}
+
 impl Tenant {
     /// An executable graph needs this from now on.
     pub fn know_executable(self, exec: CUgraphExec, needs: Vec<Need>) {
@@ -329,12 +336,16 @@ impl Tenant {
 
     /// At most about what an executable graph takes for what may run side by side, and for its kernels' parameters: 112 KiB for each branch and
     /// 1.5 KiB for each kernel with its parameters and a 64th of them on an H200 (`fixtures/oracle/held-580.txt`). Nothing where the driver does not
-    /// answer, which refuses such a graph.
-    pub fn branch_memory(self, graph: CUgraph) -> Bytes {
+    /// answer, which refuses such a graph. What replaces an executable graph has its shape and runs in the same branches (an update of 3,000 takes nothing
+    /// there), its kernels' parameters beside those that were (R73).
+    pub fn branch_memory(self, graph: CUgraph, change: Instantiation) -> Bytes {
         const BRANCH: u64 = 112 << 10;
         let _errno = KeptErrno::keep();
         let Counts { branches, bytes } = self.counts(graph).unwrap_or_default();
-        let bound = branches.saturating_mul(BRANCH).saturating_add(bytes);
+        let bound = match change {
+            Instantiation::Exchanged if !planted(Seed::R73a) => bytes.saturating_add(bytes),
+            _ => branches.saturating_mul(BRANCH).saturating_add(bytes),
+        };
         Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
     }
 

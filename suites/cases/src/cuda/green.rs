@@ -140,6 +140,22 @@ cases! {
         instantiated(session, Shape::Inside)
     }
 
+    /// An executable graph of a thousand branches is brought up to date where next to nothing is left: it has them already.
+    executable_graphs_are_updated_at_the_brim {
+        kind: Own, defects: ["R73"], budget: "0=1GiB", entry_points: ["cuGraphExecUpdate_v2"], needs: ["cuGraphInstantiateWithFlags", "cuGraphExecUpdate_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let [first, second] = [graph(&cuda, Shape::Apart)?, graph(&cuda, Shape::Apart)?];
+        let exec = cuda.instantiate(Instantiate::WithFlags, first);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        let room = cuda.allocate(Bytes::mib(16).0);
+        ensure_eq!(room.code, OK, "16 MiB");
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.free(room.out), OK, "cuMemFree");
+        ensure_eq!(cuda.update_exec(exec.out, second), OK, "cuGraphExecUpdate_v2 of a thousand branches beside 16 MiB");
+        within(session)
+    }
+
     /// A graph of a thousand nodes one after another takes next to nothing, and is made where next to nothing is left.
     a_long_graph_of_one_branch_is_made_at_the_brim {
         kind: Budget, defects: ["R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
