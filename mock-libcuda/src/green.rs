@@ -1,6 +1,6 @@
 //! Green contexts: a primary context with a part of its device's SMs. Handles, memory and modules are the primary's; what is
 //! a green context's own is its number, its streams and the SMs that their kernels run on. As an H200 answered
-//! (580.159.04; `fixtures/oracle/green-h200.txt`).
+//! (580.159.04; `fixtures/oracle/cuda-streams-580.txt` and `held-580.txt`).
 
 use abi::cuda::enumerations::*;
 use abi::cuda::*;

@@ -337,6 +337,20 @@ impl Tenant {
         }
     }
 
+    /// Before a green context is destroyed, and its streams with it: their events stay where they are, and the context whose end ends them is another.
+    pub fn give_frees_to(self, green: u64, primary: u64) {
+        if self.any_deferred() {
+            let mut book = self.frees_to_come();
+            for free in book.frees.iter_mut().filter(|free| free.context == green) {
+                if free.event == 0 {
+                    free.set(self);
+                }
+                free.stream = 0;
+                free.context = primary;
+            }
+        }
+    }
+
     /// Before a stream is destroyed: from here on nobody names it. Its events stay where they are.
     pub fn forget_stream_of_frees(self, stream: u64) {
         if self.any_deferred() {

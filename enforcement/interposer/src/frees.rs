@@ -59,6 +59,8 @@ struct Seat {
     dirty: AtomicU32,
     /// Not 0: it was waited for in vain. It is looked at once from then on.
     stuck: AtomicU32,
+    /// The context's device; of a green context no table knows it.
+    ordinal: AtomicU32,
 }
 
 const FREED: u32 = 1;
@@ -122,12 +124,17 @@ impl Tenant {
                 _ => return,
             },
         };
-        if context != 0 {
-            self.seat(context, stream);
+        if context == 0 {
+            return;
         }
+        let ordinal = self.memory.contexts.ordinal_of(context).or_else(|| {
+            let _entered = (!planted(Seed::R26b)).then(|| Entered::into(context))?;
+            self.current_device().ok().map(|device| device.ordinal)
+        });
+        self.seat(context, stream, ordinal.unwrap_or(u32::MAX));
     }
 
-    fn seat(self, context: u64, stream: u64) {
+    fn seat(self, context: u64, stream: u64, ordinal: u32) {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
         let known = frees.seats().iter().find(|seat| seat.is(context, stream));
@@ -138,6 +145,7 @@ impl Tenant {
         };
         if let Some(seat) = known.or_else(free) {
             seat.stream.store(stream, Ordering::Relaxed);
+            seat.ordinal.store(ordinal, Ordering::Relaxed);
             seat.context.store(context, Ordering::Release);
             seat.dirty.store(FREED, Ordering::SeqCst);
         }
@@ -159,6 +167,21 @@ impl Tenant {
             self.forget_events_of(context);
             self.forget_frees(|seat| seat.context.load(Ordering::Relaxed) == context);
         }
+    }
+
+    /// Before a green context is destroyed: its streams are no handles from then on, but come to what was freed in them all the same (H200, 580.159.04),
+    /// which the end of its primary context ends at the latest.
+    pub fn forget_streams_of_green(self, green: u64, primary: u64) {
+        if green == 0 || planted(Seed::R26b) {
+            return;
+        }
+        let mut owing = self.owing();
+        owing.retain(|(context, _)| *context == green);
+        for (context, stream) in owing {
+            self.defer_in(context, stream, Freed::OfSomePool);
+        }
+        self.give_frees_to(green, primary);
+        self.forget_frees(|seat| seat.context.load(Ordering::Relaxed) == green);
     }
 
     /// What pools were freed in a stream and nobody has waited for outlives it: a pool that is destroyed may owe to it.
@@ -234,10 +257,8 @@ impl Tenant {
         }
         self.seat_default_streams(devices);
         let meant = |seat: &&Seat| {
-            self.memory
-                .contexts
-                .ordinal_of(seat.context.load(Ordering::Acquire))
-                .is_some_and(|ordinal| self.is_of(ordinal, devices))
+            seat.context.load(Ordering::Acquire) != 0
+                && self.is_of(seat.ordinal.load(Ordering::Relaxed), devices)
         };
         let mut awaited: Vec<&Seat> = frees
             .seats()
@@ -276,7 +297,7 @@ impl Tenant {
         if self.memory.frees.seats().iter().any(freed) {
             for context in self.memory.contexts.list() {
                 if self.is_of(context.ordinal, devices) {
-                    self.seat(context.handle, LEGACY);
+                    self.seat(context.handle, LEGACY, context.ordinal);
                 }
             }
         }

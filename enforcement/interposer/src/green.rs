@@ -70,6 +70,18 @@ pub fn create(
 /// The last holder of a primary context ends it, and all that was allocated there.
 pub fn destroy(tenant: Tenant, green: CUgreenCtx) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
+    let mut context = CUcontext::NULL;
+    if !green.0.is_null()
+        && next::cuCtxFromGreenCtx(Out::to(&mut context), green) == CUresult::SUCCESS
+    {
+        let device = {
+            let _entered = Entered::into(context.0 as u64);
+            tenant.current_device()
+        };
+        let primary = |device: &Device| tenant.memory.contexts.primary_of(device.ordinal);
+        let primary = device.ok().and_then(primary).unwrap_or_default();
+        tenant.forget_streams_of_green(context.0 as u64, primary);
+    }
     let code = context::end_primaries(tenant, &|| next::cuGreenCtxDestroy(green));
     Outcome::Done(code)
 }

@@ -72,6 +72,7 @@ seeds! {
     R17b = "R17b", "a process that shares memory by handles is never looked at";
     R25 = "R25", "plain memory that is freed in stream order comes back by a wait for the whole context alone";
     R26a = "R26a", "a pool waits for ever for a stream that another thread destroyed meanwhile";
+    R26b = "R26b", "what was freed in a green context's streams is waited for after its end, and before it by nobody";
     R26 = "R26", "a destroyed pool's memory comes back by a wait for the whole context alone";
     C1 = "C1", "a refusal does not ask the driver what it objects to";
     C2 = "C2", "the free of an unknown pointer is no driver's business";

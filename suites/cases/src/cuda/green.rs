@@ -5,7 +5,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{cuda, cuda_without_context, fill, nvml, told};
+use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
 use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -96,6 +96,44 @@ cases! {
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What was freed in a green context's stream makes room for what is asked next, though nobody has waited for it: while that context lives, and when
+    /// it is gone and the stream with it. So does a pool that was destroyed before that.
+    what_was_freed_in_green_streams_makes_room {
+        kind: Budget, defects: ["R26"], budget: "0=4GiB", needs: ["cuGreenCtxCreate", "cuMemPoolCreate"],
+        entry_points: ["cuGreenCtxCreate", "cuGreenCtxDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolDestroy", "cuMemAlloc_v2"],
+    } (session) {
+        let most = Bytes::gib(2);
+        let cuda = cuda()?;
+        let primary = context(&cuda, 0)?;
+        for (ends_green, ends_pool) in [(false, false), (true, false), (true, true), (false, true)] {
+            let green = cuda.create_green(0);
+            ensure_eq!(green.code, OK, "cuGreenCtxCreate");
+            ensure_eq!(cuda.set_current(cuda.context_of_green(green.out).out), OK, "cuCtxSetCurrent");
+            let (stream, pool) = (cuda.create_stream(), cuda.create_pool(0));
+            ensure_eq!((stream.code, pool.code), (OK, OK), "cuStreamCreate and cuMemPoolCreate");
+            let block = cuda.allocate_from_pool_in(stream.out, pool.out, most.0);
+            ensure_eq!(block.code, OK, "{most} of a pool, the green context gone: {ends_green}, the pool gone: {ends_pool}");
+            if ends_pool {
+                ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            }
+            ensure_eq!(cuda.free_in(stream.out, block.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.set_current(primary), OK, "cuCtxSetCurrent");
+            if ends_green {
+                ensure_eq!(cuda.destroy_green(green.out), OK, "cuGreenCtxDestroy");
+            }
+            let beside = cuda.allocate(most.0);
+            ensure_eq!(beside.code, OK, "{most} afterwards, the green context gone: {ends_green}, the pool gone: {ends_pool}");
+            ensure_eq!(cuda.free(beside.out), OK, "cuMemFree");
+            if !ends_green {
+                ensure_eq!(cuda.destroy_green(green.out), OK, "cuGreenCtxDestroy");
+            }
+            if !ends_pool {
+                ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            }
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
     /// A context that cuCtxDetach ends is charged no longer; one that was attached to lives on.
