@@ -3,6 +3,8 @@
 //! the driver's rows takes a slot for each. Nobody holds its byte; it is alive as long as the process is, and dies like any other: what it held drains
 //! until the driver has let go of it. All that it is charged is what the driver's row shows, noted by whoever looks.
 
+use seeds::{Seed, planted};
+
 use core::sync::atomic::Ordering;
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use crate::account::{Account, Sound};
 use crate::attach::{Seat, claim};
 use crate::probe::Tree;
 use crate::reap::Reaper;
-use crate::region::{self, LISTED, SEEN, Slot};
+use crate::region::{self, Errno, LISTED, SEEN, Slot};
 
 /// The first PID namespace of a machine, in whose terms a driver's rows are (`PROC_PID_INIT_INO` of Linux).
 const INITIAL: u32 = 0xEFFF_FFFC;
@@ -29,9 +31,11 @@ pub fn enrol(seat: &Seat, rows: &[u32], is_ours: &dyn Fn(u32) -> bool) -> Vec<u3
     }
     let here = Tree::now();
     found.retain(|pid| {
-        is_near(*pid, seat.namespace, here.as_ref())
-            && is_ours(*pid)
-            && take_slot(seat, owner(*pid))
+        let is_meant = match is_near(*pid, seat.namespace, here.as_ref()) {
+            Some(is_near) => is_near && is_ours(*pid),
+            None => !planted(Seed::R8c) && is_like_us(*pid),
+        };
+        is_meant && take_slot(seat, owner(*pid))
     });
     found
 }
@@ -46,13 +50,39 @@ fn are_ours(seat: &Seat) -> bool {
     seat.namespace == INITIAL || seat.layout().slots.iter().any(has_found)
 }
 
-/// Whether a process is of this PID namespace, and looks up absolute paths where this one does.
-fn is_near(pid: u32, namespace: u32, here: Option<&Tree>) -> bool {
+/// Whether a process is of this PID namespace, and looks up absolute paths where this one does; `None` for one that lets nobody see that: another user's,
+/// or one that said so (PR_SET_DUMPABLE, a change of its user).
+fn is_near(pid: u32, namespace: u32, here: Option<&Tree>) -> Option<bool> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    let theirs = CString::new(format!("/proc/{pid}/ns/pid")).map(|path| region::identity_at(&path));
-    matches!(theirs, Ok(Ok(found)) if found.inode as u32 == namespace)
-        && here.is_some()
-        && Tree::of(&process).as_ref() == here
+    let theirs = CString::new(format!("/proc/{pid}/ns/pid")).ok()?;
+    match region::identity_at(&theirs) {
+        Ok(found) => Some(
+            found.inode as u32 == namespace
+                && here.is_some()
+                && Tree::of(&process).as_ref() == here,
+        ),
+        Err(Errno { code, .. }) if code == libc::EACCES || code == libc::EPERM => None,
+        Err(_) => Some(false),
+    }
+}
+
+/// Whether a process that hides what it is can be no other tenant's, as far as anybody is told: it is this process's user's, in its control groups, as a
+/// container or a job has them for itself, and in its PID namespace.
+fn is_like_us(pid: u32) -> bool {
+    let of = |process: &str, name: &str| {
+        let told = std::fs::read_to_string(format!("/proc/{process}/{name}")).ok()?;
+        Some(told).filter(|told| !told.is_empty())
+    };
+    let identity = |process: &str| {
+        let status = of(process, "status")?;
+        let line = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let words = |name| Some(line(name)?.split_ascii_whitespace().map(str::to_owned));
+        let user = words("Uid:")?.next()?;
+        let namespaces = words("NSpid:")?.count();
+        Some((user, namespaces, of(process, "cgroup")?))
+    };
+    let ours = identity("self");
+    ours.is_some() && identity(&pid.to_string()) == ours
 }
 
 /// Whether a slot has that owner, alive or dead.

@@ -106,6 +106,7 @@ seeds! {
     R8 = "R8", "RTLD_NEXT finds the driver behind the preload";
     R8a = "R8a", "what a process holds that asked no hook for anything is nobody's business";
     R8b = "R8b", "of what nobody was asked for NVML tells one device's figure at a time";
+    R8c = "R8c", "a process that lets nobody look at it is no tenant's";
     R9 = "R9", "imported memory is charged again";
     R9a = "R9a", "what was exported before a device's first context is charged to that context too";
     R10 = "R10", "CUDA's ordinals are taken for NVML's";

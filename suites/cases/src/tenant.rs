@@ -176,6 +176,14 @@ impl Hands {
                 }
                 None => fail!("no change of an environment is called {object}"),
             },
+            "hide" => {
+                process::hide()?;
+                0
+            }
+            "give-up-looking" => {
+                process::give_up_looking()?;
+                0
+            }
             "close-descriptors" => {
                 process::close_descriptors();
                 0

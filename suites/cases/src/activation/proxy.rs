@@ -10,7 +10,7 @@ use harness::{
 use crate::clients::{Gpu, context, cuda, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::library::Library;
-use crate::ffi::process::overhear;
+use crate::ffi::process::{give_up_looking, hide, overhear};
 use crate::ffi::vulkan::Code;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::symbols::proc_address::newest_look_up;
@@ -86,7 +86,39 @@ fn in_use_of(index: u32) -> Result<(Bytes, Bytes), Failure> {
     Ok((Bytes(memory.used), Bytes(memory.total)))
 }
 
+/// What another process of the tenant holds is charged: this one gets that much less, one line says so, and it gets it when the other has ended.
+fn others_lack(session: &Session, other: Peer) -> Result<(), Failure> {
+    let (cuda, [_, stderr]) = overhear(|| -> Result<_, Failure> {
+        let cuda = cuda()?;
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(
+            taken.bytes + UNSEEN,
+            budget(session, 0)?,
+            Bytes(2 * CONTEXT_ROOM.0),
+        )?;
+        Ok((cuda, taken.bytes))
+    })?;
+    let (cuda, taken) = cuda?;
+    let said = stderr.lines().filter(|line| line.contains("is charged"));
+    ensure_eq!(
+        said.count(),
+        1,
+        "lines about memory that nobody was asked for: {stderr:?}"
+    );
+    other.finish()?;
+    let more = fill(&cuda);
+    more.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+    fills(taken + more.bytes, budget(session, 0)?, CONTEXT_ROOM)
+}
+
 roles! {
+    /// As the next, after it has seen to it that nobody can look at it.
+    hidden_core(session, parent) {
+        hide()?;
+        core(session, parent)
+    }
+
     /// Says what its core took, and holds it.
     core(session, parent) {
         let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
@@ -143,21 +175,16 @@ cases! {
     what_a_process_takes_past_the_preload_the_tenants_others_lack {
         kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
     } (session) {
-        let other = elsewhere(session)?;
-        let (cuda, [_, stderr]) = overhear(|| -> Result<_, Failure> {
-            let cuda = cuda()?;
-            let taken = fill(&cuda);
-            taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
-            fills(taken.bytes + UNSEEN, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
-            Ok((cuda, taken.bytes))
-        })?;
-        let (cuda, taken) = cuda?;
-        let said = stderr.lines().filter(|line| line.contains("is charged"));
-        ensure_eq!(said.count(), 1, "lines about memory that nobody was asked for: {stderr:?}");
-        other.finish()?;
-        let more = fill(&cuda);
-        more.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
-        fills(taken + more.bytes, budget(session, 0)?, CONTEXT_ROOM)
+        others_lack(session, elsewhere(session)?)
+    }
+
+    /// So is one that lets nobody look at it, where it is of the same user, in the same control groups and PID namespace.
+    what_a_process_that_hides_takes_past_the_preload_the_tenants_others_lack {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
+    } (session) {
+        let other = holding(session.launch("hidden_core"))?;
+        give_up_looking()?;
+        others_lack(session, other)
     }
 
     /// The tenant's own nvidia-smi, a process without a context, tells what such a process holds as in use, and when it has ended as free.

@@ -21,6 +21,34 @@ pub enum Ending {
     Hung,
 }
 
+/// Lets nobody without privileges look at this process: its environment, its memory map, its namespaces.
+pub fn hide() -> std::io::Result<()> {
+    // SAFETY: changes a flag of this process.
+    match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Gives up the calling thread's privilege to look at processes that hide, as programs in a container mostly lack it.
+pub fn give_up_looking() -> std::io::Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    const CAP_SYS_PTRACE: u32 = 19;
+    let mut header = [VERSION_3, 0];
+    // Effective, permitted and inheritable, of the first 32 and of the rest.
+    let mut sets = [0_u32; 6];
+    let of = |number, header: &mut [u32; 2], sets: &mut [u32; 6]| {
+        // SAFETY: the structures of linux/capability.h, version 3, of the calling thread.
+        match unsafe { libc::syscall(number, header.as_mut_ptr(), sets.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    of(libc::SYS_capget, &mut header, &mut sets)?;
+    sets[0] &= !(1 << CAP_SYS_PTRACE);
+    of(libc::SYS_capset, &mut header, &mut sets)
+}
+
 /// Forks; the child runs `body` and ends with its answer, without running the parent's exit handlers.
 ///
 /// `body` may call the driver; it must not rely on locks that other threads of the parent may have held.

@@ -178,6 +178,30 @@ cases! {
         newcomer.peer.finish()
     }
 
+    /// Nor does it where its users let nobody look at them, so that nobody finds it: what they hold is charged in the next one.
+    a_ledger_that_is_removed_beside_processes_that_hide_gives_no_fresh_budget {
+        kind: Budget, defects: ["R21", "R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+        unaccounted: "NVML's row lacks a few MiB of each context, and only who sees one made can tell how many",
+    } (session) {
+        let mut holders = Vec::new();
+        for _ in 0..2 {
+            let mut holder = Tenant::start(session)?;
+            ensure_eq!(holder.cuda(Bytes::gib(2))?, OK, "2 GiB of a process");
+            holder.ask("hide")?;
+            holders.push(holder);
+        }
+        match std::fs::remove_file(session.ledger_path()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mut newcomer = Tenant::start(session)?;
+        newcomer.ask("give-up-looking")?;
+        let taken = newcomer.fill_cuda()?;
+        fills(taken + Bytes::gib(4), budget(session, 0)?, Bytes(3 * CONTEXT_ROOM.0))?;
+        newcomer.peer.finish()?;
+        holders.into_iter().try_for_each(|holder| holder.peer.finish())
+    }
+
     /// A ledger's file that is given another name while a process uses it gives no fresh budget either: it has its name again when the next one begins.
     a_ledger_that_is_renamed_gives_no_fresh_budget {
         kind: Budget, defects: ["R36"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
