@@ -129,6 +129,8 @@ impl Tenant {
             | CUresult::ERROR_NOT_INITIALIZED
             | CUresult::ERROR_DEINITIALIZED
             | CUresult::ERROR_CONTEXT_IS_DESTROYED => Err(NoDevice::NoContext),
+            // In a host function, where no call is.
+            CUresult::ERROR_NOT_PERMITTED if !planted(Seed::C43) => Err(NoDevice::NoContext),
             _ => Err(NoDevice::Unknown),
         }
     }
@@ -164,7 +166,7 @@ impl Tenant {
 /// Why nobody can say which device is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoDevice {
-    /// There is no context, and the driver refuses all that needs one.
+    /// There is no context, or no call is allowed: the driver refuses all that needs one.
     NoContext,
     /// The driver fails. Whatever it might grant now would be on nobody's account.
     Unknown,

@@ -90,6 +90,7 @@ seeds! {
     C30 = "C30", "the end of a guard lets a thread be cancelled again";
     C41 = "C41", "a full device refuses cuInit to processes that are not shown it";
     C42 = "C42", "a handler's request waits for that of its own thread which it interrupted";
+    C43 = "C43", "a driver that allows no call is one that does not tell its device";
     C40 = "C40", "a request that can never fit waits for streams all the same";
     C31 = "C31", "one more hold on a primary context waits for contexts that others make";
     C13 = "C13", "a library's pointers that are named like CUDA's functions are our functions";

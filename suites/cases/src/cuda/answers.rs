@@ -82,6 +82,34 @@ fn odd_arguments(cuda: &Cuda) -> Result<(), Failure> {
 }
 
 cases! {
+    /// In a host function no call is allowed, and the driver's own answer says so, whatever we would charge for it.
+    in_a_host_function_the_driver_answers {
+        defects: ["C43"], budget: "0=4GiB",
+        entry_points: ["cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocAsync", "cuStreamCreate", "cuCtxSetLimit", "cuMemCreate", "cuMemGetInfo_v2", "cuLaunchHostFunc"],
+    } (_session) {
+        let cuda = cuda()?;
+        let own = cuda.create_stream();
+        ensure_eq!(own.code, OK, "cuStreamCreate");
+        let mib = Bytes::mib(1).0;
+        let calls: [(&str, &(dyn Fn() -> CUresult + Sync)); 7] = [
+            ("cuMemAlloc_v2", &|| cuda.allocate(mib).code),
+            ("cuMemAllocManaged", &|| cuda.allocate_managed(mib).code),
+            ("cuMemAllocAsync", &|| cuda.allocate_async(Stream::Legacy, mib).code),
+            ("cuStreamCreate", &|| cuda.create_stream().code),
+            ("cuCtxSetLimit", &|| cuda.set_limit(0, 2_048)),
+            ("cuMemCreate", &|| cuda.create_memory(0, mib).code),
+            ("cuMemGetInfo_v2", &|| cuda.memory_info().code),
+        ];
+        let mut answers = Vec::new();
+        let ran = cuda.in_host_function(own.out, &mut || answers.extend(calls.iter().map(|(name, call)| (*name, call()))));
+        ensure_eq!(ran, OK, "cuLaunchHostFunc");
+        ensure_eq!(answers.len(), calls.len(), "calls that were made in a host function");
+        for (name, answer) in answers {
+            ensure_eq!(answer, CUresult::ERROR_NOT_PERMITTED, "{name} in a host function");
+        }
+        Ok(())
+    }
+
     /// Every hooked entry point answers each NULL pointer argument as the driver does.
     null_arguments_get_the_drivers_answer {
         defects: ["C1"], budget: "0=23552MiB",

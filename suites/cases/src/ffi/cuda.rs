@@ -49,7 +49,7 @@ table! {
     cuModuleEnumerateFunctions cuLinkCreate_v2 cuLinkAddData_v2 cuLinkComplete cuLinkDestroy
     cuLibraryLoadData cuLibraryLoadFromFile cuLibraryUnload cuLibraryGetGlobal cuLibraryGetManaged cuModuleGetGlobal_v2 cuLibraryGetKernel cuLibraryEnumerateKernels cuKernelGetFunction
     cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2 cuStreamWaitValue32_v2 cuStreamWriteValue32_v2
-    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemsetD8_v2 cuStreamSynchronize
+    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemsetD8_v2 cuStreamSynchronize cuLaunchHostFunc
     cuCtxAttach cuCtxDetach cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxFromGreenCtx cuGraphAddMemsetNode
     cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy cuCtxSynchronize_v2 cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset
     cuEventCreate cuEventRecord cuEventSynchronize cuStreamSynchronize_ptsz cuMemPoolSetAttribute cuMemPoolTrimTo

@@ -1,5 +1,7 @@
 //! Streams of a program's own.
 
+use core::ffi::c_void;
+
 use abi::cuda::{CUdeviceptr, CUevent, CUresult, CUstream};
 
 use super::{Answer, Cuda, MISSING};
@@ -47,6 +49,24 @@ impl Cuda {
 
     pub fn synchronize_stream(&self, stream: OwnStream) -> CUresult {
         call!(self.cuStreamSynchronize(stream.0))
+    }
+
+    /// Runs `act` in a host function, on a thread of the driver's, and waits for it.
+    pub fn in_host_function(&self, stream: OwnStream, act: &mut (dyn FnMut() + Send)) -> CUresult {
+        unsafe extern "C" fn run(act: *mut c_void) {
+            // SAFETY: what is given beside this function below, which nobody else uses until it has returned.
+            let act = unsafe { &mut *act.cast::<&mut (dyn FnMut() + Send)>() };
+            act();
+        }
+        let mut act = act;
+        let answers = [
+            call!(self.cuLaunchHostFunc(stream.0, Some(run), (&raw mut act).cast())),
+            call!(self.cuStreamSynchronize(stream.0)),
+        ];
+        let failed = answers
+            .into_iter()
+            .find(|answer| *answer != CUresult::SUCCESS);
+        failed.unwrap_or(CUresult::SUCCESS)
     }
 
     /// Waits for an event behind all that a stream has to do now.
