@@ -235,10 +235,10 @@ impl Mapping {
         Self::map(libc::MAP_SHARED, file.as_raw_fd(), size)
     }
 
-    /// Keeps the open file description alive as long as this process image, and in no fork child.
+    /// Keeps the open file description alive as long as this process image, and as long as its fork children until they call exec: so long a card keeps
+    /// a process's memory, whose descriptors of the device they have (H200, 580.159.04).
     pub(crate) fn pin(file: &File) -> io::Result<Self> {
-        let mapping = Self::shared(file, PAGE)?;
-        mapping.advise(libc::MADV_DONTFORK).map(|()| mapping)
+        Self::shared(file, PAGE)
     }
 
     fn map(flags: i32, fd: RawFd, size: usize) -> io::Result<Self> {

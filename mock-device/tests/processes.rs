@@ -156,14 +156,15 @@ fn a_fork_child_holds_nothing_and_takes_nothing_from_its_parent() {
 }
 
 #[test]
-fn a_surviving_fork_child_does_not_keep_its_dead_parent_memory() {
+fn a_surviving_fork_child_keeps_its_dead_parents_memory() {
     let scene = scene(0);
+    let end = scene.path.with_extension("end");
     let parent = holder(&scene.path, |_, line| {
         let mut idle = fork(|line| {
             child::outlives();
             line.say(1);
-            // Until the test's folder is gone.
-            while scene.path.exists() {
+            // Or until the test's folder is gone.
+            while scene.path.exists() && !end.exists() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             0
@@ -176,6 +177,9 @@ fn a_surviving_fork_child_does_not_keep_its_dead_parent_memory() {
     let mut parent = parent;
     assert_eq!(parent.line.hear(), 1);
     assert_eq!(parent.kill(), End::Signal(libc::SIGKILL));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(scene.world.used(DEV0), HELD);
+    std::fs::write(&end, "").expect("a file");
     until_empty(&scene.world);
 }
 
