@@ -198,6 +198,11 @@ pub fn set_any(
 ) -> Outcome<CUresult> {
     let mut own = params.read();
     let params = own.as_mut().map_or(params, Out::to);
+    if let Some(child) = params.child() {
+        return changed(tenant, exec, Some(node), child, || {
+            next::cuGraphExecNodeSetParams(exec, node, params)
+        });
+    }
     let new = params.kernel().map(|new| Code::new(new.func, new.kern));
     exchanged(tenant, node, new, || {
         next::cuGraphExecNodeSetParams(exec, node, params)
@@ -498,16 +503,25 @@ fn updated(
     graph: CUgraph,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    let outcome = changed(tenant, exec, graph, call);
-    let done = matches!(outcome, Outcome::Done(CUresult::SUCCESS));
-    if done && tenant.memory.graphs.any_allocation() {
-        tenant.know_executable(exec, tenant.needs(graph));
-    }
-    outcome
+    changed(tenant, exec, None, graph, call)
 }
 
-/// What of an executable graph a graph replaces: all, or a child.
+/// A graph replaces an executable one, or the child at `part` of it.
 fn changed(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    part: Option<CUgraphNode>,
+    graph: CUgraph,
+    call: impl FnOnce() -> CUresult,
+) -> Outcome<CUresult> {
+    tenant.replacing(exec, part, graph, || {
+        let outcome = exchanged_for(tenant, exec, graph, call);
+        let done = matches!(outcome, Outcome::Done(CUresult::SUCCESS));
+        (outcome, done)
+    })
+}
+
+fn exchanged_for(
     tenant: Tenant,
     exec: CUgraphExec,
     graph: CUgraph,
@@ -535,7 +549,7 @@ pub fn set_child(
     node: CUgraphNode,
     child: CUgraph,
 ) -> Outcome<CUresult> {
-    changed(tenant, exec, child, || {
+    changed(tenant, exec, Some(node), child, || {
         next::cuGraphExecChildGraphNodeSetParams(exec, node, child)
     })
 }

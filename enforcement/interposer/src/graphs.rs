@@ -122,8 +122,22 @@ pub struct Executables(Mutex<HashMap<u64, Executable>>);
 
 struct Executable {
     needs: Vec<Need>,
+    /// Of that, by node, the needs of child graphs that were exchanged.
+    children: HashMap<u64, Vec<Need>>,
     /// In which it was launched last, and has what it needs; `None` before the first launch.
     epoch: Option<u64>,
+}
+
+/// What both need together.
+fn sum(some: &[Need], others: &[Need]) -> Vec<Need> {
+    let mut all = some.to_vec();
+    for other in others {
+        match all.iter_mut().find(|need| need.ordinal == other.ordinal) {
+            Some(need) => need.bytes = need.bytes.saturating_add(other.bytes),
+            None => all.push(*other),
+        }
+    }
+    all
 }
 
 /// What a call does to an executable graph.
@@ -136,7 +150,11 @@ pub enum Instantiation {
 impl Tenant {
     /// An executable graph needs this from now on.
     pub fn know_executable(self, exec: CUgraphExec, needs: Vec<Need>) {
-        let known = (!needs.is_empty()).then_some(Executable { needs, epoch: None });
+        let known = (!needs.is_empty()).then(|| Executable {
+            needs,
+            children: HashMap::new(),
+            epoch: None,
+        });
         self.executables(|book| match known {
             Some(known) => book.insert(exec.0 as u64, known),
             None => book.remove(&(exec.0 as u64)),
@@ -151,6 +169,91 @@ impl Tenant {
 
     pub fn needs_of(self, exec: CUgraphExec) -> Option<Vec<Need>> {
         self.executables(|book| book.get(&(exec.0 as u64)).map(|known| known.needs.clone()))
+    }
+
+    /// What an executable graph will need once a graph that allocates `new` has replaced it, or the child at `part` of it.
+    fn needs_with(self, exec: CUgraphExec, part: Option<CUgraphNode>, new: &[Need]) -> Vec<Need> {
+        let Some(node) = part else {
+            return new.to_vec();
+        };
+        let (needs, replaced) = self.executables(|book| {
+            let known = book.get(&(exec.0 as u64));
+            let child = known.and_then(|known| known.children.get(&(node.0 as u64)));
+            (
+                known.map(|known| known.needs.clone()).unwrap_or_default(),
+                child.cloned(),
+            )
+        });
+        let replaced = replaced.unwrap_or_else(|| {
+            let mut child = CUgraph::NULL;
+            match next::cuGraphChildGraphNodeGetGraph(node, Out::to(&mut child)) {
+                CUresult::SUCCESS => self.needs(child),
+                _ => Vec::new(),
+            }
+        });
+        let mut left = sum(&needs, new);
+        for need in &mut left {
+            let replaced = replaced.iter().find(|other| other.ordinal == need.ordinal);
+            let replaced = replaced.map_or(Bytes::ZERO, |replaced| replaced.bytes);
+            need.bytes = need.bytes.saturating_sub(replaced);
+        }
+        left.retain(|need| need.bytes != Bytes::ZERO);
+        left
+    }
+
+    /// Makes a call by which `graph` replaces an executable graph, or the child at `part` of it; the call answers whether it has. Until then a launch needs
+    /// what both do, and none is under way that has asked for less.
+    pub fn replacing<R>(
+        self,
+        exec: CUgraphExec,
+        part: Option<CUgraphNode>,
+        graph: CUgraph,
+        call: impl FnOnce() -> (R, bool),
+    ) -> R {
+        let before = self.needs_of(exec).unwrap_or_default();
+        if before.is_empty() && !self.memory.graphs.any_allocation() || planted(Seed::R75) {
+            return call().0;
+        }
+        let new = self.needs(graph);
+        let after = self.needs_with(exec, part, &new);
+        let meanwhile = sum(&before, &after);
+        let set = |needs: &[Need]| {
+            self.executables(|book| {
+                let key = exec.0 as u64;
+                let children = book.remove(&key).map(|known| known.children);
+                if !needs.is_empty() {
+                    let known = Executable {
+                        needs: needs.to_vec(),
+                        children: children.unwrap_or_default(),
+                        epoch: None,
+                    };
+                    book.insert(key, known);
+                }
+            });
+        };
+        set(&meanwhile);
+        let devices: Vec<&Device> = meanwhile
+            .iter()
+            .filter_map(|need| self.device(need.ordinal))
+            .collect();
+        devices.iter().for_each(|device| self.begin_growth(device));
+        let (answer, done) = call();
+        match done {
+            true => set(&after),
+            false => set(&before),
+        }
+        if done {
+            self.executables(|book| {
+                if let Some(known) = book.get_mut(&(exec.0 as u64)) {
+                    match part {
+                        Some(node) => _ = known.children.insert(node.0 as u64, new),
+                        None => known.children.clear(),
+                    }
+                }
+            });
+        }
+        devices.iter().for_each(|device| self.end_growth(device));
+        answer
     }
 
     /// It has all that it needs in this epoch.
@@ -239,6 +342,13 @@ impl Tenant {
         while graphs.passing[ordinal].load(Ordering::SeqCst) != 0 && time::now() < end {
             std::thread::yield_now();
         }
+    }
+
+    /// It is over, and took nothing itself.
+    fn end_growth(self, device: &Device) {
+        let growing = &self.memory.graphs.growing[device.ordinal as usize];
+        growing.fetch_sub(1, Ordering::SeqCst);
+        self.read_graphs(device);
     }
 
     /// What a device's graphs grew by is charged: exactly, unless other calls are under way, of which the last sees to it.

@@ -133,6 +133,7 @@ seeds! {
     R72 = "R72", "bodies of conditional nodes are looked into by nobody";
     R73 = "R73", "a kernel of an executable graph is exchanged as if it took nothing";
     R73a = "R73a", "what replaces an executable graph needs as much as a new one";
+    R75 = "R75", "an executable graph needs what it was made with, whatever replaces its children";
     R74 = "R74", "what other threads take while a context is made is charged to it";
     R70 = "R70", "parameters of an executable graph's kernels count no byte";
     R68 = "R68", "a variable's type of two halves counts a byte";

@@ -64,6 +64,11 @@ impl<'a, T> In<'a, T> {
     pub fn of(value: &'a T) -> In<'a, T> {
         In(value, PhantomData)
     }
+
+    /// Several; the call's length argument must not say more.
+    pub fn list(values: &'a [T]) -> In<'a, T> {
+        In(values.as_ptr(), PhantomData)
+    }
 }
 
 impl<T: Copy> In<'_, T> {
@@ -71,6 +76,13 @@ impl<T: Copy> In<'_, T> {
     pub fn read(self) -> Option<T> {
         // SAFETY: by the C contract a non-null argument points to a value of its type; alignment is not relied on.
         (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+
+    /// A copy of so many values that lie there one after another, to be judged and given to the driver. `None` of no pointer.
+    pub fn copies(self, count: usize) -> Option<Vec<T>> {
+        // SAFETY: as above, of each: the call's length argument says how many there are.
+        let value = |at| unsafe { self.0.add(at).read_unaligned() };
+        (!self.0.is_null()).then(|| (0..count).map(value).collect())
     }
 }
 
@@ -153,6 +165,15 @@ impl Out<'_, CUgraphNodeParams> {
         (0..count)
             .map(|index| unsafe { made.phGraph_out.add(index).read() })
             .collect()
+    }
+
+    /// The graph that a child's node is to hold; `None` of any other.
+    pub fn child(self) -> Option<CUgraph> {
+        /// CU_GRAPH_NODE_TYPE_GRAPH.
+        const CHILD: i32 = 4;
+        let asked = self.read().filter(|asked| asked.type_ == CHILD)?;
+        // SAFETY: as above.
+        Some(unsafe { asked.anon.graph.graph })
     }
 
     /// What a kernel's node is to run; `None` of any other.

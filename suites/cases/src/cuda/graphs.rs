@@ -306,6 +306,33 @@ cases! {
         super::green::within(session)
     }
 
+    /// What a graph allocates that replaces a child of an executable graph is asked for at the next launch, and again at one after it was replaced by less.
+    a_child_that_allocates_more_is_asked_for {
+        kind: Budget, defects: ["R75"], budget: "0=4GiB", entry_points: ["cuGraphExecChildGraphNodeSetParams", "cuGraphLaunch"],
+        needs: ["cuGraphExecChildGraphNodeSetParams", "cuGraphAddNode_v2"],
+        on_real: No("no driver lets a child that allocates be exchanged"),
+    } (session) {
+        let cuda = cuda()?;
+        let of = |bytes: Bytes| -> Result<Graph, Failure> {
+            let graph = empty(&cuda)?;
+            let (node, address) = allocating(&cuda, graph, None, bytes)?;
+            freeing(&cuda, graph, node, address)?;
+            Ok(graph)
+        };
+        let (small, large, huge) = (of(Bytes::mib(32))?, of(Bytes::gib(2))?, of(Bytes::gib(6))?);
+        let outer = empty(&cuda)?;
+        let child = cuda.move_child_node(outer, small);
+        ensure_eq!(child.code, OK, "cuGraphAddNode_v2");
+        let exec = cuda.instantiate(Instantiate::WithFlags, outer);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "cuGraphLaunch");
+        for (round, (graph, answer)) in [(large, OK), (huge, OUT_OF_MEMORY), (large, OK), (huge, OUT_OF_MEMORY)].into_iter().enumerate() {
+            ensure_eq!(cuda.set_exec_child(exec.out, child.out, graph), OK, "cuGraphExecChildGraphNodeSetParams");
+            ensure_eq!(cuda.run_graph(Run::Launch, exec.out), answer, "cuGraphLaunch in round {round}");
+        }
+        super::green::within(session)
+    }
+
     /// And when a whole graph replaces it, or a child of it: 46 MiB, which are refused where 28 are left.
     graphs_are_exchanged_for_others_within_the_budget {
         kind: Budget, defects: ["R73"], budget: "0=1GiB", entry_points: ["cuGraphExecUpdate", "cuGraphExecUpdate_v2", "cuGraphExecChildGraphNodeSetParams"],

@@ -370,6 +370,11 @@ impl Cuda {
 
     /// Adds a graph as a node: itself, which the other owns from then on.
     pub fn move_child(&self, graph: Graph, child: Graph) -> CUresult {
+        self.move_child_node(graph, child).code
+    }
+
+    /// The same; its node.
+    pub fn move_child_node(&self, graph: Graph, child: Graph) -> Answer<Node> {
         const MOVE: i32 = 1;
         let mut node = CUgraphNode::NULL;
         let mut params = CUgraphNodeParams::zeroed();
@@ -378,7 +383,12 @@ impl Cuda {
             graph: child.0,
             ownership: MOVE,
         };
-        call!(self.cuGraphAddNode_v2(&mut node, graph.0, null(), null(), 0, &mut params))
+        let code =
+            call!(self.cuGraphAddNode_v2(&mut node, graph.0, null(), null(), 0, &mut params));
+        Answer {
+            code,
+            out: Node(node),
+        }
     }
 
     pub fn clone_graph(&self, graph: Graph) -> Answer<Graph> {
