@@ -254,6 +254,8 @@ fn import_known(
     if !RECORDS.insert(device.id, object, charge) {
         // No room for hundreds of millions: the row stays held until the process ends.
     }
+    // Had the driver taken new memory for it, the row would tell.
+    enforced.attachment.look(targets, Some("an import"));
     trace::line(format_args!("import charged=0 verdict=granted"));
     result
 }

@@ -201,6 +201,7 @@ seeds! {
     V17q = "V17q", "descriptor 0 is none";
     V17r = "V17r", "of a device group the first device alone is charged";
     V17s = "V17s", "of what is submitted together the first batch is held";
+    V17t = "V17t", "of two imports that a chain names the first counts";
     V16 = "V16", "the layer's manifest is of version 1.3.0";
     V19 = "V19", "the inflated report counts this process's Vulkan alone";
     X1 = "X1", "whatever asks for memory is refused";

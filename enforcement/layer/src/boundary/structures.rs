@@ -105,6 +105,9 @@ pub unsafe fn request(info: &vk::MemoryAllocateInfo<'_>, callbacks: bool) -> Req
     }
 }
 
+/// What is imported. Where a chain names more than one thing nobody knows which of them a driver takes, or whether it takes new memory: that is charged
+/// like new memory.
+///
 /// # Safety
 /// `chain` is a valid pNext chain.
 unsafe fn import(chain: *const c_void) -> Option<Import> {
@@ -120,18 +123,28 @@ unsafe fn import(chain: *const c_void) -> Option<Import> {
             !info.handle_type.is_empty() && (info.handle_type == opaque || !planted(Seed::V17g))
                 || planted(Seed::V17a)
         };
-        if let Some(by_fd) = by_fd.filter(imports) {
-            let open = by_fd.fd > 0 || !planted(Seed::V17q);
-            return Some(Import::Descriptor(
-                open.then(|| os::descriptor(by_fd.fd)).flatten(),
-            ));
-        }
-        find::<vk::ImportMemoryHostPointerInfoEXT<'_>>(
+        let by_fd = by_fd.filter(imports);
+        let by_pointer = find::<vk::ImportMemoryHostPointerInfoEXT<'_>>(
             chain,
             vk::StructureType::IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
         )
-        .filter(|info| !info.handle_type.is_empty())
-        .map(|_| Import::Other)
+        .is_some_and(|info| !info.handle_type.is_empty());
+        let again = by_fd.is_some_and(|info| {
+            find::<vk::ImportMemoryFdInfoKHR<'_>>(
+                info.p_next,
+                vk::StructureType::IMPORT_MEMORY_FD_INFO_KHR,
+            )
+            .is_some()
+        });
+        match by_fd {
+            Some(info) if !by_pointer && !again || planted(Seed::V17t) => {
+                let open = info.fd > 0 || !planted(Seed::V17q);
+                let descriptor = open.then(|| os::descriptor(info.fd)).flatten();
+                Some(Import::Descriptor(descriptor))
+            }
+            None if !by_pointer => None,
+            _ => Some(Import::Other),
+        }
     }
 }
 

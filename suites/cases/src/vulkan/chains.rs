@@ -329,6 +329,34 @@ cases! {
         Ok(())
     }
 
+    /// A chain that names a descriptor and host memory at once is no way to new memory for nothing: whichever of them the driver takes.
+    two_imports_in_a_chain_cost_what_they_take {
+        kind: Budget, defects: ["V17"], budget: "0=1GiB", entry_points: ["vkAllocateMemory", "vkGetMemoryFdKHR"],
+        on_real: No("structures that no application gives a driver"), invalid_use: ["pNext", "VUID"],
+    } (session) {
+        let most = 256 << 20;
+        let instance = instance(Client::V1_3)?;
+        let physical = first_gpu(&instance)?;
+        let device = instance.device_with_all(&[physical])?;
+        let device_type = memory_type(&instance, physical, Place::Device)?;
+        let made = device.ask_for(device_type, UNIT, Wish { exportable: true, ..Wish::default() });
+        let Some(memory) = made.memory else { fail!("memory to share: {:?}", made.code) };
+        let pages = Pages::new(most as usize)?;
+        let mut granted = Bytes::ZERO;
+        for order in [false, true].repeat(8) {
+            let shared = device.export(&instance, memory)?;
+            let by_fd = Link::ImportFd { handle_type: OPAQUE_FD, fd: shared.as_raw_fd() };
+            let by_pointer = Link::ImportHost { handle_type: HOST, pages: Some(&pages) };
+            let chain = if order { [by_fd, by_pointer] } else { [by_pointer, by_fd] };
+            if device.ask_in_chain(device_type, most, &chain).memory.is_some() {
+                granted += Bytes(most);
+            }
+        }
+        let budget = budget(session, 0)?;
+        ensure!(granted <= budget, "{granted} under {budget}");
+        Ok(())
+    }
+
     /// The same of a device group: a mask counts with its flag alone, for the members that it names.
     chains_of_a_group_cost_what_they_take_on_each {
         kind: Budget, defects: ["V17", "V10"], budget: "0=1GiB,1=768MiB", machine: "h200x2-group", needs_gpus: 2, seconds: 60,
