@@ -48,10 +48,6 @@ struct Figures {
     drift: AtomicU64,
     /// The part of it that is an upper bound, not looked at yet.
     unseen: AtomicU64,
-    /// Charged and in no row: what cuInit takes, a part of each context.
-    unlisted: AtomicU64,
-    /// Managed memory and what is kept for it: charged, and in no row, for its pages are the kernel module's (`fixtures/oracle/managed-variables-580.txt`).
-    managed: AtomicU64,
     /// What this process may hold before the next look.
     next: AtomicU64,
     /// A part of the budget more than the least that it held since the last look: so much it may hold before the next one that is due.
@@ -196,31 +192,34 @@ impl Tenant {
 
     /// So much of what is charged is in no row of the driver's.
     pub fn unlist(self, devices: DeviceSet, bytes: Bytes) {
-        for figures in self.all_figures(devices) {
-            figures.unlisted.fetch_add(bytes.0, Ordering::AcqRel);
-        }
+        self.note_unlisted(devices, bytes, Bytes::ZERO);
     }
 
     pub fn list(self, devices: DeviceSet, bytes: Bytes) {
-        for figures in self.all_figures(devices) {
-            figures.unlisted.fetch_sub(bytes.0, Ordering::AcqRel);
-        }
+        self.note_unlisted(devices, Bytes::ZERO, bytes);
     }
 
-    /// Managed memory came.
+    /// Managed memory came, or what is kept for it: its pages are the kernel module's, so that it is in no row (`fixtures/oracle/managed-variables-580.txt`)
+    /// and explains nothing that is in one (R17c of `fixtures/defects.txt`).
     pub fn manage(self, devices: DeviceSet, bytes: Bytes) {
-        for figures in self.all_figures(devices) {
-            figures.managed.fetch_add(bytes.0, Ordering::AcqRel);
+        if !planted(Seed::R17c) {
+            self.unlist(devices, bytes);
         }
     }
 
     /// And went.
     pub fn unmanage(self, devices: DeviceSet, bytes: Bytes) {
-        for figures in self.all_figures(devices) {
-            let less = |managed: u64| Some(managed.saturating_sub(bytes.0));
-            let _ = figures
-                .managed
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        if !planted(Seed::R17c) {
+            self.list(devices, bytes);
+        }
+    }
+
+    /// In the ledger, for the looks of the layer in this process too, and for those of others.
+    fn note_unlisted(self, devices: DeviceSet, more: Bytes, less: Bytes) {
+        if let Some(ledger) = self.ledger() {
+            devices
+                .iter()
+                .for_each(|device| ledger.unlist(device, more, less));
         }
     }
 
@@ -604,21 +603,13 @@ impl Tenant {
             let charged = Bytes(figures.drift.load(Ordering::Acquire));
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
-            let unlisted = Bytes(figures.unlisted.load(Ordering::Acquire))
-                .saturating_add(ledger.process_unlisted(index));
-            let managed = Bytes(figures.managed.load(Ordering::Acquire));
-            // What is in no row explains nothing that is in one (R17c of `fixtures/defects.txt`).
-            let (unlisted, managed) = match planted(Seed::R17c) {
-                true => (unlisted, managed),
-                false => (unlisted.saturating_add(managed), Bytes::ZERO),
-            };
+            let unlisted = ledger.process_unlisted(index);
             // In our row or in its maker's, which changes when that one lets go of it.
             let imported = ledger.shared_usage(index);
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let spares = self.spares(device);
             let deferred = self
                 .deferred(device)
-                .saturating_add(managed)
                 .saturating_add(imported)
                 .saturating_add(spares.unknown);
             let dead = match planted(Seed::P12a) {

@@ -31,8 +31,6 @@ pub struct Attachment {
     holds: Mutex<Holds>,
     changes: Changes,
     floor: Floor,
-    /// Charged, and in no row of the driver's: by device.
-    unlisted: Mutex<[Bytes; MAX_DEVICES]>,
 }
 
 /// Nothing more is granted.
@@ -78,7 +76,6 @@ fn make() -> Option<&'static Attachment> {
         holds: Mutex::new(Holds::new()),
         changes: Changes::new(),
         floor: Floor::new(),
-        unlisted: Mutex::new([Bytes::ZERO; MAX_DEVICES]),
     })?;
     CURRENT.store(id.0, Ordering::Release);
     ATTACHMENTS.get(id)
@@ -258,24 +255,19 @@ impl Attachment {
 
     /// So much of what is charged to the targets is in no row of the driver's.
     pub fn unlist(&self, targets: DeviceSet, bytes: Bytes) {
-        self.listing(targets, |held| held.saturating_add(bytes));
+        self.listing(targets, bytes, Bytes::ZERO);
     }
 
     /// What [`Attachment::unlist`] said is charged no longer.
     pub fn list(&self, targets: DeviceSet, bytes: Bytes) {
-        self.listing(targets, |held| held.saturating_sub(bytes));
+        self.listing(targets, Bytes::ZERO, bytes);
     }
 
-    fn listing(&self, targets: DeviceSet, change: impl Fn(Bytes) -> Bytes) {
-        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) else {
-            return;
-        };
-        let mut unlisted = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
-        for device in targets.iter() {
-            if let Some(held) = device.slot().and_then(|slot| unlisted.get_mut(slot)) {
-                *held = change(*held);
-                ledger.set_unlisted(device, *held);
-            }
+    fn listing(&self, targets: DeviceSet, more: Bytes, less: Bytes) {
+        if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) {
+            targets
+                .iter()
+                .for_each(|device| ledger.unlist(device, more, less));
         }
     }
 

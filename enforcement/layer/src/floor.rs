@@ -262,7 +262,10 @@ impl Books {
         Books {
             changes: changes.quiet(own_changes),
             charged: ledger.process_usage(device),
-            unlisted: ledger.process_unlisted(device),
+            unlisted: match planted(Seed::R17d) {
+                true => ledger.own_unlisted(device),
+                false => ledger.process_unlisted(device),
+            },
             shared: ledger.shared_usage(device),
             releases: ledger.process_releases(device),
         }

@@ -356,10 +356,12 @@ impl<'a, P: Protocol> Account<'a, P> {
             .map_or(0, |line| line.unlisted.load(Ordering::Acquire))
     }
 
-    /// By the slot's owner alone.
-    pub fn set_unlisted(&self, slot: usize, bytes: u64) {
+    /// So much more of it, and so much less. By the slot's owner alone.
+    pub fn unlist(&self, slot: usize, more: u64, less: u64) {
         if let Some(line) = self.lines.get(slot) {
-            line.unlisted.store(bytes, Ordering::Release);
+            let changed = |held: u64| Some(held.saturating_add(more).saturating_sub(less));
+            let (order, failed) = (Ordering::AcqRel, Ordering::Acquire);
+            let _ = line.unlisted.fetch_update(order, failed, changed);
         }
     }
 

@@ -346,11 +346,20 @@ impl Ledger {
         self.note_beyond(device, &others, row);
     }
 
-    /// So much of what this slot is charged is in no row of the driver's: set by who knows it, its owner.
-    pub fn set_unlisted(&self, device: DeviceIndex, bytes: Bytes) {
+    /// So much more of what this slot is charged is in no row of the driver's, and so much less: said by who knows it, its owner, for all looks of this
+    /// process's libraries and of others.
+    pub fn unlist(&self, device: DeviceIndex, more: Bytes, less: Bytes) {
         if let Some(account) = self.account(device) {
-            account.set_unlisted(self.seat.slot, bytes.0);
+            account.unlist(self.seat.slot, more.0, less.0);
         }
+    }
+
+    /// Of this slot alone.
+    pub fn own_unlisted(&self, device: DeviceIndex) -> Bytes {
+        let account = self.account(device);
+        account.map_or(Bytes::ZERO, |account| {
+            Bytes(account.unlisted(self.seat.slot))
+        })
     }
 
     /// What this process is charged by all of its slots and no row of the driver's shows, as far as they said so.

@@ -4,13 +4,14 @@
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
+use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library, Session, cases, ensure, ensure_eq, fail};
 
 use crate::clients::{Gpu, first_gpu, instance, nvml, told};
 use crate::cuda::floor::Unseen;
 use crate::ffi::nvml::Nvml;
 use crate::ffi::vulkan::{Client, Code, Query, Route, Vulkan};
-use crate::greed::{VULKAN_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 use crate::tenant::Tenant;
 
 const REFUSED: Code = Code::OUT_OF_DEVICE_MEMORY;
@@ -83,6 +84,28 @@ cases! {
         fills(filled(&gpu)? + taken, beside, STEP)?;
         drop(worker);
         fills(filled(&gpu)?, all, STEP)
+    }
+
+    /// So beside managed memory, which is in no row, and explains nothing of what the driver takes for recorded commands.
+    what_recorded_commands_take_is_charged_beside_managed_memory {
+        kind: Budget, defects: ["F1", "R17"], entry_points: ["vkEndCommandBuffer", "vkAllocateMemory", "cuMemAllocManaged"], budget: "0=4GiB",
+    } (session) {
+        let managed = Bytes::gib(1);
+        let cuda = crate::clients::cuda()?;
+        ensure_eq!(cuda.allocate_managed(managed.0).code, CUresult::SUCCESS, "{managed} managed");
+        let (gpu, nvml) = (Gpu::first()?, nvml()?);
+        let worker = gpu.instance.worker(gpu.physical, Route::Submit)?;
+        let before = row(&nvml)?;
+        for _ in 0..512 {
+            worker.record_dispatches(DISPATCHES)?;
+        }
+        let taken = row(&nvml)?.saturating_sub(before);
+        ensure!(taken >= Bytes::mib(256), "2 million recorded dispatches took {taken}");
+        let beside = filled(&gpu)?;
+        fills(beside + taken + managed, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM + Bytes::mib(128))?;
+        let all = Bytes(beside.0 + managed.0) + row(&nvml)?;
+        ensure!(all <= budget(session, 0)?, "{all} in NVML's row, managed and granted");
+        Ok(())
     }
 
     /// A process that does nothing but record commands records to the budget, and little beyond it.
