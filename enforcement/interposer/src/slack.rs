@@ -30,18 +30,16 @@ impl Tenant {
     #[inline]
     pub fn leave_pool(self, place: u32, size: Bytes, when: When) {
         if let Some(pool) = self.mirror(place) {
-            // Before nothing is in use of it any more.
-            if let When::InStreamOrder(stream) = when
-                && self.any_doomed()
-                && self.is_doomed_at(place)
-            {
-                self.defer(stream, Freed::OfPool(place));
+            if let When::InStreamOrder(stream) = when {
+                // First: what is deferred in a stream that is not remembered is done.
+                self.freed_in(stream, pool.last_freed_in());
+                // Before nothing is in use of it any more.
+                if self.any_doomed() && self.is_doomed_at(place) {
+                    self.defer(stream, Freed::OfPool(place));
+                }
             }
             pool.give(self.memory.threads.number(), size);
             self.mark_pool(pool);
-            if let When::InStreamOrder(stream) = when {
-                self.freed_in(stream, pool.last_freed_in());
-            }
         }
     }
 
