@@ -63,11 +63,24 @@ impl Process {
     fn open_context(&mut self, driver: &Driver, device: Ordinal, legacy: bool) -> Answer {
         let own = overhead(driver, device, legacy);
         self.charge(driver, device, Kind::Unlisted, own.unlisted.0)?;
+        let index = driver.index(device);
         self.charge(driver, device, own.kind, own.listed.0)
             .inspect_err(|_| {
-                let index = driver.index(device);
                 driver.world.give_back(index, Kind::Unlisted, own.unlisted);
-            })
+            })?;
+        if !self.has_context_on(device) {
+            self.map_host_on(driver, device).inspect_err(|_| {
+                driver.world.give_back(index, own.kind, own.listed);
+                driver.world.give_back(index, Kind::Unlisted, own.unlisted);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a context of a device lives.
+    pub fn has_context_on(&self, device: Ordinal) -> bool {
+        let mut contexts = self.contexts.iter();
+        contexts.any(|context| context.alive && context.device == device)
     }
 
     fn new_context(
@@ -121,11 +134,8 @@ impl Process {
         let index = driver.index(device);
         driver.world.give_back(index, own.kind, Bytes(held));
         driver.world.give_back(index, Kind::Unlisted, own.unlisted);
-        let last = !self
-            .contexts
-            .iter()
-            .any(|context| context.alive && context.device == device);
-        if last {
+        if !self.has_context_on(device) {
+            self.unmap_host_on(driver, device);
             crate::graph_memory::empty(self, driver, device);
         }
     }

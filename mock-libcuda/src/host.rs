@@ -1,7 +1,7 @@
-//! Page-locked host memory: allocated, or the client's own and registered. Of the device it takes the page tables that map it, in no row of NVML's; and so does
-//! what cuMemCreate gives of the host's where it is mapped.
+//! Page-locked host memory: allocated, or the client's own and registered. Of each device with a context of the process it takes the page tables that map it,
+//! in no row of NVML's; and so does what cuMemCreate gives of the host's, of each device that may access it where it is mapped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use abi::cuda::*;
@@ -21,10 +21,8 @@ pub struct HostAllocation {
     pub flags: u32,
     pub context: ContextId,
     pub id: u64,
-    /// On which the page tables lie.
-    device: Ordinal,
-    /// Until its context ends.
-    mapped: bool,
+    /// Whose page tables map it; none once its context has ended.
+    devices: BTreeSet<usize>,
 }
 
 impl HostAllocation {
@@ -120,19 +118,63 @@ impl Process {
     ) -> Answer {
         let context = self.current()?;
         let id = self.next_buffer();
-        let device = self.context(context).device;
-        self.enter_tables(driver, device, (Pages::Small, base, size))?;
         let allocation = HostAllocation {
             pages,
             size,
             flags,
             context,
             id,
-            device,
-            mapped: true,
+            devices: BTreeSet::new(),
         };
         self.host.insert(base, allocation);
+        let devices: Vec<Ordinal> = (0..self.page_tables.len())
+            .map(Ordinal)
+            .filter(|device| self.has_context_on(*device))
+            .collect();
+        for device in devices {
+            if let Err(full) = self.map_host(driver, base, device) {
+                self.end_host(driver, base);
+                return Err(full);
+            }
+        }
         Ok(())
+    }
+
+    fn map_host(&mut self, driver: &Driver, base: u64, device: Ordinal) -> Answer {
+        let size = self.host[&base].size;
+        self.enter_tables(driver, device, (Pages::Small, base, size))?;
+        if let Some(allocation) = self.host.get_mut(&base) {
+            allocation.devices.insert(device.0);
+        }
+        Ok(())
+    }
+
+    /// A device's first context of the process begins: all that is page-locked is mapped there too (two H200, 580.159.04).
+    pub fn map_host_on(&mut self, driver: &Driver, device: Ordinal) -> Answer {
+        let mapped = |(base, allocation): (&u64, &HostAllocation)| {
+            (!allocation.devices.is_empty()).then_some(*base)
+        };
+        let bases: Vec<u64> = self.host.iter().filter_map(mapped).collect();
+        for base in bases {
+            if let Err(full) = self.map_host(driver, base, device) {
+                self.unmap_host_on(driver, device);
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Its last has ended.
+    pub fn unmap_host_on(&mut self, driver: &Driver, device: Ordinal) {
+        let mut ranges = Vec::new();
+        for (base, allocation) in &mut self.host {
+            if allocation.devices.remove(&device.0) {
+                ranges.push((Pages::Small, *base, allocation.size));
+            }
+        }
+        for range in ranges {
+            self.end_tables(driver, device, range);
+        }
     }
 
     /// A device's page tables map a range.
@@ -171,7 +213,7 @@ impl Process {
     /// A context is gone, and what maps its page-locked memory.
     pub fn unmap_host_of(&mut self, driver: &Driver, context: ContextId) {
         let own = |(base, allocation): (&u64, &HostAllocation)| {
-            (allocation.context == context && allocation.mapped).then_some(*base)
+            (allocation.context == context).then_some(*base)
         };
         let bases: Vec<u64> = self.host.iter().filter_map(own).collect();
         for base in bases {
@@ -185,11 +227,11 @@ impl Process {
     }
 
     fn unmap_host(&mut self, driver: &Driver, base: u64) {
-        if let Some(allocation) = self.host.get_mut(&base)
-            && std::mem::take(&mut allocation.mapped)
-        {
-            let (device, size) = (allocation.device, allocation.size);
-            self.end_tables(driver, device, (Pages::Small, base, size));
+        if let Some(allocation) = self.host.get_mut(&base) {
+            let (devices, size) = (std::mem::take(&mut allocation.devices), allocation.size);
+            for device in devices {
+                self.end_tables(driver, Ordinal(device), (Pages::Small, base, size));
+            }
         }
     }
 }

@@ -93,8 +93,8 @@ impl Process {
         (address < reservation.end()).then_some(reservation)
     }
 
-    /// A device gets page tables for a mapping, which it has not yet (H200, 580.159.04: of the host's memory 2 MiB for each GiB that is mapped and made
-    /// accessible, of its own 4 KiB for each mapping far from others; which of the two calls takes them was not asked).
+    /// A device that is to access a mapping gets page tables for it, if it has none yet (H200, 580.159.04: of the host's memory 2 MiB for each GiB, of
+    /// device memory, whichever device's, 4 KiB for each mapping far from others; cuMemMap alone takes none).
     fn enter_mapping(&mut self, driver: &Driver, device: Ordinal, at: u64) -> Answer {
         let found = self
             .reservation_at(at)
@@ -112,6 +112,20 @@ impl Process {
             mapping.tables.insert(device.0);
         }
         Ok(())
+    }
+
+    /// It is to access it no longer.
+    fn leave_mapping(&mut self, driver: &Driver, device: Ordinal, at: u64) {
+        let found = self
+            .reservation_at_mut(at)
+            .and_then(|reservation| reservation.mappings.get_mut(&at));
+        if let Some(mapping) = found
+            && mapping.tables.remove(&device.0)
+        {
+            let (physical, len) = (mapping.physical, mapping.len);
+            let range = (self.pages_of(physical), at, len);
+            self.end_tables(driver, device, range);
+        }
     }
 
     fn pages_of(&self, physical: u32) -> Pages {
@@ -319,8 +333,11 @@ pub fn set_access(
     }
     let reservation = process.reservation_at(ptr).ok_or(INVALID)?;
     for at in reservation.whole(ptr, size as u64).ok_or(INVALID)? {
-        for (device, _) in rights.iter().filter(|(_, flags)| *flags != 0) {
-            process.enter_mapping(driver, *device, at)?;
+        for (device, flags) in &rights {
+            match flags {
+                0 => process.leave_mapping(driver, *device, at),
+                _ => process.enter_mapping(driver, *device, at)?,
+            }
         }
     }
     let reservation = process.reservation_at_mut(ptr).ok_or(INVALID)?;

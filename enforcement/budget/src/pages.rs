@@ -39,6 +39,18 @@ impl Span {
         })
     }
 
+    /// The same of the host's memory: a 32-bit context gives its memory addresses that the host's may have too.
+    #[must_use]
+    pub fn of_host(address: u64, size: Bytes) -> Option<Span> {
+        /// Beyond all pages of a device's addresses.
+        const HOST: u64 = 1 << 42;
+        let span = Span::of(address, size)?;
+        Some(Span {
+            first: span.first | HOST,
+            last: span.last | HOST,
+        })
+    }
+
     /// The whole span as blocks.
     #[must_use]
     pub fn bytes(self) -> Bytes {

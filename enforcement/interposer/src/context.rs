@@ -17,6 +17,7 @@ use crate::memory;
 use crate::module;
 use crate::nvml::{Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
+use crate::pinned::Asking;
 use crate::process::{ORDINALS, Tenant};
 use crate::report::{self, Once};
 use seeds::{Mark, Seed, mark, planted};
@@ -410,7 +411,12 @@ fn create(
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
-    let own_changes = 2 + u64::from(room.is_some());
+    let tables = match tenant.ask_for_locked(device) {
+        Ok(tables) => tables,
+        Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
+        Err(refused) => return judged(call(), place, refused, undo),
+    };
+    let own_changes = 2 + u64::from(room.is_some()) + u64::from(tables.is_some());
     let meter = Meter::start(tenant, device, bound, own_changes);
     let code = call();
     let Some(handle) = place
@@ -422,7 +428,7 @@ fn create(
     let Taken {
         bytes: actual,
         unlisted,
-    } = meter.taken();
+    } = meter.taken(tables.as_ref().map_or(Bytes::ZERO, Asking::bytes));
     let excess = match tenant.reserve(device.indices, actual.saturating_sub(bound)) {
         Ok(excess) => excess,
         Err(refused) => return judged(code, place, refused, undo),
@@ -437,6 +443,7 @@ fn create(
     if !tenant.memory.contexts.insert(context) {
         return judged(code, place, Refused::TableFull, undo);
     }
+    tenant.begin_locked(device, tables);
     grant.commit_as(actual.min(bound));
     excess.commit_as(actual.saturating_sub(bound));
     tenant.unlist(device.indices, unlisted);
@@ -614,6 +621,7 @@ impl Tenant {
             // Its end gives back what the libraries are charged for in it.
             let (beside, _) = self.libraries_need(device.ordinal);
             self.charge_anyway(device.indices, beside);
+            self.begin_locked(device, None);
             self.begin_modules(context);
             // It is there already: what does not fit is charged all the same.
             let _ = module::bring(self, &self.libraries(), context);
@@ -636,6 +644,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
     tenant.end_branches_of(context.handle);
     let last = !tenant.memory.contexts.has_any(device.ordinal);
     if last {
+        tenant.end_locked(device);
         tenant.forget_pools(device);
         tenant.forget_graphs(device);
     }
@@ -695,8 +704,9 @@ impl Meter {
         }
     }
 
-    /// What was taken. The bound where NVML does not say, or where other threads never leave the books alone.
-    fn taken(self) -> Taken {
+    /// What was taken, beside `tables` that no row shows and that are charged by themselves. The bound where NVML does not say, or where other threads
+    /// never leave the books alone.
+    fn taken(self, tables: Bytes) -> Taken {
         let Meter {
             tenant,
             device,
@@ -723,6 +733,7 @@ impl Meter {
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
             likely.then(|| {
                 let lost = before.device.zip(after.device).filter(|_| alone);
+                let lost = lost.map(|(then, now)| (then.saturating_add(tables), now));
                 let bytes = lost_beside(own, lost, bound);
                 let unlisted = bytes.saturating_sub(own);
                 Taken { bytes, unlisted }

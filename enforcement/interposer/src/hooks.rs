@@ -45,6 +45,7 @@ macro_rules! table {
                 cuMemRetainAllocationHandle => tenant crate::physical::retain;
                 cuMemMap => tenant crate::physical::map;
                 cuMemUnmap => tenant crate::physical::unmap;
+                cuMemSetAccess => tenant crate::physical::set_access;
                 cuMemExportToShareableHandle => tenant crate::physical::export;
                 cuMemImportFromShareableHandle => tenant crate::physical::import;
                 cuMemMapArrayAsync => tenant crate::physical::map_array;

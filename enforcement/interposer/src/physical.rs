@@ -9,10 +9,10 @@ use core::ffi::{c_ulonglong, c_void};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use abi::cuda::enumerations::CUmemAllocationHandleType;
+use abi::cuda::enumerations::{CUmemAccess_flags, CUmemAllocationHandleType};
 use abi::cuda::{
-    CUarrayMapInfo, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
-    CUresult, CUstream,
+    CUarrayMapInfo, CUdeviceptr, CUmemAccessDesc, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUmemLocation, CUresult, CUstream,
 };
 use budget::Bytes;
 use budget::charge::{self, BLOCK};
@@ -22,14 +22,18 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
+use crate::devices::Device;
 use crate::grant::Grant;
 use crate::location::{self, Home};
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
-use crate::pinned::{self, Asking, HostMapping};
+use crate::pinned::Asking;
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
+
+/// CU_MEM_ACCESS_FLAGS_PROT_NONE.
+const CLOSED: CUmemAccess_flags = 0;
 
 /// What this process created and has not lost.
 #[derive(Default)]
@@ -42,7 +46,7 @@ struct Book {
     mappings: Mappings,
     memories: HashMap<Id, Memory>,
     created: u64,
-    /// Of the host's memory, by address, in order.
+    /// Mappings of the host's memory, by address, in order.
     hosted: Vec<HostMapping>,
 }
 
@@ -93,15 +97,10 @@ impl Mappings {
         self.0.get(..above)?.last().map(|(_, mapping)| *mapping)
     }
 
-    /// How many directories map the mapping at an address and no other that `is_beside` it.
-    fn alone(
-        &self,
-        address: CUdeviceptr,
-        mapping: Mapping,
-        is_beside: impl Fn(Mapping) -> bool,
-    ) -> u64 {
+    /// How many of a device's page directories map the mapping at an address and no other that it may access.
+    fn alone(&self, address: CUdeviceptr, mapping: Mapping, ordinal: u32) -> u64 {
         const EACH: u64 = charge::MAPPED_BY_DIRECTORY.0;
-        let (first, last) = directories(address, mapping.end);
+        let (first, last) = directories_of(address, mapping.end);
         // Mappings do not overlap: only those at its ends can be another's too.
         let is_shared = |directory: u64| {
             let (begin, end) = (
@@ -112,7 +111,7 @@ impl Mappings {
             let reaching = self.0.get(from..).unwrap_or_default().iter();
             reaching
                 .take_while(|(at, _)| *at < end)
-                .any(|(at, other)| *at != address && other.end > begin && is_beside(*other))
+                .any(|(at, other)| *at != address && other.end > begin && other.access.has(ordinal))
         };
         let shared = u64::from(is_shared(first)) + u64::from(first != last && is_shared(last));
         (last - first + 1).saturating_sub(shared)
@@ -127,7 +126,7 @@ impl Mappings {
 }
 
 /// The first and the last page directory that map a range, by their places.
-fn directories(begin: u64, end: u64) -> (u64, u64) {
+fn directories_of(begin: u64, end: u64) -> (u64, u64) {
     let of = |address: u64| address / charge::MAPPED_BY_DIRECTORY.0;
     (of(begin), of(end.saturating_sub(1).max(begin)))
 }
@@ -137,6 +136,50 @@ struct Mapping {
     memory: Id,
     end: u64,
     leaving: bool,
+    access: Access,
+}
+
+/// Of the host's memory.
+#[derive(Clone, Copy)]
+struct HostMapping {
+    address: u64,
+    size: u64,
+    access: Access,
+}
+
+impl HostMapping {
+    /// Page tables that it needs, which are those of no other mapping: what the driver maps is aligned as a table's part is.
+    fn tables(&self) -> u64 {
+        let first = self.address / charge::MAPPED_BY_TABLE.0;
+        let end = self.address.saturating_add(self.size);
+        end.div_ceil(charge::MAPPED_BY_TABLE.0)
+            .saturating_sub(first)
+    }
+}
+
+/// The devices that may access a mapping, and have page tables for it.
+#[derive(Clone, Copy, Default)]
+struct Access(u64);
+
+impl Access {
+    fn has(self, ordinal: u32) -> bool {
+        self.0 & Access::bit(ordinal) != 0
+    }
+
+    /// Whether it changed.
+    fn set(&mut self, ordinal: u32, has: bool) -> bool {
+        let before = self.has(ordinal);
+        self.0 ^= Access::bit(ordinal) * u64::from(before != has);
+        before != has
+    }
+
+    fn bit(ordinal: u32) -> u64 {
+        1_u64.checked_shl(ordinal).unwrap_or(0)
+    }
+
+    fn ordinals(self) -> impl Iterator<Item = u32> {
+        (0..u64::BITS).filter(move |ordinal| self.has(*ordinal))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +192,8 @@ struct Memory {
     calls: u32,
     /// A tile of an array may hold it too, or a descriptor without a name, whose end is not seen.
     held_elsewhere: bool,
+    /// A tile may hold it that a driver bound before it refused another: its end is no end before the driver's row says so.
+    doubtful: bool,
     /// What it is called by those who import it, since it was exported.
     named: Option<Named>,
     /// It was imported, and whoever made it has named it: nothing of it is charged to us.
@@ -166,6 +211,7 @@ impl Memory {
             mappings: 0,
             calls: 0,
             held_elsewhere: false,
+            doubtful: false,
             named: None,
             hold: None,
             foreign: false,
@@ -267,11 +313,13 @@ impl Book {
         self.finish(id, |memory| memory.handles -= u32::from(released))
     }
 
-    fn hold_elsewhere(&mut self, handle: CUmemGenericAllocationHandle) {
+    /// Tiles were bound to memory, or a driver refused some of them.
+    fn hold_by_tiles(&mut self, handle: CUmemGenericAllocationHandle, is_certain: bool) {
         if let Some(found) = self.handles.get(&handle)
             && let Some(memory) = self.memories.get_mut(&found.memory)
         {
-            memory.held_elsewhere = true;
+            memory.held_elsewhere |= is_certain;
+            memory.doubtful |= !is_certain;
         }
     }
 
@@ -310,44 +358,86 @@ impl Book {
         }
     }
 
-    /// Answers how many page directories of its device it is the first to need, too.
-    fn finish_map(&mut self, id: Id, mapped: Option<(CUdeviceptr, u64)>) -> (Option<Memory>, u64) {
-        let mut needed = 0;
+    /// Answers which page tables of which devices ended, too.
+    fn finish_map(
+        &mut self,
+        id: Id,
+        mapped: Option<(CUdeviceptr, u64)>,
+    ) -> (Option<Memory>, Vec<(u32, u64)>) {
+        let mut tables = Vec::new();
         if let Some((address, size)) = mapped {
+            // One that is on its way out has gone.
+            if let Some(before) = self.mappings.get_mut(address).map(|mapping| *mapping) {
+                tables = self.tables_of(address, before);
+            }
             let mapping = Mapping {
                 memory: id,
                 end: address.saturating_add(size),
                 leaving: false,
+                access: Access::default(),
             };
-            // One that is on its way out had its own already.
-            let before = self.mappings.get_mut(address).map(|mapping| *mapping);
-            let before = before.map_or(0, |before| self.alone(address, before));
             self.mappings.insert(address, mapping);
-            needed = self.alone(address, mapping).saturating_sub(before);
         }
         let ended = self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()));
-        (ended, needed)
+        (ended, tables)
     }
 
-    /// The page directories of its device that map a mapping and no other.
-    fn alone(&self, address: CUdeviceptr, mapping: Mapping) -> u64 {
-        let ordinal = |id: Id| self.memories.get(&id).map(|memory| memory.ordinal);
-        let own = ordinal(mapping.memory);
-        let is_beside = |other: Mapping| ordinal(other.memory) == own;
-        self.mappings.alone(address, mapping, is_beside)
+    /// Page directories that map a mapping and no other, by device.
+    fn tables_of(&self, address: CUdeviceptr, mapping: Mapping) -> Vec<(u32, u64)> {
+        let ordinals = mapping.access.ordinals();
+        let alone = |ordinal| (ordinal, self.mappings.alone(address, mapping, ordinal));
+        ordinals.map(alone).collect()
     }
 
-    /// On which device memory is.
-    fn ordinal_of(&self, id: Id) -> Option<u32> {
-        self.memories.get(&id).map(|memory| memory.ordinal)
+    /// Page tables that a device needs at most to access all that is mapped in a range; `None` where nothing is.
+    fn most_tables(&mut self, (begin, end): (u64, u64), ordinal: u32) -> Option<u64> {
+        let closed = |access: Access| !access.has(ordinal);
+        let own = self.mappings.within(begin, end).iter();
+        let is_empty = own.len() == 0;
+        let directories = own.filter(|(_, mapping)| closed(mapping.access) && !planted(Seed::R67));
+        let directories = directories.map(|(at, mapping)| {
+            let (first, last) = directories_of(*at, mapping.end);
+            last - first + 1
+        });
+        let directories: u64 = directories.sum();
+        let hosted = self.hosted_within(begin, end).iter();
+        if is_empty && hosted.len() == 0 {
+            return None;
+        }
+        let tables = hosted.filter(|mapping| closed(mapping.access) && !planted(Seed::R64));
+        Some(tables.map(HostMapping::tables).sum::<u64>() + directories)
     }
 
-    /// No driver maps more of memory than that, which it says itself.
-    fn most_mapped(&self, id: Id) -> u64 {
-        const BEYOND: u64 = 1 << 47;
-        let known = self.memories.get(&id);
-        let known = known.filter(|memory| !memory.foreign && memory.hold.is_none());
-        known.map_or(BEYOND, |memory| memory.bytes.0)
+    /// A device may access all that is mapped in a range, or no longer: how many page tables that needs, or ends.
+    fn set_access(&mut self, (begin, end): (u64, u64), ordinal: u32, has: bool) -> u64 {
+        let mut tables = 0;
+        for mapping in self.hosted_within(begin, end) {
+            if mapping.access.set(ordinal, has) && !planted(Seed::R64) {
+                tables += mapping.tables();
+            }
+        }
+        let addresses: Vec<u64> = self
+            .mappings
+            .within(begin, end)
+            .iter()
+            .map(|(at, _)| *at)
+            .collect();
+        for at in addresses {
+            if let Some(mapping) = self.mappings.get_mut(at)
+                && mapping.access.set(ordinal, has)
+                && !planted(Seed::R67)
+            {
+                let mapping = *mapping;
+                tables += self.mappings.alone(at, mapping, ordinal);
+            }
+        }
+        tables
+    }
+
+    fn hosted_within(&mut self, begin: u64, end: u64) -> &mut [HostMapping] {
+        let place = |end: u64| self.hosted.partition_point(|mapping| mapping.address < end);
+        let range = place(begin)..place(end);
+        self.hosted.get_mut(range).unwrap_or_default()
     }
 
     fn enter_hosted(&mut self, mapping: HostMapping) {
@@ -385,7 +475,7 @@ impl Book {
         leaving: Vec<(CUdeviceptr, Id)>,
         unmapped: bool,
     ) -> (Vec<Memory>, Vec<(u32, u64)>) {
-        let (mut ended, mut directories) = (Vec::new(), Vec::new());
+        let (mut ended, mut tables) = (Vec::new(), Vec::new());
         for (at, id) in leaving {
             if let Some(mapping) = self.mappings.get_mut(at)
                 && mapping.memory == id
@@ -394,14 +484,13 @@ impl Book {
                 mapping.leaving = false;
                 let mapping = *mapping;
                 if unmapped {
-                    let alone = self.alone(at, mapping);
-                    directories.extend(self.ordinal_of(id).map(|ordinal| (ordinal, alone)));
+                    tables.extend(self.tables_of(at, mapping));
                     self.mappings.remove(at);
                 }
             }
             ended.extend(self.finish(id, |memory| memory.mappings -= u32::from(unmapped)));
         }
-        (ended, directories)
+        (ended, tables)
     }
 }
 
@@ -464,11 +553,13 @@ pub fn release(tenant: Tenant, handle: CUmemGenericAllocationHandle) -> Outcome<
     let Some(id) = tenant.physical(|book| book.begin_release(handle)) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
-    let _change = tenant.change();
+    let change = tenant.change();
     let code = next::cuMemRelease(handle);
     let released = code == CUresult::SUCCESS;
     let ended = tenant.physical(|book| book.finish_release(handle, id, released));
     tenant.end_physical(ended);
+    drop(change);
+    tenant.look_for_tiles(ended.as_slice());
     Outcome::Done(code)
 }
 
@@ -480,11 +571,13 @@ pub fn retain(
     let Some(id) = tenant.physical(|book| book.begin_at(address.address())) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
-    let code = next::cuMemRetainAllocationHandle(handle, address);
-    let retained = handle.read().filter(|_| code == CUresult::SUCCESS);
-    let ended = tenant.physical(|book| book.finish_retain(id, retained));
-    tenant.end_physical(ended);
-    Outcome::Done(code)
+    handle.by_own(|handle| {
+        let code = next::cuMemRetainAllocationHandle(handle, address);
+        let retained = handle.read().filter(|_| code == CUresult::SUCCESS);
+        let ended = tenant.physical(|book| book.finish_retain(id, retained));
+        tenant.end_physical(ended);
+        Outcome::Done(code)
+    })
 }
 
 pub fn map(
@@ -507,11 +600,8 @@ pub fn map(
     let looked = unpaid.and_then(|_| tenant.device(ordinal));
     let found = looked.map_or(Bytes::ZERO, |device| tenant.take_drift(device, more));
     let beside = more.saturating_sub(found);
-    let granted = tenant.reserve_if_any(ordinal, beside);
-    let granted =
-        granted.and_then(|grant| Ok((grant, directories_for(tenant, id, address, size)?)));
-    let (grant, asking) = match granted {
-        Ok(granted) => granted,
+    let grant = match tenant.reserve_if_any(ordinal, beside) {
+        Ok(grant) => grant,
         Err(refused) => {
             looked
                 .into_iter()
@@ -531,34 +621,14 @@ pub fn map(
         Some(device) => tenant.return_drift(device, found),
         None => {}
     }
-    let (ended, needed) = tenant.physical(|book| book.finish_map(id, mapped));
-    if let Some(asking) = asking {
-        asking.end(needed);
-    }
+    let (ended, tables) = tenant.physical(|book| book.finish_map(id, mapped));
+    tenant.end_all_tables(tables);
     looked.into_iter().for_each(|device| tenant.look_at(device));
     tenant.end_physical(ended);
     Outcome::Done(code)
 }
 
-/// The page directories that a mapping may need of its memory's device, in no row of NVML's (R67 of `fixtures/defects.txt`).
-fn directories_for(
-    tenant: Tenant,
-    id: Id,
-    address: CUdeviceptr,
-    size: usize,
-) -> Result<Option<Asking>, Refused> {
-    let (ordinal, most) = tenant.physical(|book| (book.ordinal_of(id), book.most_mapped(id)));
-    let device = ordinal.and_then(|ordinal| tenant.device(ordinal));
-    let device = device.filter(|_| size as u64 <= most);
-    let (first, last) = directories(address, address.saturating_add(size as u64));
-    let counted = tenant.settings().context_charge == ContextCharge::Count && !planted(Seed::R67);
-    match device.filter(|_| counted) {
-        Some(device) => Asking::begin(tenant, device, last - first + 1).map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Memory that no book knows is the host's, or no memory: of the host's the mapping takes page tables.
+/// Memory that no book knows is the host's, or no memory.
 fn map_hosts(
     tenant: Tenant,
     address: CUdeviceptr,
@@ -566,15 +636,89 @@ fn map_hosts(
     handle: CUmemGenericAllocationHandle,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
-    if home_of(handle) != Home::Host || planted(Seed::R64) {
+    if home_of(handle) != Home::Host {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let undo = || next::cuMemUnmap(address, size);
-    let (outcome, mapping) = pinned::map(tenant, address, size as u64, call, &undo);
-    if let Some(mapping) = mapping {
+    let code = call();
+    if code == CUresult::SUCCESS {
+        let mapping = HostMapping {
+            address,
+            size: size as u64,
+            access: Access::default(),
+        };
         tenant.physical(|book| book.enter_hosted(mapping));
     }
-    outcome
+    Outcome::Done(code)
+}
+
+/// Devices get page tables for what they may access, whoever's memory it is, and no row of NVML's shows them (R64 and R67 of `fixtures/defects.txt`; two
+/// H200, 580.159.04: cuMemMap alone takes none).
+pub fn set_access(
+    tenant: Tenant,
+    address: CUdeviceptr,
+    size: usize,
+    descs: In<'_, CUmemAccessDesc>,
+    count: usize,
+) -> Outcome<CUresult> {
+    /// A right for each device and more; what repeats itself beyond that is refused.
+    const MOST: usize = 1 << 12;
+    let range = (address, address.saturating_add(size as u64));
+    if tenant.settings().context_charge == ContextCharge::Free || count == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    if count > MOST {
+        return Outcome::Refused(Refused::TableFull);
+    }
+    let Some(descs) = descs.copies(count) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let device = |desc: &CUmemAccessDesc| {
+        let ordinal = Home::of(desc.location).device()?;
+        tenant.devices()?.get(ordinal)
+    };
+    let mut asked: Vec<(&'static Device, Asking)> = Vec::new();
+    let mut known = false;
+    for desc in descs.iter().filter(|desc| desc.flags != CLOSED) {
+        let Some(device) = device(desc) else { continue };
+        if asked
+            .iter()
+            .any(|(other, _)| other.ordinal == device.ordinal)
+        {
+            continue;
+        }
+        let most = tenant.physical(|book| book.most_tables(range, device.ordinal));
+        known |= most.is_some();
+        match Asking::begin(tenant, device, most.unwrap_or(0)) {
+            Ok(asking) => asked.push((device, asking)),
+            Err(refused) => return Outcome::Refused(refused),
+        }
+    }
+    let closes = descs.iter().any(|desc| desc.flags == CLOSED);
+    if !known && !closes {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let _change = tenant.change();
+    let code = next::cuMemSetAccess(address, size, In::list(&descs), count);
+    if code != CUresult::SUCCESS {
+        return Outcome::Done(code);
+    }
+    let mut needed = vec![0; asked.len()];
+    for desc in &descs {
+        let Some(device) = device(desc) else { continue };
+        let has = desc.flags != CLOSED;
+        let tables = tenant.physical(|book| book.set_access(range, device.ordinal, has));
+        let place = asked
+            .iter()
+            .position(|(other, _)| other.ordinal == device.ordinal);
+        match place.filter(|_| has) {
+            Some(place) => needed[place] += tables,
+            None => tenant.end_tables(device, tables),
+        }
+    }
+    for ((_, asking), needed) in asked.into_iter().zip(needed) {
+        asking.end(needed);
+    }
+    Outcome::Done(code)
 }
 
 pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUresult> {
@@ -585,23 +729,47 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
     if leaving.is_empty() && hosted.is_empty() {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let _change = tenant.change();
+    let change = tenant.change();
     let code = next::cuMemUnmap(address, size);
     let unmapped = code == CUresult::SUCCESS;
     for mapping in hosted {
-        match unmapped {
-            true => tenant.end_host_mapping(mapping),
-            false => tenant.physical(|book| book.enter_hosted(mapping)),
+        if unmapped && (planted(Seed::R76) || !is_mapped(mapping.address)) {
+            let ordinals = mapping.access.ordinals();
+            tenant.end_all_tables(ordinals.map(|ordinal| (ordinal, mapping.tables())));
+        } else {
+            tenant.physical(|book| book.enter_hosted(mapping));
         }
     }
-    let (ended, directories) = tenant.physical(|book| book.finish_unmap(leaving, unmapped));
-    for (ordinal, count) in directories {
-        if let Some(device) = tenant.device(ordinal) {
-            tenant.end_tables(device, count);
-        }
+    // The first is; of a range that goes on in another reservation a driver may have unmapped no more (R76).
+    let (gone, kept): (Vec<_>, Vec<_>) =
+        leaving
+            .into_iter()
+            .enumerate()
+            .partition(|(at, (address, _))| {
+                !unmapped || *at == 0 || planted(Seed::R76) || !is_mapped(*address)
+            });
+    let mut all_ended = Vec::new();
+    for (part, unmapped) in [(gone, unmapped), (kept, false)] {
+        let part = part.into_iter().map(|(_, leaving)| leaving).collect();
+        let (ended, tables) = tenant.physical(|book| book.finish_unmap(part, unmapped));
+        tenant.end_all_tables(tables);
+        all_ended.extend(ended);
     }
-    tenant.end_physical(ended);
+    tenant.end_physical(all_ended.iter().copied());
+    drop(change);
+    tenant.look_for_tiles(&all_ended);
     Outcome::Done(code)
+}
+
+/// Whether a driver has memory of cuMemCreate's mapped at an address.
+fn is_mapped(address: CUdeviceptr) -> bool {
+    let mut handle = 0;
+    let held = next::cuMemRetainAllocationHandle(Out::to(&mut handle), Out::at(address))
+        == CUresult::SUCCESS;
+    if held {
+        let _ = next::cuMemRelease(handle);
+    }
+    held
 }
 
 pub fn export(
@@ -709,16 +877,20 @@ pub fn map_array_ptsz(
 }
 
 /// Tiles of sparse arrays are bound to memory, and nobody sees them unbound: it stays charged until this process ends. A tile
-/// that was unbound names no memory, or an old one, which does no harm.
+/// that was unbound names no memory, or an old one, which does no harm. A driver may have bound some before it refused another.
 fn bound(
     tenant: Tenant,
     infos: Out<'_, CUarrayMapInfo>,
     count: u32,
     code: CUresult,
 ) -> Outcome<CUresult> {
-    if code == CUresult::SUCCESS {
+    let is_certain = code == CUresult::SUCCESS;
+    // The first alone is bound or refused.
+    if is_certain || count > 1 && !planted(Seed::R77) {
         let handles = (0..count as usize).filter_map(|at| infos.memory_at(at));
-        tenant.physical(|book| handles.for_each(|handle| book.hold_elsewhere(handle)));
+        tenant.physical(|book| {
+            handles.for_each(|handle| book.hold_by_tiles(handle, is_certain));
+        });
     }
     Outcome::Done(code)
 }
@@ -793,11 +965,27 @@ impl Tenant {
         !ids.is_empty()
     }
 
+    /// So many page tables of devices map nothing any longer.
+    fn end_all_tables(self, tables: impl IntoIterator<Item = (u32, u64)>) {
+        for (ordinal, count) in tables {
+            if let Some(device) = self.device(ordinal) {
+                self.end_tables(device, count);
+            }
+        }
+    }
+
     fn reserve_if_any(self, ordinal: u32, bytes: Bytes) -> Result<Grant, Refused> {
         match bytes {
             Bytes::ZERO => Ok(self.nothing()),
             bytes => self.reserve_or_trim(devices_of(self, ordinal), bytes),
         }
+    }
+
+    /// What the driver's row says where a tile may hold memory that has ended.
+    fn look_for_tiles(self, ended: &[Memory]) {
+        let doubtful = ended.iter().filter(|memory| memory.doubtful);
+        let devices = doubtful.filter_map(|memory| self.device(memory.ordinal));
+        devices.for_each(|device| self.look_at(device));
     }
 
     fn end_physical(self, ended: impl IntoIterator<Item = Memory>) {
@@ -846,22 +1034,31 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_needed_once_by_all_mappings_of_its_device() {
+    fn a_device_needs_a_directory_once_for_all_that_it_may_access() {
         const FAR: u64 = charge::MAPPED_BY_DIRECTORY.0;
         let mut book = book();
         book.enter(8, 4, Bytes(SIZE));
-        let mut needed = |handle, address, size| {
+        let mut map = |handle, address, size| {
             let id = book.begin_with(handle).unwrap();
-            book.finish_map(id, Some((address, size))).1
+            assert_eq!(book.finish_map(id, Some((address, size))).1, []);
         };
-        assert_eq!(needed(7, 0, SIZE), 1);
-        assert_eq!(needed(7, 4 * SIZE, SIZE), 0);
-        // Another device's, between them.
-        assert_eq!(needed(8, 2 * SIZE, SIZE), 1);
-        assert_eq!(needed(7, FAR - SIZE, 2 * SIZE), 1);
-        assert_eq!(needed(7, 3 * FAR - SIZE, FAR + 2 * SIZE), 3);
+        map(7, 0, SIZE);
+        map(7, 4 * SIZE, SIZE);
+        map(8, 2 * SIZE, SIZE);
+        map(7, FAR - SIZE, 2 * SIZE);
+        map(7, 3 * FAR - SIZE, FAR + 2 * SIZE);
+        // Whosever memory it is, and whichever device's.
+        assert_eq!(book.set_access((0, SIZE), 3, true), 1);
+        assert_eq!(book.set_access((0, SIZE), 3, true), 0);
+        assert_eq!(book.set_access((SIZE, 6 * SIZE), 3, true), 0);
+        assert_eq!(book.set_access((2 * SIZE, 3 * SIZE), 4, true), 1);
+        assert_eq!(book.set_access((6 * SIZE, 8 * FAR), 3, true), 1 + 3);
+        assert_eq!(book.most_tables((8 * FAR, 9 * FAR), 3), None);
+        assert_eq!(book.most_tables((0, 8 * FAR), 3), Some(0));
+        assert_eq!(book.set_access((4 * SIZE, 5 * SIZE), 3, false), 0);
         let leaving = book.begin_unmap(0, 5 * SIZE);
-        assert_eq!(book.finish_unmap(leaving, true).1, [(3, 0), (4, 1), (3, 0)]);
+        let ended = book.finish_unmap(leaving, true).1;
+        assert_eq!(ended, [(3, 0), (3, 0), (4, 1)]);
         let leaving = book.begin_unmap(0, 8 * FAR);
         assert_eq!(book.finish_unmap(leaving, true).1, [(3, 2), (3, 3)]);
     }
@@ -900,7 +1097,7 @@ mod tests {
         let releasing = book.begin_release(7).unwrap();
         let mapping = book.begin_with(7).unwrap();
         assert_eq!(book.finish_release(7, releasing, true), None);
-        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), (None, 1));
+        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), (None, vec![]));
         assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
     }
 

@@ -1,8 +1,9 @@
-//! Page-locked host memory: a device maps it by pages of 4 KiB, and the page tables lie in the device's own memory, in no row of NVML's (R19 of
-//! `fixtures/defects.txt`). So no look finds them, and they are charged by model: a table of 4 KiB for each 2 MiB of addresses in which anything is
-//! page-locked, in blocks of 2 MiB (H200, 580.159.04: 2 MiB for each GiB, whether it is allocated or registered, at once or MiB by MiB). So are those of
-//! the host's memory by cuMemCreate, for each of its mappings (R64; there 802 MiB for 1 GiB that is mapped 400 times and made accessible). Device memory is
-//! mapped by directories of 4 KiB for each 512 MiB of addresses with a mapping (R67; there 96 MiB for 24,576 mappings so far apart).
+//! Page-locked host memory: each device with a context of the process maps it by pages of 4 KiB, and the page tables lie in the device's own memory, in no row
+//! of NVML's (R19 of `fixtures/defects.txt`). So no look finds them, and they are charged by model: a table of 4 KiB for each 2 MiB of addresses in which anything
+//! is page-locked, in blocks of 2 MiB (H200, 580.159.04: 2 MiB for each GiB, whether it is allocated or registered, at once or MiB by MiB, whichever device's
+//! context is current; a device's first context begins with those of all that is page-locked already, and its last ends with them). So are those of what
+//! cuMemCreate gives, of each device that may access a mapping of it ([`crate::physical::set_access`]): the host's by such tables (R64; 2 MiB for each GiB that is mapped), device
+//! memory by directories of 4 KiB for each 512 MiB of addresses with a mapping (R67; 96 MiB for 24,576 mappings so far apart).
 
 use core::ffi::{c_uint, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +12,14 @@ use abi::cuda::CUresult;
 use budget::charge::{self, Blocks, Span};
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceSet};
+use seeds::{Seed, planted};
 
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::{Device, Devices, NoDevice};
 use crate::grant::Grant;
-use crate::memory::{IMPOSSIBLE, devices_of, put_back};
+use crate::memory::{IMPOSSIBLE, put_back};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::{ORDINALS, Tenant};
 use crate::records::{Kind, Record};
@@ -26,10 +28,12 @@ use crate::records::{Kind, Record};
 #[repr(C)]
 pub struct PageTables {
     lock: Lock,
+    /// Pieces of 2 MiB of addresses in which anything is page-locked. Changed by who holds the lock, as all that follows.
+    locked: AtomicU64,
     devices: [Tables; ORDINALS],
 }
 
-/// A device's. Changed by who holds the lock.
+/// A device's.
 #[repr(C)]
 struct Tables {
     /// One for each 2 MiB of addresses, those that a call under way may need among them.
@@ -38,6 +42,10 @@ struct Tables {
     charged: AtomicU64,
     /// Bytes of that which calls under way have asked for.
     asked: AtomicU64,
+    /// Those of the count that map page-locked memory.
+    locked: AtomicU64,
+    /// Not 0: a context is there, so that all page-locked memory is mapped.
+    begun: AtomicU64,
 }
 
 fn add(word: &AtomicU64, more: u64) {
@@ -198,8 +206,12 @@ impl Request<'_> {
         // Neither end need lie at the begin of a table's part.
         let most = self.size.0 / charge::MAPPED_BY_TABLE.0 + 2;
         let _change = tenant.change();
-        let asking = match Asking::begin(tenant, device, most) {
-            Ok(asking) => asking,
+        let devices = tenant.devices_that_map(device);
+        let asked: Result<Vec<_>, _> = devices
+            .map(|device| Asking::begin(tenant, device, most))
+            .collect();
+        let asked = match asked {
+            Ok(asked) => asked,
             Err(refused) => return (self.refuse)(refused),
         };
         let code = (self.call)();
@@ -210,7 +222,7 @@ impl Request<'_> {
         if let (Some(address), None) = (address, fresh) {
             (self.undo)(address);
         }
-        asking.end(fresh.unwrap_or(0));
+        tenant.end_asking(asked, fresh.unwrap_or(0));
         if address.is_some() && fresh.is_none() {
             return Outcome::Refused(Refused::TableFull);
         }
@@ -243,6 +255,11 @@ impl Asking {
         Ok(asking)
     }
 
+    /// What is charged for them so far.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
     /// The call is over, and needed so many of them.
     pub fn end(mut self, needed: u64) {
         if let Some(grant) = self.grant.take() {
@@ -267,71 +284,6 @@ impl Drop for Asking {
     }
 }
 
-/// A mapping of the host's memory by cuMemMap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostMapping {
-    pub address: u64,
-    size: u64,
-    /// Whose page tables are charged: a device's, or those of all where none was current when it was mapped.
-    ordinal: Option<u32>,
-}
-
-impl HostMapping {
-    /// Page tables that it needs, which are those of no other mapping: what the driver maps is aligned as a table's part is.
-    fn tables(&self) -> u64 {
-        let first = self.address / charge::MAPPED_BY_TABLE.0;
-        let end = self.address.saturating_add(self.size);
-        end.div_ceil(charge::MAPPED_BY_TABLE.0)
-            .saturating_sub(first)
-    }
-
-    fn devices(self, tenant: Tenant) -> impl Iterator<Item = &'static Device> {
-        let all = tenant.devices().into_iter().flat_map(Devices::iter);
-        all.filter(move |device| self.ordinal.is_none_or(|ordinal| ordinal == device.ordinal))
-    }
-}
-
-/// Maps memory of the host's at an address: what became of it, and what is charged until it is unmapped, if anything is. What is to be refused is tried
-/// and `undo`ne, for what the driver objects to is its own answer.
-pub fn map(
-    tenant: Tenant,
-    address: u64,
-    size: u64,
-    call: &dyn Fn() -> CUresult,
-    undo: &dyn Fn() -> CUresult,
-) -> (Outcome<CUresult>, Option<HostMapping>) {
-    // No driver maps so much, which it says.
-    const BEYOND: u64 = 1 << 47;
-    if tenant.settings().context_charge == ContextCharge::Free || size == 0 || size >= BEYOND {
-        return (Outcome::PassThrough(Reason::TakesNothing), None);
-    }
-    let current = tenant.current_device().ok();
-    let mapping = HostMapping {
-        address,
-        size,
-        ordinal: current.map(|device| device.ordinal),
-    };
-    let count = mapping.tables();
-    let _change = tenant.change();
-    let devices = mapping.devices(tenant);
-    let asked: Result<Vec<Asking>, Refused> = devices
-        .map(|device| Asking::begin(tenant, device, count))
-        .collect();
-    let code = call();
-    let mapped = code == CUresult::SUCCESS;
-    match asked {
-        Ok(asked) => asked
-            .into_iter()
-            .for_each(|asking| asking.end(if mapped { count } else { 0 })),
-        Err(_) if !mapped => {}
-        Err(refused) => {
-            let _ = undo();
-            return (Outcome::Refused(refused), None);
-        }
-    }
-    (Outcome::Done(code), mapped.then_some(mapping))
-}
-
 /// What became of the bytes that a call asked for.
 #[derive(Clone, Copy)]
 enum Asked {
@@ -340,6 +292,88 @@ enum Asked {
 }
 
 impl Tenant {
+    /// Those that map what is page-locked: with a context of this process, and the current one.
+    fn devices_that_map(self, current: &'static Device) -> impl Iterator<Item = &'static Device> {
+        let all = self.devices().into_iter().flat_map(Devices::iter);
+        all.filter(move |device| {
+            device.ordinal == current.ordinal
+                || !planted(Seed::R19a) && self.memory.contexts.has_any(device.ordinal)
+        })
+    }
+
+    /// So many pieces more are page-locked, for which these have asked.
+    fn end_asking(self, asked: Vec<Asking>, pieces: u64) {
+        {
+            let tables = &self.memory.page_tables;
+            let _held = tables.lock.hold();
+            add(&tables.locked, pieces);
+            let is_asked = |device: &Device| {
+                let mut asked = asked.iter();
+                asked.any(|asking| asking.device.ordinal == device.ordinal)
+            };
+            for device in self.devices().into_iter().flat_map(Devices::iter) {
+                let Some(tables) = self.tables(device.ordinal) else {
+                    continue;
+                };
+                if is_asked(device) {
+                    add(&tables.locked, pieces);
+                } else if tables.begun.load(Ordering::Relaxed) != 0 {
+                    // A context of it was made meanwhile.
+                    add(&tables.locked, pieces);
+                    add(&tables.count, pieces);
+                    self.bring_tables(device.indices, tables);
+                }
+            }
+        }
+        asked.into_iter().for_each(|asking| asking.end(pieces));
+    }
+
+    /// Before a context of a device: the page tables that it begins with, where it is the first there.
+    pub fn ask_for_locked(self, device: &'static Device) -> Result<Option<Asking>, Refused> {
+        let tables = self.tables(device.ordinal);
+        let first = tables.is_some_and(|tables| tables.begun.load(Ordering::Relaxed) == 0);
+        let locked = self.memory.page_tables.locked.load(Ordering::Relaxed);
+        match first && locked != 0 && !planted(Seed::R19a) {
+            true => Asking::begin(self, device, locked).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A context of a device is there.
+    pub fn begin_locked(self, device: &Device, asking: Option<Asking>) {
+        let Some(tables) = self.tables(device.ordinal) else {
+            return;
+        };
+        let asked = asking.as_ref().map_or(0, |asking| asking.most);
+        let mut needed = 0;
+        {
+            let all = &self.memory.page_tables;
+            let _held = all.lock.hold();
+            if tables.begun.swap(1, Ordering::Relaxed) == 0 && !planted(Seed::R19a) {
+                let locked = all.locked.load(Ordering::Relaxed);
+                // It may have had some of them already, by a context that nobody knew.
+                let before = tables.locked.swap(locked, Ordering::Relaxed);
+                needed = locked.saturating_sub(before);
+                add(&tables.count, needed.saturating_sub(asked));
+                self.bring_tables(device.indices, tables);
+            }
+        }
+        if let Some(asking) = asking {
+            asking.end(needed.min(asked));
+        }
+    }
+
+    /// The last context of a device is gone.
+    pub fn end_locked(self, device: &Device) {
+        if let Some(tables) = self.tables(device.ordinal) {
+            let _held = self.memory.page_tables.lock.hold();
+            tables.begun.store(0, Ordering::Relaxed);
+            let locked = tables.locked.swap(0, Ordering::Relaxed);
+            subtract(&tables.count, locked);
+            self.bring_tables(device.indices, tables);
+        }
+    }
+
     /// A call may need so many page tables more: bytes that it has to ask for.
     fn ask_for_tables(self, device: &Device, count: u64) -> Bytes {
         let Some(tables) = self.tables(device.ordinal) else {
@@ -405,7 +439,10 @@ impl Tenant {
     /// Puts a range on record. How many page tables it is the first to need; `None` if our tables are full.
     fn enter_page_locked(self, device: &Device, address: u64, size: Bytes) -> Option<u64> {
         let blocks = Blocks::new(&self.memory.pages);
-        let span = Span::of(address, size)?;
+        let span = match planted(Seed::R19b) {
+            true => Span::of(address, size)?,
+            false => Span::of_host(address, size)?,
+        };
         let fresh = blocks.take(span).ok()?;
         let entered = self.memory.records.insert(Record {
             address,
@@ -423,21 +460,25 @@ impl Tenant {
 
     /// A range is page-locked no longer.
     pub fn end_page_locked(self, record: Record) {
-        let span = Span::of(record.address, record.size);
-        let (Some(span), Some(tables)) = (span, self.tables(record.ordinal)) else {
+        let span = match planted(Seed::R19b) {
+            true => Span::of(record.address, record.size),
+            false => Span::of_host(record.address, record.size),
+        };
+        let Some(span) = span else {
             return;
         };
         let _change = self.change();
-        let freed = Blocks::new(&self.memory.pages).give(span);
-        let _held = self.memory.page_tables.lock.hold();
-        subtract(&tables.count, freed.0 / charge::MAPPED_BY_TABLE.0);
-        self.bring_tables(devices_of(self, record.ordinal), tables);
-    }
-
-    /// What was mapped is mapped no longer.
-    pub fn end_host_mapping(self, mapping: HostMapping) {
-        for device in mapping.devices(self) {
-            self.end_tables(device, mapping.tables());
+        let freed = Blocks::new(&self.memory.pages).give(span).0 / charge::MAPPED_BY_TABLE.0;
+        let all = &self.memory.page_tables;
+        let _held = all.lock.hold();
+        subtract(&all.locked, freed);
+        for device in self.devices().into_iter().flat_map(Devices::iter) {
+            if let Some(tables) = self.tables(device.ordinal) {
+                let less = freed.min(tables.locked.load(Ordering::Relaxed));
+                subtract(&tables.locked, less);
+                subtract(&tables.count, less);
+                self.bring_tables(device.indices, tables);
+            }
         }
     }
 

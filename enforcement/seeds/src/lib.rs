@@ -68,6 +68,8 @@ seeds! {
     R23 = "R23", "versions and limits that nobody here knows are the driver's business";
     R18 = "R18", "a thread's own stream is no reason for a look", unhooks: ["cuMemcpy*_ptds", "cuMemcpy*Async*", "cuEventRecord*", "cuStreamQuery*", "cuStreamWaitEvent*"];
     R19 = "R19", "page tables of page-locked host memory are charged nothing", unhooks: ["cuMemAllocHost*", "cuMemHostAlloc", "cuMemHostRegister*"];
+    R19a = "R19a", "page-locked host memory has page tables on the device that is current, and nowhere else";
+    R19b = "R19b", "page-locked host memory and device memory of one address are one";
     R27 = "R27", "cuCtxDetach ends nothing that is charged";
     R17b = "R17b", "a process that shares memory by handles is never looked at";
     R25 = "R25", "plain memory that is freed in stream order comes back by a wait for the whole context alone";
@@ -135,6 +137,8 @@ seeds! {
     R73 = "R73", "a kernel of an executable graph is exchanged as if it took nothing";
     R73a = "R73a", "what replaces an executable graph needs as much as a new one";
     R75 = "R75", "an executable graph needs what it was made with, whatever replaces its children";
+    R76 = "R76", "all that is mapped in a range is gone when a driver says that it was unmapped";
+    R77 = "R77", "where a driver refuses some of what is to be bound to an array nothing is";
     R74 = "R74", "what other threads take while a context is made is charged to it";
     R70 = "R70", "parameters of an executable graph's kernels count no byte";
     R68 = "R68", "a variable's type of two halves counts a byte";

@@ -266,6 +266,50 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// What is mapped in another reservation than the one that a range to be unmapped begins in is charged as long as it is.
+    memory_mapped_beyond_the_reservation_stays_charged {
+        kind: Budget, defects: ["R76"], budget: "0=4GiB", entry_points: ["cuMemUnmap", "cuMemMap", "cuMemRelease", "cuMemAddressReserve"],
+    } (session) {
+        let (few, much) = (Bytes::mib(2).0, Bytes::mib(1536).0);
+        let cuda = cuda()?;
+        let mut held = Bytes::ZERO;
+        for round in 0..2 {
+            let [one, other] = [(); 2].map(|()| cuda.reserve_addresses(much));
+            ensure_eq!((one.code, other.code), (OK, OK), "cuMemAddressReserve");
+            let (low, high) = (one.out.min(other.out), one.out.max(other.out));
+            for (place, bytes) in [(low, few), (high, much)] {
+                let created = cuda.create_memory(0, bytes);
+                ensure_eq!(created.code, OK, "cuMemCreate in round {round}");
+                ensure_eq!(cuda.map_memory(place, bytes, created.out), OK, "cuMemMap");
+                ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+            }
+            // Some drivers refuse such a range.
+            let _ = cuda.unmap_memory(low, high + much - low);
+            let kept = cuda.retain_memory(high);
+            if kept.code == OK {
+                ensure_eq!(cuda.release_memory(kept.out), OK, "cuMemRelease");
+                held += Bytes(much);
+            }
+        }
+        fills(fill(&cuda).bytes + held, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Tiles that a driver bound before it refused the rest of a call hold their memory.
+    memory_of_tiles_bound_by_a_refused_call_stays_charged {
+        kind: Budget, defects: ["R77"], budget: "0=4GiB", entry_points: ["cuMemMapArrayAsync", "cuMemRelease"],
+        on_real: No("whether a driver binds any is its own affair"),
+    } (session) {
+        let cuda = cuda()?;
+        let array = cuda.create_sparse_array(1024, 1024);
+        ensure_eq!(array.code, OK, "cuArray3DCreate_v2");
+        let most = Bytes::gib(3);
+        let created = cuda.create_memory_for(Purpose::Tiles, 0, most.0);
+        ensure_eq!(created.code, OK, "cuMemCreate");
+        ensure_eq!(cuda.bind_tile_and_more(array.out, created.out), CUresult::ERROR_INVALID_VALUE, "cuMemMapArrayAsync");
+        ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+        fills(fill(&cuda).bytes + most, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// So do the tiles of a sparse array.
     memory_of_an_arrays_tiles_stays_charged {
         kind: Budget, defects: ["R2", "R5"], budget: "0=4GiB",

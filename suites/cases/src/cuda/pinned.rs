@@ -4,9 +4,10 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{cuda, cuda_without_context, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, HostWay, Purpose};
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::ffi::vulkan::Pages;
+use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
 const GIB: u64 = 1 << 30;
@@ -81,7 +82,7 @@ cases! {
     /// So does each GiB of the host's memory that is mapped by cuMemMap, as often as it is: mappings are charged until they are gone, and refused where the
     /// budget has no room for what maps them.
     page_tables_of_mapped_host_memory_are_charged {
-        kind: Budget, defects: ["R64"], entry_points: ["cuMemMap", "cuMemUnmap"], budget: "0=1GiB",
+        kind: Budget, defects: ["R64"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess"], budget: "0=1GiB",
     } (session) {
         let cuda = cuda()?;
         let before = free(&cuda)?;
@@ -98,7 +99,7 @@ cases! {
         ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
         let mapped = (0..400).take_while(|at| map(*at) == OK).count() as u64;
         ensure!(mapped * TABLES <= before, "1 GiB was mapped {mapped} times with {} told free", Bytes(before));
-        ensure_eq!(map(mapped), OUT_OF_MEMORY, "one mapping more");
+        ensure_eq!(cuda.open_memory(place.out + mapped * GIB, GIB, 0), OUT_OF_MEMORY, "one mapping more");
         // What the driver objects to it says with the budget used up too.
         ensure_eq!(cuda.map_memory(place.out, GIB, memory.out), CUresult::ERROR_INVALID_VALUE, "a mapping over another");
         gives_the_rest(session, &cuda, mapped)
@@ -106,7 +107,7 @@ cases! {
 
     /// Each mapping of device memory that lies far from others takes a page directory, however little it maps: they are charged until it is gone.
     page_directories_of_far_mappings_are_charged {
-        kind: Budget, defects: ["R67"], entry_points: ["cuMemMap", "cuMemUnmap"], budget: "0=1GiB",
+        kind: Budget, defects: ["R67"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess"], budget: "0=1GiB",
     } (session) {
         const FAR: u64 = GIB / 2;
         const BLOCK: u64 = 2 << 20;
@@ -129,6 +130,115 @@ cases! {
         taken.refused_with(OUT_OF_MEMORY)?;
         let mapped = (0..4096).take_while(|at| map(*at) == OK).count();
         ensure!(mapped < 1536, "{mapped} mappings with the budget used up");
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What is page-locked is mapped on each device with a context, by whichever it was asked for, and on one whose first context is made later.
+    page_locked_memory_is_charged_to_each_device_with_a_context {
+        kind: Budget, defects: ["R19"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=1GiB,1=1GiB",
+        entry_points: ["cuMemHostAlloc", "cuMemFreeHost", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let all = |cuda: &Cuda| -> Result<[u64; 2], Failure> {
+            context(cuda, 1)?;
+            let told = free(cuda)?;
+            ensure_eq!(cuda.release_primary(1), OK, "cuDevicePrimaryCtxRelease_v2");
+            context(cuda, 0)?;
+            ensure_eq!(cuda.release_primary(0), OK, "cuDevicePrimaryCtxRelease_v2");
+            Ok([free(cuda)?, told])
+        };
+        let charged = |before: [u64; 2], now: [u64; 2], devices: [bool; 2], what: &str| -> Result<(), Failure> {
+            for (at, is_charged) in devices.into_iter().enumerate() {
+                let taken = before[at].saturating_sub(now[at]);
+                let range = if is_charged { 8 * TABLES..=9 * TABLES } else { 0..=0 };
+                ensure!(range.contains(&taken), "{} are charged to device {at} {what}", Bytes(taken));
+            }
+            Ok(())
+        };
+        context(&cuda, 0)?;
+        let before = all(&cuda)?;
+        let host = cuda.allocate_host_by(HostWay::WithFlags, 8 * GIB);
+        ensure_eq!(host.code, OK, "8 GiB");
+        charged(before, all(&cuda)?, [true, true], "for what was locked before its context")?;
+        let second = context(&cuda, 1)?;
+        ensure_eq!(cuda.free_host(host.out), OK, "cuMemFreeHost");
+        charged(before, all(&cuda)?, [false, false], "after it was freed")?;
+        ensure_eq!(cuda.set_current(second), OK, "cuCtxSetCurrent");
+        let host = cuda.allocate_host_by(HostWay::WithFlags, 8 * GIB);
+        ensure_eq!(host.code, OK, "8 GiB by the second device");
+        charged(before, all(&cuda)?, [true, true], "for what was locked by the second")?;
+        ensure_eq!(cuda.release_primary(1), OK, "cuDevicePrimaryCtxRelease_v2");
+        context(&cuda, 0)?;
+        charged(before, [free(&cuda)?, before[1]], [false, false], "when the context that locked it has ended")
+    }
+
+    /// A device that may access a mapping has page tables for it, whosever memory it is and whichever device is current.
+    what_maps_memory_for_a_device_is_charged_to_it {
+        kind: Budget, defects: ["R64", "R67"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=1GiB,1=1GiB",
+        entry_points: ["cuMemMap", "cuMemSetAccess", "cuMemUnmap"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let contexts = [context(&cuda, 0)?, context(&cuda, 1)?];
+        let told = || -> Result<[u64; 2], Failure> {
+            let mut told = [0; 2];
+            for (told, context) in told.iter_mut().zip(contexts) {
+                ensure_eq!(cuda.set_current(context), OK, "cuCtxSetCurrent");
+                *told = free(&cuda)?;
+            }
+            ensure_eq!(cuda.set_current(contexts[0]), OK, "cuCtxSetCurrent");
+            Ok(told)
+        };
+        let before = told()?;
+        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+        let place = cuda.reserve_addresses(32 * GIB);
+        ensure_eq!((memory.code, place.code), (OK, OK), "1 GiB of the host's memory, and addresses");
+        for at in 0..32 {
+            ensure_eq!(cuda.map_memory(place.out + at * GIB, GIB, memory.out), OK, "mapping {at}");
+        }
+        ensure_eq!(told()?, before, "told free of mappings that nobody may access");
+        ensure_eq!(cuda.open_memory(place.out, 32 * GIB, 1), OK, "cuMemSetAccess for the second device");
+        let now = told()?;
+        ensure_eq!(now[0], before[0], "told free of the first device");
+        let taken = before[1].saturating_sub(now[1]);
+        ensure!((32 * TABLES..=33 * TABLES).contains(&taken), "{} are charged to the second device", Bytes(taken));
+        ensure_eq!(cuda.close_memory(place.out, 16 * GIB, 1), OK, "cuMemSetAccess that takes half of it back");
+        let half = before[1].saturating_sub(told()?[1]);
+        ensure!((16 * TABLES..=17 * TABLES).contains(&half), "{} are charged for half of it", Bytes(half));
+        ensure_eq!(cuda.unmap_memory(place.out, 32 * GIB), OK, "cuMemUnmap");
+        ensure_eq!(told()?, before, "told free after cuMemUnmap");
+        gives_the_rest(session, &cuda, 0)
+    }
+
+    /// Host memory at the numbers that a 32-bit context's memory has is another's: both are given back.
+    page_locked_memory_is_told_from_a_narrow_contexts {
+        kind: Budget, defects: ["R19"], budget: "0=2GiB", needs: ["cuCtxCreate", "cuMemAlloc"],
+        entry_points: ["cuMemAlloc", "cuMemFree", "cuMemHostRegister_v2", "cuMemHostUnregister"],
+        on_real: No("no driver since 470 makes contexts of 32-bit addresses"),
+    } (session) {
+        const PIECE: u64 = 2 << 20;
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_context_v1(0).code, OK, "cuCtxCreate");
+        let mut blocks = Vec::new();
+        for at in 0..600 {
+            let block = cuda.allocate_v1(3 << 19);
+            ensure_eq!(block.code, OK, "1.5 MiB, the {at}th");
+            blocks.push(block.out);
+        }
+        let first = blocks.iter().min().map_or(0, |first| u64::from(*first)) / PIECE * PIECE;
+        let last = blocks.iter().max().map_or(0, |last| u64::from(*last)) / PIECE * PIECE;
+        let pages = Pages::at(first, last + PIECE - first)?;
+        let locked: Vec<u64> = (first..=last).step_by(PIECE as usize).collect();
+        for piece in &locked {
+            ensure_eq!(cuda.register_host(false, *piece, 4096), OK, "cuMemHostRegister of a page at {piece:#x}");
+        }
+        for block in blocks {
+            ensure_eq!(cuda.free_v1(block), OK, "cuMemFree");
+        }
+        for piece in locked {
+            ensure_eq!(cuda.unregister_host(piece), OK, "cuMemHostUnregister");
+        }
+        drop(pages);
+        let taken = until_refused(&[Bytes::mib(64)], |bytes| cuda.allocate_v1(bytes.0 as u32).granted());
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 

@@ -78,12 +78,27 @@ impl Cuda {
     pub fn open_memory(&self, address: CUdeviceptr, bytes: u64, device: CUdevice) -> CUresult {
         /// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
         const READ_WRITE: i32 = 3;
+        self.set_access(address, bytes, device, READ_WRITE)
+    }
+
+    /// The same: it may no longer.
+    pub fn close_memory(&self, address: CUdeviceptr, bytes: u64, device: CUdevice) -> CUresult {
+        self.set_access(address, bytes, device, 0)
+    }
+
+    fn set_access(
+        &self,
+        address: CUdeviceptr,
+        bytes: u64,
+        device: CUdevice,
+        flags: i32,
+    ) -> CUresult {
         let access = CUmemAccessDesc {
             location: CUmemLocation {
                 type_: 1,
                 id: device,
             },
-            flags: READ_WRITE as _,
+            flags: flags as _,
         };
         call!(self.cuMemSetAccess(address, bytes as usize, &access, 1))
     }
@@ -134,22 +149,37 @@ impl Cuda {
 
     /// Binds the first tile of a sparse array of 32-bit words to the memory's beginning.
     pub fn bind_tile(&self, array: Array, handle: u64, stream: Stream) -> CUresult {
-        let mut words = [0_u32; size_of::<CUarrayMapInfo>() / 4];
-        let mut pair = |at: usize, value: u64| {
-            words[at] = value as u32;
-            words[at + 1] = (value >> 32) as u32;
-        };
-        // The array, its level 0, 128 by 128 by 1 texels from 0, mapped (1) to the handle, on device 0.
-        pair(2, array.0.0 as u64);
-        pair(16, handle);
-        for (at, value) in [(11, 128), (12, 128), (13, 1), (14, 1), (20, 1)] {
-            words[at] = value;
-        }
-        // SAFETY: of the same size, and any words are a value of it.
-        let mut info: CUarrayMapInfo = unsafe { std::mem::transmute_copy(&words) };
+        let mut info = tile(array, handle);
         match stream {
             Stream::Legacy => call!(self.cuMemMapArrayAsync(&mut info, 1, CUstream::NULL)),
             Stream::PerThread => call!(self.cuMemMapArrayAsync_ptsz(&mut info, 1, CUstream::NULL)),
         }
     }
+
+    /// The same, and in the same call something that no driver does.
+    pub fn bind_tile_and_more(&self, array: Array, handle: u64) -> CUresult {
+        /// Neither to map nor to unmap.
+        const NO_OPERATION: i32 = 77;
+        let mut more = tile(array, handle);
+        more.memOperationType = NO_OPERATION;
+        let mut infos = [tile(array, handle), more];
+        call!(self.cuMemMapArrayAsync(infos.as_mut_ptr(), 2, CUstream::NULL))
+    }
+}
+
+/// The first tile of a sparse array of 32-bit words, and what it is to be bound to.
+fn tile(array: Array, handle: u64) -> CUarrayMapInfo {
+    let mut words = [0_u32; size_of::<CUarrayMapInfo>() / 4];
+    let mut pair = |at: usize, value: u64| {
+        words[at] = value as u32;
+        words[at + 1] = (value >> 32) as u32;
+    };
+    // The array, its level 0, 128 by 128 by 1 texels from 0, mapped (1) to the handle, on device 0.
+    pair(2, array.0.0 as u64);
+    pair(16, handle);
+    for (at, value) in [(11, 128), (12, 128), (13, 1), (14, 1), (20, 1)] {
+        words[at] = value;
+    }
+    // SAFETY: of the same size, and any words are a value of it.
+    unsafe { std::mem::transmute_copy(&words) }
 }

@@ -61,13 +61,23 @@ pub struct Pages {
 
 impl Pages {
     pub fn new(bytes: usize) -> std::io::Result<Self> {
-        // SAFETY: a new private mapping.
+        Self::map(ptr::null_mut(), bytes, 0)
+    }
+
+    /// At an address where nothing is.
+    pub fn at(address: u64, bytes: u64) -> std::io::Result<Self> {
+        let place = ptr::without_provenance_mut(address as usize);
+        Self::map(place, bytes as usize, libc::MAP_FIXED_NOREPLACE)
+    }
+
+    fn map(place: *mut std::ffi::c_void, bytes: usize, flags: i32) -> std::io::Result<Self> {
+        // SAFETY: a new private mapping, which replaces none.
         let start = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                place,
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flags,
                 -1,
                 0,
             )
