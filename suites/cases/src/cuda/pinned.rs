@@ -169,7 +169,8 @@ cases! {
         charged(before, all(&cuda)?, [true, true], "for what was locked by the second")?;
         ensure_eq!(cuda.release_primary(1), OK, "cuDevicePrimaryCtxRelease_v2");
         context(&cuda, 0)?;
-        charged(before, [free(&cuda)?, before[1]], [false, false], "when the context that locked it has ended")
+        charged(before, [free(&cuda)?, before[1]], [false, false], "when the context that locked it has ended")?;
+        gives_the_rest(session, &cuda, 0)
     }
 
     /// A device that may access a mapping has page tables for it, whosever memory it is and whichever device is current.
