@@ -16,9 +16,18 @@ pub struct Branches(Mutex<Book>);
 
 #[derive(Default)]
 struct Book {
-    /// By handle: its context, and the most that it needs.
-    executables: HashMap<u64, (u64, Bytes)>,
+    /// By handle.
+    executables: HashMap<u64, Executable>,
     contexts: HashMap<u64, Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Executable {
+    context: u64,
+    /// As it was made.
+    made: Bytes,
+    /// The most that it needs, whatever has replaced it or a child of it since.
+    most: Bytes,
 }
 
 /// Of one context.
@@ -32,25 +41,46 @@ impl Book {
     /// An executable graph needs so much from now on. Answers what its context is to be charged more.
     fn begin(&mut self, context: u64, executable: u64, bytes: Bytes) -> Bytes {
         let _ = self.end(executable);
-        self.executables.insert(executable, (context, bytes));
-        let held = self.contexts.entry(context).or_default();
-        held.needed = held.needed.saturating_add(bytes);
+        self.enter(
+            executable,
+            Executable {
+                context,
+                made: bytes,
+                most: bytes,
+            },
+        )
+    }
+
+    /// It needs so much beside what it was made with, which it keeps, as of the most that it needed before. Answers the same.
+    fn exchange(&mut self, context: u64, executable: u64, bytes: Bytes) -> Bytes {
+        let Some(known) = self.executables.get(&executable).copied() else {
+            return self.begin(context, executable, bytes);
+        };
+        let _ = self.end(executable);
+        let most = known.most.max(known.made.saturating_add(bytes));
+        self.enter(executable, Executable { most, ..known })
+    }
+
+    fn enter(&mut self, executable: u64, known: Executable) -> Bytes {
+        self.executables.insert(executable, known);
+        let held = self.contexts.entry(known.context).or_default();
+        held.needed = held.needed.saturating_add(known.most);
         let more = held.needed.saturating_sub(held.charged);
         held.charged = held.charged.saturating_add(more);
         more
     }
 
     fn end(&mut self, executable: u64) -> Option<(u64, Bytes)> {
-        let (context, bytes) = self.executables.remove(&executable)?;
+        let Executable { context, most, .. } = self.executables.remove(&executable)?;
         if let Some(held) = self.contexts.get_mut(&context) {
-            held.needed = held.needed.saturating_sub(bytes);
+            held.needed = held.needed.saturating_sub(most);
         }
-        Some((context, bytes))
+        Some((context, most))
     }
 
     fn end_context(&mut self, context: u64) {
         self.contexts.remove(&context);
-        self.executables.retain(|_, (of, _)| *of != context);
+        self.executables.retain(|_, known| known.context != context);
     }
 }
 
@@ -58,6 +88,11 @@ impl Tenant {
     /// An executable graph of a context needs at most so much: answers what the context is to be charged beyond what it is charged already.
     pub fn begin_branches(self, context: u64, executable: CUgraphExec, bytes: Bytes) -> Bytes {
         self.branches(|book| book.begin(context, executable.0 as u64, bytes))
+    }
+
+    /// A graph has replaced it, or a child of it, which needs so much beside what it was made with: the same.
+    pub fn exchange_branches(self, context: u64, executable: CUgraphExec, bytes: Bytes) -> Bytes {
+        self.branches(|book| book.exchange(context, executable.0 as u64, bytes))
     }
 
     /// It is about to go: answers its context and what it needed, if that was charged here.
@@ -96,5 +131,20 @@ mod tests {
         assert_eq!(book.begin(8, 4, two), two);
         book.end_context(7);
         assert_eq!(book.begin(7, 3, two), two);
+    }
+
+    #[test]
+    fn what_replaces_an_executable_graph_leaves_it_what_it_was_made_with() {
+        let mut book = Book::default();
+        let mib = Bytes::mib;
+        assert_eq!(book.begin(7, 1, mib(100)), mib(100));
+        assert_eq!(book.exchange(7, 1, mib(4)), mib(4));
+        // Again, and by less.
+        assert_eq!(
+            [4, 2].map(|more| book.exchange(7, 1, mib(more))),
+            [Bytes::ZERO; 2]
+        );
+        assert_eq!(book.begin(7, 2, mib(100)), mib(100));
+        assert_eq!(book.end(1), Some((7, mib(104))));
     }
 }

@@ -644,7 +644,13 @@ fn branching(
         Ok(most) => {
             let context = current_context();
             let more = match exec.filter(|_| !planted(Seed::R32) && !planted(Seed::R30)) {
-                Some(exec) => tenant.begin_branches(context, exec, most).min(most),
+                Some(exec) => match change {
+                    Instantiation::Exchanged if !planted(Seed::R32b) => {
+                        tenant.exchange_branches(context, exec, most)
+                    }
+                    _ => tenant.begin_branches(context, exec, most),
+                }
+                .min(most),
                 None => most,
             };
             tenant.memory.contexts.add_to(context, more);

@@ -178,6 +178,27 @@ cases! {
         instantiated(session, Shape::Inside)
     }
 
+    /// Where the driver tells of no process too, though each graph is brought up to date as soon as it is made.
+    executable_graphs_that_are_updated_stay_within_the_budget_without_rows {
+        kind: Budget, defects: ["R32", "R17"], budget: "0=1GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuGraphExecUpdate_v2"],
+        needs: ["cuGraphInstantiateWithFlags", "cuGraphExecUpdate_v2"],
+        faults: r#"fault = [
+            { at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "result:3" }, { at = "nvmlDeviceGetComputeRunningProcesses_v2", then = "result:3" },
+        ]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        let [first, second] = [graph(&cuda, Shape::Apart)?, graph(&cuda, Shape::Apart)?];
+        let mut made = (0..16).map(|_| {
+            let exec = cuda.instantiate(Instantiate::WithFlags, first);
+            match exec.code {
+                OK => cuda.update_exec(exec.out, second),
+                refused => refused,
+            }
+        });
+        ensure_eq!(made.find(|code| *code != OK), Some(OUT_OF_MEMORY), "graphs of a thousand branches until one is refused");
+        Ok(())
+    }
+
     /// An executable graph of a thousand branches is brought up to date where next to nothing is left: it has them already.
     executable_graphs_are_updated_at_the_brim {
         kind: Own, defects: ["R73"], budget: "0=1GiB", entry_points: ["cuGraphExecUpdate_v2"], needs: ["cuGraphInstantiateWithFlags", "cuGraphExecUpdate_v2"],
