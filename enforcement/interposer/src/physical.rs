@@ -9,7 +9,7 @@ use core::ffi::{c_ulonglong, c_void};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use abi::cuda::enumerations::{CUmemAccess_flags, CUmemAllocationHandleType};
+use abi::cuda::enumerations::{CU_MEM_ACCESS_FLAGS_PROT_NONE as CLOSED, CUmemAllocationHandleType};
 use abi::cuda::{
     CUarrayMapInfo, CUdeviceptr, CUmemAccessDesc, CUmemAllocationProp,
     CUmemGenericAllocationHandle, CUmemLocation, CUresult, CUstream,
@@ -31,9 +31,6 @@ use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::pinned::Asking;
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
-
-/// CU_MEM_ACCESS_FLAGS_PROT_NONE.
-const CLOSED: CUmemAccess_flags = 0;
 
 /// What this process created and has not lost.
 #[derive(Default)]
@@ -358,17 +355,22 @@ impl Book {
         }
     }
 
-    /// Answers which page tables of which devices ended, too.
+    /// Answers which memory ended, and how many page tables of which devices did.
     fn finish_map(
         &mut self,
         id: Id,
         mapped: Option<(CUdeviceptr, u64)>,
-    ) -> (Option<Memory>, Vec<(u32, u64)>) {
-        let mut tables = Vec::new();
+    ) -> (Vec<Memory>, Vec<(u32, u64)>) {
+        let (mut ended, mut tables) = (Vec::new(), Vec::new());
         if let Some((address, size)) = mapped {
-            // One that is on its way out has gone.
+            // What was mapped there has gone: on its way out, or so at least for the driver.
             if let Some(before) = self.mappings.get_mut(address).map(|mapping| *mapping) {
                 tables = self.tables_of(address, before);
+                if !before.leaving
+                    && let Some(id) = self.begin(before.memory)
+                {
+                    ended.extend(self.finish(id, |memory| memory.mappings -= 1));
+                }
             }
             let mapping = Mapping {
                 memory: id,
@@ -378,7 +380,7 @@ impl Book {
             };
             self.mappings.insert(address, mapping);
         }
-        let ended = self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some()));
+        ended.extend(self.finish(id, |memory| memory.mappings += u32::from(mapped.is_some())));
         (ended, tables)
     }
 
@@ -469,26 +471,28 @@ impl Book {
         leaving
     }
 
-    /// Answers which memory ended, and how many page directories of which devices did.
+    /// Those of them that `are_gone`. Answers which memory ended, and how many page directories of which devices did.
     fn finish_unmap(
         &mut self,
         leaving: Vec<(CUdeviceptr, Id)>,
-        unmapped: bool,
+        are_gone: &[bool],
     ) -> (Vec<Memory>, Vec<(u32, u64)>) {
         let (mut ended, mut tables) = (Vec::new(), Vec::new());
-        for (at, id) in leaving {
-            if let Some(mapping) = self.mappings.get_mut(at)
-                && mapping.memory == id
-                && mapping.leaving
-            {
-                mapping.leaving = false;
-                let mapping = *mapping;
-                if unmapped {
-                    tables.extend(self.tables_of(at, mapping));
-                    self.mappings.remove(at);
+        for ((at, id), is_gone) in leaving.into_iter().zip(are_gone) {
+            // Where something else is mapped by now it is gone, too.
+            let mut is_gone = *is_gone;
+            match self.mappings.get_mut(at) {
+                Some(mapping) if mapping.memory == id && mapping.leaving => {
+                    mapping.leaving = false;
+                    let mapping = *mapping;
+                    if is_gone {
+                        tables.extend(self.tables_of(at, mapping));
+                        self.mappings.remove(at);
+                    }
                 }
+                _ => is_gone = true,
             }
-            ended.extend(self.finish(id, |memory| memory.mappings -= u32::from(unmapped)));
+            ended.extend(self.finish(id, |memory| memory.mappings -= u32::from(is_gone)));
         }
         (ended, tables)
     }
@@ -740,24 +744,16 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
             tenant.physical(|book| book.enter_hosted(mapping));
         }
     }
-    // The first is; of a range that goes on in another reservation a driver may have unmapped no more (R76).
-    let (gone, kept): (Vec<_>, Vec<_>) =
-        leaving
-            .into_iter()
-            .enumerate()
-            .partition(|(at, (address, _))| {
-                !unmapped || *at == 0 || planted(Seed::R76) || !is_mapped(*address)
-            });
-    let mut all_ended = Vec::new();
-    for (part, unmapped) in [(gone, unmapped), (kept, false)] {
-        let part = part.into_iter().map(|(_, leaving)| leaving).collect();
-        let (ended, tables) = tenant.physical(|book| book.finish_unmap(part, unmapped));
-        tenant.end_all_tables(tables);
-        all_ended.extend(ended);
-    }
-    tenant.end_physical(all_ended.iter().copied());
+    // The first is gone; of a range that goes on in another reservation a driver may have unmapped no more (R76).
+    let is_gone = |(at, (address, _)): (usize, &(CUdeviceptr, Id))| {
+        unmapped && (at == 0 || planted(Seed::R76) || !is_mapped(*address))
+    };
+    let are_gone: Vec<bool> = leaving.iter().enumerate().map(is_gone).collect();
+    let (ended, tables) = tenant.physical(|book| book.finish_unmap(leaving, &are_gone));
+    tenant.end_all_tables(tables);
+    tenant.end_physical(ended.iter().copied());
     drop(change);
-    tenant.look_for_tiles(&all_ended);
+    tenant.look_for_tiles(&ended);
     Outcome::Done(code)
 }
 
@@ -1025,12 +1021,13 @@ mod tests {
 
     fn map(book: &mut Book, handle: u64, address: u64) -> Option<Memory> {
         let id = book.begin_with(handle)?;
-        book.finish_map(id, Some((address, SIZE))).0
+        book.finish_map(id, Some((address, SIZE))).0.pop()
     }
 
     fn unmap(book: &mut Book, address: u64, size: u64) -> Vec<Memory> {
         let leaving = book.begin_unmap(address, size);
-        book.finish_unmap(leaving, true).0
+        let are_gone = vec![true; leaving.len()];
+        book.finish_unmap(leaving, &are_gone).0
     }
 
     #[test]
@@ -1057,10 +1054,10 @@ mod tests {
         assert_eq!(book.most_tables((0, 8 * FAR), 3), Some(0));
         assert_eq!(book.set_access((4 * SIZE, 5 * SIZE), 3, false), 0);
         let leaving = book.begin_unmap(0, 5 * SIZE);
-        let ended = book.finish_unmap(leaving, true).1;
+        let ended = book.finish_unmap(leaving, &[true; 3]).1;
         assert_eq!(ended, [(3, 0), (3, 0), (4, 1)]);
         let leaving = book.begin_unmap(0, 8 * FAR);
-        assert_eq!(book.finish_unmap(leaving, true).1, [(3, 2), (3, 3)]);
+        assert_eq!(book.finish_unmap(leaving, &[true; 2]).1, [(3, 2), (3, 3)]);
     }
 
     #[test]
@@ -1085,7 +1082,7 @@ mod tests {
         let id = book.begin_release(7).unwrap();
         assert_eq!(book.finish_release(7, id, false), None);
         let leaving = book.begin_unmap(SIZE, SIZE);
-        assert_eq!(book.finish_unmap(leaving, false), (vec![], vec![]));
+        assert_eq!(book.finish_unmap(leaving, &[false]), (vec![], vec![]));
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
@@ -1097,7 +1094,10 @@ mod tests {
         let releasing = book.begin_release(7).unwrap();
         let mapping = book.begin_with(7).unwrap();
         assert_eq!(book.finish_release(7, releasing, true), None);
-        assert_eq!(book.finish_map(mapping, Some((SIZE, SIZE))), (None, vec![]));
+        assert_eq!(
+            book.finish_map(mapping, Some((SIZE, SIZE))),
+            (vec![], vec![])
+        );
         assert_eq!(unmap(&mut book, SIZE, SIZE).len(), 1);
     }
 
@@ -1110,8 +1110,32 @@ mod tests {
         assert_eq!(book.finish_release(7, releasing, true), None);
         let leaving = book.begin_unmap(SIZE, SIZE);
         assert_eq!(map(&mut book, 7, SIZE), None);
-        assert_eq!(book.finish_unmap(leaving, true).0[0].ordinal, 3);
+        assert_eq!(book.finish_unmap(leaving, &[true]).0[0].ordinal, 3);
         assert_eq!(release(&mut book, 7), None);
         assert_eq!(unmap(&mut book, SIZE, SIZE)[0].ordinal, 4);
+    }
+
+    /// A thread unmaps, another maps there at once, and the first finds something mapped: whichever of them is first to say so.
+    #[test]
+    fn what_another_mapping_replaces_is_gone() {
+        for says_first in [false, true] {
+            let mut book = book();
+            map(&mut book, 7, SIZE);
+            assert_eq!(release(&mut book, 7), None);
+            book.enter(8, 4, Bytes(SIZE));
+            let mut ended = Vec::new();
+            let leaving = book.begin_unmap(SIZE, SIZE);
+            if says_first {
+                ended.extend(map(&mut book, 8, SIZE));
+            }
+            ended.extend(book.finish_unmap(leaving, &[false]).0);
+            if !says_first {
+                ended.extend(map(&mut book, 8, SIZE));
+            }
+            let ordinals: Vec<u32> = ended.iter().map(|memory| memory.ordinal).collect();
+            assert_eq!(ordinals, [3]);
+            assert_eq!(release(&mut book, 8), None);
+            assert_eq!(unmap(&mut book, SIZE, SIZE)[0].ordinal, 4);
+        }
     }
 }
