@@ -397,22 +397,17 @@ fn create(
         ContextCharge::Count => device.context_bound,
         ContextCharge::Free => Bytes::ZERO,
     };
-    let grant = match tenant.reserve_for_context(device.indices, bound) {
-        Ok(grant) => grant,
-        Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
-        Err(refused) => return judged(call(), place, refused, undo),
+    let reserve = || {
+        let grant = tenant.reserve_for_context(device.indices, bound)?;
+        // What libraries take in each context, and on each device.
+        let (beside, managed) = tenant.libraries_need(device.ordinal);
+        let room = module::room_for_managed(tenant, device, managed)?;
+        let grant_beside = tenant.reserve_for_context(device.indices, beside)?;
+        let tables = tenant.ask_for_locked(device)?;
+        Ok((grant, room, beside, grant_beside, tables))
     };
-    // What libraries take in each context, and on each device.
-    let (beside, managed) = tenant.libraries_need(device.ordinal);
-    let room = module::room_for_managed(tenant, device, managed);
-    let beside_it = || tenant.reserve_for_context(device.indices, beside);
-    let (room, grant_beside) = match room.and_then(|room| Ok((room, beside_it()?))) {
+    let (grant, room, beside, grant_beside, tables) = match reserve() {
         Ok(grants) => grants,
-        Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
-        Err(refused) => return judged(call(), place, refused, undo),
-    };
-    let tables = match tenant.ask_for_locked(device) {
-        Ok(tables) => tables,
         Err(refused) if arguments_are_sound => return Outcome::Refused(refused),
         Err(refused) => return judged(call(), place, refused, undo),
     };
@@ -759,18 +754,15 @@ impl Reading {
         const TRIES: usize = 16;
         let ledger = tenant.ledger()?;
         let changes = &tenant.memory.truth.changes;
-        (0..TRIES).find_map(|_| {
+        let books = || {
+            let charged = ledger
+                .process_usage(index)
+                .saturating_add(ledger.shared_usage(index))
+                .saturating_sub(tenant.spares(device).untaken);
+            (charged, ledger.process_releases(index))
+        };
+        for _ in 0..TRIES {
             let begun = changes.quiet(own_changes);
-            let books = || {
-                let spares = tenant.spares(device);
-                let charged = ledger.process_usage(index);
-                (
-                    charged
-                        .saturating_add(ledger.shared_usage(index))
-                        .saturating_sub(spares.untaken),
-                    ledger.process_releases(index),
-                )
-            };
             let stood = books();
             let reading = Reading {
                 rows: nvml.rows(index)?,
@@ -783,11 +775,12 @@ impl Reading {
             };
             let still = planted(Seed::R74)
                 || begun.is_some() && changes.quiet(own_changes) == begun && books() == stood;
-            if !still {
-                std::thread::yield_now();
+            if still {
+                return Some(reading);
             }
-            still.then_some(reading)
-        })
+            std::thread::yield_now();
+        }
+        None
     }
 }
 

@@ -110,6 +110,14 @@ impl Free {
         }
     }
 
+    /// Its stream is about to go: it is named no longer, and an event behind the free stays.
+    fn leave_stream(&mut self, tenant: Tenant) {
+        if self.event == 0 {
+            self.set(tenant);
+        }
+        self.stream = 0;
+    }
+
     fn stand(&mut self, tenant: Tenant, waiter: Waiter) -> Stand {
         if self.event == 0 {
             self.set(tenant);
@@ -342,10 +350,7 @@ impl Tenant {
         if self.any_deferred() {
             let mut book = self.frees_to_come();
             for free in book.frees.iter_mut().filter(|free| free.context == green) {
-                if free.event == 0 {
-                    free.set(self);
-                }
-                free.stream = 0;
+                free.leave_stream(self);
                 free.context = primary;
             }
         }
@@ -356,10 +361,7 @@ impl Tenant {
         if self.any_deferred() {
             let mut book = self.frees_to_come();
             for free in book.frees.iter_mut().filter(|free| free.stream == stream) {
-                if free.event == 0 {
-                    free.set(self);
-                }
-                free.stream = 0;
+                free.leave_stream(self);
             }
         }
     }

@@ -6,8 +6,9 @@
 use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_ulonglong, c_void};
 
-use abi::cuda::enumerations::CUgraphExecUpdateResult;
-use abi::cuda::enumerations::CUstreamCaptureMode;
+use abi::cuda::enumerations::{
+    CU_GRAPH_NODE_TYPE_MEM_ALLOC as ALLOCATION, CUgraphExecUpdateResult, CUstreamCaptureMode,
+};
 use abi::cuda::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
     CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice, CUgraph, CUgraphEdgeData, CUgraphExec,
@@ -23,7 +24,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::function::Launched;
-use crate::graphs::{ALLOCATION, Code, Instantiation, Need};
+use crate::graphs::{Code, Instantiation, Need};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};

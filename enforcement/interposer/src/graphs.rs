@@ -9,7 +9,11 @@ use ledger::KeptErrno;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use abi::cuda::enumerations::CUgraphNodeType;
+use abi::cuda::enumerations::{
+    CU_GRAPH_NODE_TYPE_CONDITIONAL as CONDITIONAL, CU_GRAPH_NODE_TYPE_GRAPH as CHILD,
+    CU_GRAPH_NODE_TYPE_KERNEL as KERNEL, CU_GRAPH_NODE_TYPE_MEM_ALLOC as ALLOCATION,
+    CUgraphNodeType,
+};
 use abi::cuda::{
     CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEM_ALLOC_NODE_PARAMS, CUdevice,
     CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUkernel, CUresult, CUstream,
@@ -31,16 +35,8 @@ use crate::location::Home;
 use crate::outcome::Refused;
 use crate::process::{ORDINALS, Tenant};
 
-/// CU_GRAPH_NODE_TYPE_KERNEL.
-const KERNEL: CUgraphNodeType = 0;
-/// CU_GRAPH_NODE_TYPE_MEM_ALLOC.
-pub const ALLOCATION: CUgraphNodeType = 10;
-/// CU_GRAPH_NODE_TYPE_GRAPH.
-const CHILD: CUgraphNodeType = 4;
 /// CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT.
 const RESERVED: i32 = 2;
-/// CU_GRAPH_NODE_TYPE_CONDITIONAL.
-const CONDITIONAL: CUgraphNodeType = 13;
 /// For a seed: graphs that it looks at.
 const LEVELS: usize = 16;
 /// How long a launch waits for what its stream has before it, whose memory it could have, rather than be refused.
@@ -120,10 +116,12 @@ pub struct Bodies(Mutex<HashMap<u64, Vec<u64>>>);
 #[derive(Default)]
 pub struct Executables(Mutex<HashMap<u64, Executable>>);
 
+/// What of an executable graph's needs is that of child graphs that were exchanged, by node.
+type Children = HashMap<u64, Vec<Need>>;
+
 struct Executable {
     needs: Vec<Need>,
-    /// Of that, by node, the needs of child graphs that were exchanged.
-    children: HashMap<u64, Vec<Need>>,
+    children: Children,
     /// In which it was launched last, and has what it needs; `None` before the first launch.
     epoch: Option<u64>,
 }
@@ -140,6 +138,18 @@ fn sum(some: &[Need], others: &[Need]) -> Vec<Need> {
     all
 }
 
+/// What is left of needs without some.
+fn less(mut needs: Vec<Need>, without: &[Need]) -> Vec<Need> {
+    for need in &mut needs {
+        let same = without.iter().find(|other| other.ordinal == need.ordinal);
+        need.bytes = need
+            .bytes
+            .saturating_sub(same.map_or(Bytes::ZERO, |same| same.bytes));
+    }
+    needs.retain(|need| need.bytes != Bytes::ZERO);
+    needs
+}
+
 /// What a call does to an executable graph.
 #[derive(Clone, Copy)]
 pub enum Instantiation {
@@ -150,9 +160,13 @@ pub enum Instantiation {
 impl Tenant {
     /// An executable graph needs this from now on.
     pub fn know_executable(self, exec: CUgraphExec, needs: Vec<Need>) {
-        let known = (!needs.is_empty()).then(|| Executable {
+        self.put_executable(exec, needs, Children::new());
+    }
+
+    fn put_executable(self, exec: CUgraphExec, needs: Vec<Need>, children: Children) {
+        let known = (!needs.is_empty()).then_some(Executable {
             needs,
-            children: HashMap::new(),
+            children,
             epoch: None,
         });
         self.executables(|book| match known {
@@ -171,36 +185,6 @@ impl Tenant {
         self.executables(|book| book.get(&(exec.0 as u64)).map(|known| known.needs.clone()))
     }
 
-    /// What an executable graph will need once a graph that allocates `new` has replaced it, or the child at `part` of it.
-    fn needs_with(self, exec: CUgraphExec, part: Option<CUgraphNode>, new: &[Need]) -> Vec<Need> {
-        let Some(node) = part else {
-            return new.to_vec();
-        };
-        let (needs, replaced) = self.executables(|book| {
-            let known = book.get(&(exec.0 as u64));
-            let child = known.and_then(|known| known.children.get(&(node.0 as u64)));
-            (
-                known.map(|known| known.needs.clone()).unwrap_or_default(),
-                child.cloned(),
-            )
-        });
-        let replaced = replaced.unwrap_or_else(|| {
-            let mut child = CUgraph::NULL;
-            match next::cuGraphChildGraphNodeGetGraph(node, Out::to(&mut child)) {
-                CUresult::SUCCESS => self.needs(child),
-                _ => Vec::new(),
-            }
-        });
-        let mut left = sum(&needs, new);
-        for need in &mut left {
-            let replaced = replaced.iter().find(|other| other.ordinal == need.ordinal);
-            let replaced = replaced.map_or(Bytes::ZERO, |replaced| replaced.bytes);
-            need.bytes = need.bytes.saturating_sub(replaced);
-        }
-        left.retain(|need| need.bytes != Bytes::ZERO);
-        left
-    }
-
     /// Makes a call by which `graph` replaces an executable graph, or the child at `part` of it; the call answers whether it has. Until then a launch needs
     /// what both do, and none is under way that has asked for less.
     pub fn replacing<R>(
@@ -210,50 +194,47 @@ impl Tenant {
         graph: CUgraph,
         call: impl FnOnce() -> (R, bool),
     ) -> R {
-        let before = self.needs_of(exec).unwrap_or_default();
+        let known = self.executables(|book| {
+            let known = book.get(&(exec.0 as u64))?;
+            Some((known.needs.clone(), known.children.clone()))
+        });
+        let (before, mut children) = known.unwrap_or_default();
         if before.is_empty() && !self.memory.graphs.any_allocation() || planted(Seed::R75) {
             return call().0;
         }
         let new = self.needs(graph);
-        let after = self.needs_with(exec, part, &new);
-        let meanwhile = sum(&before, &after);
-        let set = |needs: &[Need]| {
-            self.executables(|book| {
-                let key = exec.0 as u64;
-                let children = book.remove(&key).map(|known| known.children);
-                if !needs.is_empty() {
-                    let known = Executable {
-                        needs: needs.to_vec(),
-                        children: children.unwrap_or_default(),
-                        epoch: None,
-                    };
-                    book.insert(key, known);
-                }
-            });
+        let after = match part {
+            None => new.clone(),
+            Some(node) => match children.get(&(node.0 as u64)) {
+                Some(replaced) => less(sum(&before, &new), replaced),
+                None => less(sum(&before, &new), &self.needs_of_child(node)),
+            },
         };
-        set(&meanwhile);
+        let meanwhile = sum(&before, &after);
         let devices: Vec<&Device> = meanwhile
             .iter()
             .filter_map(|need| self.device(need.ordinal))
             .collect();
+        self.put_executable(exec, meanwhile, children.clone());
         devices.iter().for_each(|device| self.begin_growth(device));
         let (answer, done) = call();
-        match done {
-            true => set(&after),
-            false => set(&before),
+        match part.filter(|_| done) {
+            Some(node) => _ = children.insert(node.0 as u64, new),
+            None if done => children.clear(),
+            None => {}
         }
-        if done {
-            self.executables(|book| {
-                if let Some(known) = book.get_mut(&(exec.0 as u64)) {
-                    match part {
-                        Some(node) => _ = known.children.insert(node.0 as u64, new),
-                        None => known.children.clear(),
-                    }
-                }
-            });
-        }
+        self.put_executable(exec, if done { after } else { before }, children);
         devices.iter().for_each(|device| self.end_growth(device));
         answer
+    }
+
+    /// What the child graph that a node was made with allocates.
+    fn needs_of_child(self, node: CUgraphNode) -> Vec<Need> {
+        let mut child = CUgraph::NULL;
+        match next::cuGraphChildGraphNodeGetGraph(node, Out::to(&mut child)) {
+            CUresult::SUCCESS => self.needs(child),
+            _ => Vec::new(),
+        }
     }
 
     /// It has all that it needs in this epoch.

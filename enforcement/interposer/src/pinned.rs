@@ -284,6 +284,14 @@ impl Drop for Asking {
     }
 }
 
+/// The pieces of 2 MiB of addresses that a range lies in.
+fn span_of(address: u64, size: Bytes) -> Option<Span> {
+    match planted(Seed::R19b) {
+        true => Span::of(address, size),
+        false => Span::of_host(address, size),
+    }
+}
+
 /// What became of the bytes that a call asked for.
 #[derive(Clone, Copy)]
 enum Asked {
@@ -311,10 +319,7 @@ impl Tenant {
                 let mut asked = asked.iter();
                 asked.any(|asking| asking.device.ordinal == device.ordinal)
             };
-            for device in self.devices().into_iter().flat_map(Devices::iter) {
-                let Some(tables) = self.tables(device.ordinal) else {
-                    continue;
-                };
+            for (device, tables) in self.all_tables() {
                 if is_asked(device) {
                     add(&tables.locked, pieces);
                 } else if tables.begun.load(Ordering::Relaxed) != 0 {
@@ -439,10 +444,7 @@ impl Tenant {
     /// Puts a range on record. How many page tables it is the first to need; `None` if our tables are full.
     fn enter_page_locked(self, device: &Device, address: u64, size: Bytes) -> Option<u64> {
         let blocks = Blocks::new(&self.memory.pages);
-        let span = match planted(Seed::R19b) {
-            true => Span::of(address, size)?,
-            false => Span::of_host(address, size)?,
-        };
+        let span = span_of(address, size)?;
         let fresh = blocks.take(span).ok()?;
         let entered = self.memory.records.insert(Record {
             address,
@@ -460,11 +462,7 @@ impl Tenant {
 
     /// A range is page-locked no longer.
     pub fn end_page_locked(self, record: Record) {
-        let span = match planted(Seed::R19b) {
-            true => Span::of(record.address, record.size),
-            false => Span::of_host(record.address, record.size),
-        };
-        let Some(span) = span else {
+        let Some(span) = span_of(record.address, record.size) else {
             return;
         };
         let _change = self.change();
@@ -472,13 +470,11 @@ impl Tenant {
         let all = &self.memory.page_tables;
         let _held = all.lock.hold();
         subtract(&all.locked, freed);
-        for device in self.devices().into_iter().flat_map(Devices::iter) {
-            if let Some(tables) = self.tables(device.ordinal) {
-                let less = freed.min(tables.locked.load(Ordering::Relaxed));
-                subtract(&tables.locked, less);
-                subtract(&tables.count, less);
-                self.bring_tables(device.indices, tables);
-            }
+        for (device, tables) in self.all_tables() {
+            let less = freed.min(tables.locked.load(Ordering::Relaxed));
+            subtract(&tables.locked, less);
+            subtract(&tables.count, less);
+            self.bring_tables(device.indices, tables);
         }
     }
 
@@ -489,6 +485,11 @@ impl Tenant {
             subtract(&tables.count, count);
             self.bring_tables(device.indices, tables);
         }
+    }
+
+    fn all_tables(self) -> impl Iterator<Item = (&'static Device, &'static Tables)> {
+        let devices = self.devices().into_iter().flat_map(Devices::iter);
+        devices.filter_map(move |device| Some((device, self.tables(device.ordinal)?)))
     }
 
     fn tables(self, ordinal: u32) -> Option<&'static Tables> {

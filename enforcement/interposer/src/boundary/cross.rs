@@ -3,6 +3,10 @@
 use core::marker::PhantomData;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use abi::cuda::enumerations::{
+    CU_GRAPH_NODE_TYPE_CONDITIONAL as CONDITIONAL, CU_GRAPH_NODE_TYPE_GRAPH as CHILD,
+    CU_GRAPH_NODE_TYPE_KERNEL as KERNEL,
+};
 use abi::cuda::{
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_handle,
     CUDA_KERNEL_NODE_PARAMS_v3, CUDA_LAUNCH_PARAMS, CUarray, CUarrayMapInfo, CUcontext,
@@ -149,8 +153,6 @@ impl<'a> Out<'a, core::ffi::c_void> {
 impl Out<'_, CUgraphNodeParams> {
     /// The bodies of the conditional node that a driver has just made of them; none of any other.
     pub fn bodies(self) -> Vec<CUgraph> {
-        /// CU_GRAPH_NODE_TYPE_CONDITIONAL.
-        const CONDITIONAL: i32 = 13;
         let Some(made) = self.read().filter(|made| made.type_ == CONDITIONAL) else {
             return Vec::new();
         };
@@ -169,8 +171,6 @@ impl Out<'_, CUgraphNodeParams> {
 
     /// The graph that a child's node is to hold; `None` of any other.
     pub fn child(self) -> Option<CUgraph> {
-        /// CU_GRAPH_NODE_TYPE_GRAPH.
-        const CHILD: i32 = 4;
         let asked = self.read().filter(|asked| asked.type_ == CHILD)?;
         // SAFETY: as above.
         Some(unsafe { asked.anon.graph.graph })
@@ -178,8 +178,6 @@ impl Out<'_, CUgraphNodeParams> {
 
     /// What a kernel's node is to run; `None` of any other.
     pub fn kernel(self) -> Option<CUDA_KERNEL_NODE_PARAMS_v3> {
-        /// CU_GRAPH_NODE_TYPE_KERNEL.
-        const KERNEL: i32 = 0;
         let asked = self.read().filter(|asked| asked.type_ == KERNEL)?;
         // SAFETY: as above.
         Some(unsafe { asked.anon.kernel })
@@ -187,9 +185,9 @@ impl Out<'_, CUgraphNodeParams> {
 }
 
 impl Out<'_, CUarrayMapInfo> {
-    /// The memory that an entry of an array names, after the driver has accepted the array.
+    /// The memory that an entry of an array names, which has as many as its call says.
     pub fn memory_at(self, index: usize) -> Option<CUmemGenericAllocationHandle> {
-        // SAFETY: the driver has read at least so many entries.
+        // SAFETY: by the C contract they are there, though the driver refused one before.
         let info = (!self.is_null()).then(|| unsafe { self.0.add(index).read_unaligned() })?;
         // SAFETY: the union has one member.
         Some(unsafe { info.memHandle.memHandle })
