@@ -6,9 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::Source;
 use budget::{Bytes, DeviceSet, MAX_DEVICES};
-use ledger::{
-    Authority, Change, Changes, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed,
-};
+use ledger::{Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
@@ -29,7 +27,6 @@ pub struct Attachment {
     /// By device.
     turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
     holds: Mutex<Holds>,
-    changes: Changes,
     floor: Floor,
 }
 
@@ -74,7 +71,6 @@ fn make() -> Option<&'static Attachment> {
         ledger: attach(),
         turns: [const { OnceLock::new() }; MAX_DEVICES],
         holds: Mutex::new(Holds::new()),
-        changes: Changes::new(),
         floor: Floor::new(),
     })?;
     CURRENT.store(id.0, Ordering::Release);
@@ -178,7 +174,7 @@ impl Attachment {
     #[inline]
     pub fn reserve(&self, targets: DeviceSet, bytes: Bytes) -> Result<Held<'_>, Option<Refusal>> {
         if let Some(ledger) = &self.ledger {
-            self.floor.before(ledger, &self.changes, targets, bytes);
+            self.floor.before(ledger, targets, bytes);
         }
         self.reserve_taken(targets, bytes)
     }
@@ -190,7 +186,7 @@ impl Attachment {
         bytes: Bytes,
     ) -> Result<Held<'_>, Option<Refusal>> {
         let ledger = self.ledger.as_ref().ok_or(None)?;
-        targets::reserve(ledger, &self.changes, targets, bytes, &Rows).map_err(|refusal| {
+        targets::reserve(ledger, self.change(), targets, bytes, &Rows).map_err(|refusal| {
             trace::line(format_args!("refused {bytes}: {refusal}"));
             Some(refusal)
         })
@@ -199,37 +195,18 @@ impl Attachment {
     /// Driver and ledger are about to differ: from before something is given back to the driver until it is given back to the ledger.
     #[inline]
     pub fn change(&self) -> Change<'_> {
-        self.changes.begin()
+        self.floor.change()
     }
 
-    /// Reads what `read` reads while no other thread changes the books of `targets`, which have so many changes of the caller's own under way, and answers
-    /// how those stood. `None` without a ledger, and where the others never leave them alone.
+    /// As [`Floor::read_quietly`]; `None` without a ledger, too.
     pub fn read_quietly<R>(
         &self,
         targets: DeviceSet,
         own_changes: u64,
-        mut read: impl FnMut() -> R,
+        read: impl FnMut() -> R,
     ) -> Option<(R, Vec<Books>)> {
-        /// Of some 100 us each, where what is measured takes 10 ms and more.
-        const TRIES: usize = 16;
         let ledger = self.ledger.as_ref()?;
-        let books = || {
-            let of = |device| Books::of(ledger, &self.changes, device, own_changes);
-            targets.iter().map(of).collect::<Vec<_>>()
-        };
-        (0..TRIES).find_map(|_| {
-            let before = books();
-            let found = read();
-            let still = books()
-                .iter()
-                .zip(&before)
-                .all(|(now, then)| now.stood_since(then));
-            let still = still || planted(Seed::V25);
-            if !still {
-                std::thread::yield_now();
-            }
-            still.then_some((found, before))
-        })
+        self.floor.read_quietly(ledger, targets, own_changes, read)
     }
 
     /// When this process looks at the driver's figures again; `None` where nothing is granted anyway.
@@ -241,7 +218,7 @@ impl Attachment {
     /// than before.
     pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
-        ledger.is_some_and(|ledger| self.floor.look_all(ledger, &self.changes, targets, call))
+        ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
     }
 
     /// What was noted beyond what this process is charged is about to be charged, as far as it is known what took it. A look follows.

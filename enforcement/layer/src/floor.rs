@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use ash::vk;
 use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
-use ledger::{Changes, KeptErrno, Ledger};
+use ledger::{Change, Changes, KeptErrno, Ledger};
 use seeds::{Seed, planted};
 
 use crate::attachment::Attachment;
@@ -49,6 +49,8 @@ const SPACING: u64 = 100;
 
 /// When this process looks at the driver's figures again.
 pub struct Floor {
+    /// What this library is about to take or to give back.
+    changes: Changes,
     /// By the processor's counter, after a command buffer was recorded.
     soon: AtomicU64,
     /// Command buffers that were recorded since the last look.
@@ -66,6 +68,7 @@ pub struct Floor {
 impl Floor {
     pub const fn new() -> Floor {
         Floor {
+            changes: Changes::new(),
             soon: AtomicU64::new(0),
             recordings: AtomicU32::new(0),
             due: AtomicU64::new(0),
@@ -78,27 +81,20 @@ impl Floor {
 
     /// Looks where a request for so much more makes the process hold a 64th of the budget more than at the last look.
     #[inline]
-    pub fn before(&self, ledger: &Ledger, changes: &Changes, targets: DeviceSet, bytes: Bytes) {
+    pub fn before(&self, ledger: &Ledger, targets: DeviceSet, bytes: Bytes) {
         for device in targets.iter() {
             let next = device.slot().and_then(|slot| self.next.get(slot));
             if let Some(next) = next
                 && ledger.own_usage(device).saturating_add(bytes).0 > next.load(Ordering::Relaxed)
             {
-                self.grown(ledger, changes, device, next, bytes);
+                self.grown(ledger, device, next, bytes);
             }
         }
     }
 
     #[cold]
-    fn grown(
-        &self,
-        ledger: &Ledger,
-        changes: &Changes,
-        device: DeviceIndex,
-        next: &AtomicU64,
-        bytes: Bytes,
-    ) {
-        self.look(ledger, changes, device, None);
+    fn grown(&self, ledger: &Ledger, device: DeviceIndex, next: &AtomicU64, bytes: Bytes) {
+        self.look(ledger, device, None);
         let step = ledger
             .budget(device)
             .map_or(u64::MAX, |budget| budget.0 / PART);
@@ -108,29 +104,17 @@ impl Floor {
 
     /// Looks at every target. Answers whether the tenant has more left than before.
     #[cold]
-    pub fn look_all(
-        &self,
-        ledger: &Ledger,
-        changes: &Changes,
-        targets: DeviceSet,
-        call: Option<&str>,
-    ) -> bool {
+    pub fn look_all(&self, ledger: &Ledger, targets: DeviceSet, call: Option<&str>) -> bool {
         let before = crate::targets::available(ledger, targets);
-        let over = targets.iter().fold(false, |over, device| {
-            over | self.look(ledger, changes, device, call)
-        });
+        let over = targets
+            .iter()
+            .fold(false, |over, device| over | self.look(ledger, device, call));
         self.over.store(over, Ordering::Relaxed);
         crate::targets::available(ledger, targets) > before
     }
 
     /// Answers whether the tenant is over its budget, by what this process took unasked.
-    fn look(
-        &self,
-        ledger: &Ledger,
-        changes: &Changes,
-        device: DeviceIndex,
-        call: Option<&str>,
-    ) -> bool {
+    fn look(&self, ledger: &Ledger, device: DeviceIndex, call: Option<&str>) -> bool {
         let _errno = KeptErrno::keep();
         let told = settings().context_charge == ContextCharge::Count;
         // A look would charge what these leave out, too.
@@ -141,7 +125,7 @@ impl Floor {
         let others = ledger.others(device);
         let mut least = Bytes::ZERO;
         for _ in 0..TRIES {
-            let books = Books::of(ledger, changes, device, 0);
+            let books = self.books(ledger, device, 0);
             let Some(rows) = nvml::listed(device) else {
                 break;
             };
@@ -154,24 +138,70 @@ impl Floor {
             let Some(row) = own else {
                 break;
             };
-            let after = Books::of(ledger, changes, device, 0);
-            let beyond = if after.stood_since(&books) {
-                books.beyond(row)
-            } else if after.releases == books.releases {
-                // Others charge before the driver takes and give back after it: what the row is beyond the most that was charged around it is beyond
-                // the books in any case.
+            let after = self.books(ledger, device, 0);
+            if after.stood_since(&books) {
+                let beyond = books.beyond(row);
+                ledger.note_own_beyond(device, beyond);
+                return self.is_over(ledger, device, beyond, call);
+            }
+            // Others charge before the driver takes and give back after it: what the row is beyond the most that was charged around it is beyond the
+            // books in any case.
+            if after.releases == books.releases {
                 least = least.max(after.beyond(row));
-                continue;
-            } else {
-                continue;
-            };
-            ledger.note_own_beyond(device, beyond);
-            return self.is_over(ledger, device, beyond, call);
+            }
         }
         if least > ledger.own_beyond(device) {
             ledger.note_own_beyond(device, least);
         }
         self.is_over(ledger, device, least, call)
+    }
+
+    /// Driver and ledger are about to differ.
+    #[inline]
+    pub fn change(&self) -> Change<'_> {
+        self.changes.begin()
+    }
+
+    /// How the books stand, with so many changes of the caller's own under way.
+    fn books(&self, ledger: &Ledger, device: DeviceIndex, own_changes: u64) -> Books {
+        Books {
+            changes: self.changes.quiet(own_changes),
+            charged: ledger.process_usage(device),
+            unlisted: match planted(Seed::R17d) {
+                true => Bytes::ZERO,
+                false => ledger.process_unlisted(device),
+            },
+            shared: ledger.shared_usage(device),
+            releases: ledger.process_releases(device),
+        }
+    }
+
+    /// Reads what `read` reads while no other thread changes the books of `targets`, which have so many changes of the caller's own under way, and answers
+    /// how those stood. `None` where the others never leave them alone.
+    pub fn read_quietly<R>(
+        &self,
+        ledger: &Ledger,
+        targets: DeviceSet,
+        own_changes: u64,
+        mut read: impl FnMut() -> R,
+    ) -> Option<(R, Vec<Books>)> {
+        /// Of some 100 us each, where what is measured takes 10 ms and more.
+        const TRIES: usize = 16;
+        let books = || {
+            let of = |device| self.books(ledger, device, own_changes);
+            targets.iter().map(of).collect::<Vec<_>>()
+        };
+        for _ in 0..TRIES {
+            let before = books();
+            let found = read();
+            let after = books();
+            let mut both = after.iter().zip(&before);
+            if both.all(|(now, then)| now.stood_since(then)) || planted(Seed::V25) {
+                return Some((found, before));
+            }
+            std::thread::yield_now();
+        }
+        None
     }
 
     /// Charges what processes of the tenant hold that never asked any hook for anything (R8 of `fixtures/defects.txt`).
@@ -257,20 +287,6 @@ pub struct Books {
 }
 
 impl Books {
-    /// As they stand, with so many changes of the caller's own under way.
-    pub fn of(ledger: &Ledger, changes: &Changes, device: DeviceIndex, own_changes: u64) -> Books {
-        Books {
-            changes: changes.quiet(own_changes),
-            charged: ledger.process_usage(device),
-            unlisted: match planted(Seed::R17d) {
-                true => ledger.own_unlisted(device),
-                false => ledger.process_unlisted(device),
-            },
-            shared: ledger.shared_usage(device),
-            releases: ledger.process_releases(device),
-        }
-    }
-
     /// Nothing but that.
     #[cfg(test)]
     pub fn charged(bytes: Bytes) -> Books {

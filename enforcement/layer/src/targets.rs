@@ -1,7 +1,7 @@
 //! The set of budgets that one allocation draws on, and holding a charge on all of them.
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
-use ledger::{Change, Changes, Driver, Ledger, Refusal, Reservation};
+use ledger::{Change, Driver, Ledger, Refusal, Reservation};
 
 /// The same number of bytes reserved on every target. Dropping it cancels.
 #[must_use = "dropping a reservation cancels it"]
@@ -41,12 +41,11 @@ impl Held<'_> {
 #[inline]
 pub fn reserve<'a>(
     ledger: &'a Ledger,
-    changes: &'a Changes,
+    change: Change<'a>,
     targets: DeviceSet,
     bytes: Bytes,
     driver: &dyn Driver,
 ) -> Result<Held<'a>, Refusal> {
-    let _change = changes.begin();
     let parts = if let Some(device) = targets.only() {
         Parts::One(ledger.reserve_with(device, bytes, driver)?)
     } else if targets.is_empty() {
@@ -56,7 +55,10 @@ pub fn reserve<'a>(
         let each = each.map(|device| ledger.reserve_with(device, bytes, driver));
         Parts::Many(each.collect::<Result<_, _>>()?)
     };
-    Ok(Held { parts, _change })
+    Ok(Held {
+        parts,
+        _change: change,
+    })
 }
 
 pub fn release(ledger: &Ledger, targets: DeviceSet, bytes: Bytes) {

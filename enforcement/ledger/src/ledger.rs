@@ -354,14 +354,6 @@ impl Ledger {
         }
     }
 
-    /// Of this slot alone.
-    pub fn own_unlisted(&self, device: DeviceIndex) -> Bytes {
-        let account = self.account(device);
-        account.map_or(Bytes::ZERO, |account| {
-            Bytes(account.unlisted(self.seat.slot))
-        })
-    }
-
     /// What this process is charged by all of its slots and no row of the driver's shows, as far as they said so.
     pub fn process_unlisted(&self, device: DeviceIndex) -> Bytes {
         self.account(device).map_or(Bytes::ZERO, |account| {
