@@ -23,6 +23,17 @@ const UNSEEN: Bytes = Bytes::gib(3);
 const UNLISTED: &str =
     "NVML's row lacks a few MiB of each context, and only who sees one made can tell how many";
 
+/// One line tells of memory that nobody was asked for.
+fn is_said_once(stderr: &str) -> Result<(), Failure> {
+    let said = stderr.lines().filter(|line| line.contains("is charged"));
+    ensure_eq!(
+        said.count(),
+        1,
+        "lines about memory that nobody was asked for: {stderr:?}"
+    );
+    Ok(())
+}
+
 /// Once the program uses CUDA through the preload too, that gets as much less as was taken past it, and one line on stderr says so.
 fn is_detected(session: &Session) -> Result<(), Failure> {
     let (taken, [_, stderr]) = overhear(|| Ok::<_, Failure>(fill(&cuda()?)))?;
@@ -33,13 +44,7 @@ fn is_detected(session: &Session) -> Result<(), Failure> {
         budget(session, 0)?,
         Bytes(2 * CONTEXT_ROOM.0),
     )?;
-    let said = stderr.lines().filter(|line| line.contains("is charged"));
-    ensure_eq!(
-        said.count(),
-        1,
-        "lines about memory that nobody was asked for: {stderr:?}"
-    );
-    Ok(())
+    is_said_once(&stderr)
 }
 
 /// A core that the program opens with RTLD_DEEPBIND takes until it is refused, twice the budget at most.
@@ -100,12 +105,7 @@ fn others_lack(session: &Session, other: Peer) -> Result<(), Failure> {
         Ok((cuda, taken.bytes))
     })?;
     let (cuda, taken) = cuda?;
-    let said = stderr.lines().filter(|line| line.contains("is charged"));
-    ensure_eq!(
-        said.count(),
-        1,
-        "lines about memory that nobody was asked for: {stderr:?}"
-    );
+    is_said_once(&stderr)?;
     other.finish()?;
     let more = fill(&cuda);
     more.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;

@@ -16,6 +16,14 @@ const OK: CUresult = CUresult::SUCCESS;
 const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
 const FIRST: DeviceIndex = DeviceIndex(0);
 
+/// What was done to the ledger's file, which an enforcer without one has not.
+fn unless_absent(done: std::io::Result<()>) -> std::io::Result<()> {
+    match done {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 cases! {
     /// The owner changes a budget while processes run: more is granted at once, less refuses at once, nothing is taken away.
     a_budget_can_be_changed_live {
@@ -158,10 +166,7 @@ cases! {
     } (session) {
         let mut holder = Tenant::start(session)?;
         ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
-        match std::fs::remove_file(session.ledger_path()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        unless_absent(std::fs::remove_file(session.ledger_path()))?;
         ensure_eq!(holder.cuda(Bytes::mib(512))?, OK, "512 MiB more of it");
         let newcomer = || -> Result<_, Failure> {
             let mut newcomer = Tenant::start(session)?;
@@ -190,10 +195,7 @@ cases! {
             holder.ask("hide")?;
             holders.push(holder);
         }
-        match std::fs::remove_file(session.ledger_path()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        unless_absent(std::fs::remove_file(session.ledger_path()))?;
         let mut newcomer = Tenant::start(session)?;
         newcomer.ask("give-up-looking")?;
         let taken = newcomer.fill_cuda()?;
@@ -211,10 +213,7 @@ cases! {
         let path = session.ledger_path();
         let number = || std::fs::metadata(path).map(|told| told.ino()).ok();
         let before = number();
-        match std::fs::rename(path, path.with_extension("before")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        unless_absent(std::fs::rename(path, path.with_extension("before")))?;
         let mut newcomer = Tenant::start(session)?;
         let taken = newcomer.fill_cuda()?;
         fills(taken + Bytes::gib(5), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
