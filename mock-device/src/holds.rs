@@ -93,10 +93,6 @@ pub(crate) fn enter(region: &Region, holder: Holder, facts: &Facts) -> bool {
 
 /// One more hold of a row; false where the books are full.
 pub(crate) fn hold(region: &Region, holder: Holder, id: u64) -> bool {
-    if let Some(hold) = hold_of(region, holder, id) {
-        hold.count.fetch_add(1, Relaxed);
-        return true;
-    }
     let holds = region.all_holds();
     let Some(index) = holds.iter().position(|hold| hold.object.load(Relaxed) == 0) else {
         return false;
@@ -104,32 +100,33 @@ pub(crate) fn hold(region: &Region, holder: Holder, id: u64) -> bool {
     let hold = &holds[index];
     hold.row.store(holder.row as u32, Relaxed);
     hold.row_generation.store(holder.generation, Relaxed);
-    hold.count.store(1, Relaxed);
+    let opened = region.header().opened.fetch_add(1, Relaxed);
+    hold.opened.store(opened, Relaxed);
     let bound = index.min(MAX_HOLDS - 1) as u32 + 1;
     region.header().hold_bound.fetch_max(bound, Release);
     hold.object.store(id, Release);
     true
 }
 
-/// Takes one hold of a row away.
+/// Takes the latest hold of a row away.
 pub(crate) fn release(region: &Region, holder: Holder, id: u64) {
     let Some(hold) = hold_of(region, holder, id) else {
         region.header().overreturns.fetch_add(1, Relaxed);
         return;
     };
-    match hold.count.load(Relaxed) {
-        0 | 1 => end(region, hold),
-        more => hold.count.store(more - 1, Relaxed),
-    }
+    end(region, hold);
 }
 
-/// A row holds an object no longer, and is its maker no longer.
+/// A row that holds an object no longer is its maker no longer.
 fn end(region: &Region, hold: &Hold) {
     let object = find(region, hold.object.load(Relaxed));
-    if let Some(object) = object.filter(|object| is_made_by(object, hold.row.load(Relaxed))) {
+    hold.object.store(0, Release);
+    let row = hold.row.load(Relaxed);
+    if let Some(object) = object.filter(|object| is_made_by(object, row))
+        && !holds_of(region, object).any(|(left, _)| left.row.load(Relaxed) == row)
+    {
         object.maker.store(0, Relaxed);
     }
-    hold.object.store(0, Release);
 }
 
 fn is_made_by(object: &ObjectEntry, row: u32) -> bool {
@@ -137,8 +134,10 @@ fn is_made_by(object: &ObjectEntry, row: u32) -> bool {
 }
 
 fn hold_of(region: &Region, holder: Holder, id: u64) -> Option<&Hold> {
-    let mut holds = region.holds().iter();
-    holds.find(|hold| hold.is_of(holder.row, holder.generation) && hold.object.load(Relaxed) == id)
+    let holds = region.holds().iter();
+    holds
+        .filter(|hold| hold.is_of(holder.row, holder.generation) && hold.object.load(Relaxed) == id)
+        .max_by_key(|hold| hold.opened.load(Relaxed))
 }
 
 pub(crate) fn find(region: &Region, id: u64) -> Option<&ObjectEntry> {
@@ -175,8 +174,8 @@ fn holders<'a>(region: &'a Region, object: &'a ObjectEntry) -> impl Iterator<Ite
 }
 
 /// Whose bytes the objects of a device are: its maker's while that one lives and holds it; nobody's, whoever imported it, while a
-/// descriptor of it is open; then the first living holder's, or a dying one's while nobody else is left. Of a store what its
-/// maker shows is that one's, and the rest nobody's. So says an H200 (fixtures/oracle/shared-{memory,pools}-580.txt).
+/// descriptor of it is open; then the living holder's who opened it last, or a dying one's while nobody else is left. Of a store what its
+/// maker shows is that one's, and the rest nobody's. So says an H200 (fixtures/oracle/{shared-memory,shared-pools,held}-580.txt).
 pub(crate) fn attributed(
     region: &Region,
     device: usize,
@@ -200,9 +199,12 @@ pub(crate) fn attributed(
                 Some(maker) => maker,
                 None if facts.is_store => return None,
                 None if is_exported(object, place) => return None,
-                None => holders(region, object)
-                    .find(is_living)
-                    .or_else(|| holders(region, object).next())?,
+                None => {
+                    let mut openers: Vec<_> = holds_of(region, object).collect();
+                    openers.sort_by_key(|(hold, _)| std::cmp::Reverse(hold.opened.load(Relaxed)));
+                    let living = openers.iter().find(|(_, row)| is_living(row));
+                    living.or(openers.first()).map(|(_, row)| *row)?
+                }
             };
             Some((Image::read(owner), facts.kind as usize, Bytes(facts.size)))
         })

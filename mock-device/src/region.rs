@@ -58,6 +58,8 @@ pub(crate) struct Header {
     /// Entries at and above these were never used.
     pub(crate) object_bound: AtomicU32,
     pub(crate) hold_bound: AtomicU32,
+    /// Holds ever begun.
+    pub(crate) opened: AtomicU64,
     /// A bit for each device that fell off the bus.
     pub(crate) lost: AtomicU64,
     pub(crate) counters: [AtomicU64; MAX_FAULTS],
@@ -160,7 +162,8 @@ pub(crate) struct Hold {
     pub(crate) object: AtomicU64,
     pub(crate) row_generation: AtomicU64,
     pub(crate) row: AtomicU32,
-    pub(crate) count: AtomicU32,
+    /// Its number among all holds.
+    pub(crate) opened: AtomicU64,
 }
 
 pub(crate) const MAX_OBJECTS: usize = 4096;

@@ -604,14 +604,11 @@ impl Tenant {
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
             let unlisted = ledger.process_unlisted(index);
-            // In our row or in its maker's, which changes when that one lets go of it.
+            // In our row, in its maker's or another's, which changes when one of these lets go of it.
             let imported = ledger.shared_usage(index);
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let spares = self.spares(device);
-            let deferred = self
-                .deferred(device)
-                .saturating_add(imported)
-                .saturating_add(spares.unknown);
+            let deferred = self.deferred(device).saturating_add(spares.unknown);
             let dead = match planted(Seed::P12a) {
                 true => Bytes::ZERO,
                 false => ledger.predecessors_usage(index),
@@ -626,6 +623,7 @@ impl Tenant {
             self.note_seen(index, &rows);
             let row = own_row?;
             figures.listed.store(1, Ordering::Relaxed);
+            let shown = ledger.shown_imports(index, &|pid| rows.of(pid));
             // A pool grows into its spare without a change of the books.
             let (all_after, imported_after) =
                 (ledger.process_usage(index), ledger.shared_usage(index));
@@ -635,15 +633,15 @@ impl Tenant {
                 && ledger.process_releases(index) == releases
                 && imported_after == imported
                 && self.spares(device) == spares;
-            let known = |all: Bytes, imported: Bytes| {
-                all.saturating_add(imported)
+            let known = |all: Bytes| {
+                all.saturating_add(shown)
                     .saturating_sub(pending)
                     .saturating_sub(charged)
             };
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
-                known: known(all, imported).saturating_sub(spares.untaken),
-                deferred,
+                known: known(all).saturating_sub(spares.untaken),
+                deferred: deferred.saturating_add(shown),
                 drift: charged.saturating_sub(unseen),
                 charged,
                 unsettled: all != own || slack || dead != Bytes::ZERO,
@@ -656,7 +654,7 @@ impl Tenant {
             // at least explains what is taken: what the row is beyond the most that was charged around it is drift in any case, and more than
             // that is not said. What was taken and given back between the two figures is in neither.
             let peak = all.saturating_sub(own).saturating_add(watch.peak());
-            let most = known(all.max(all_after).max(peak), imported.max(imported_after));
+            let most = known(all.max(all_after).max(peak));
             let busy = Look {
                 known: most,
                 unsettled: true,

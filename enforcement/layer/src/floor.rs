@@ -138,16 +138,17 @@ impl Floor {
             let Some(row) = own else {
                 break;
             };
+            let shown = ledger.shown_imports(device, &|pid| rows.of(pid));
             let after = self.books(ledger, device, 0);
             if after.stood_since(&books) {
-                let beyond = books.beyond(row);
+                let beyond = books.beyond(row, shown);
                 ledger.note_own_beyond(device, beyond);
                 return self.is_over(ledger, device, beyond, call);
             }
             // Others charge before the driver takes and give back after it: what the row is beyond the most that was charged around it is beyond the
             // books in any case.
             if after.releases == books.releases {
-                least = least.max(after.beyond(row));
+                least = least.max(after.beyond(row, shown));
             }
         }
         if least > ledger.own_beyond(device) {
@@ -279,7 +280,7 @@ pub struct Books {
     charged: Bytes,
     /// Charged, and in no row.
     unlisted: Bytes,
-    /// Charged to others, and perhaps in our row.
+    /// Imported, and charged to others or nobody.
     shared: Bytes,
     releases: u64,
     /// How many changes have begun; `None` while one is under way that is not the caller's.
@@ -315,9 +316,10 @@ impl Books {
         now.saturating_sub(then.saturating_add(stands))
     }
 
-    fn beyond(self, row: Bytes) -> Bytes {
+    /// Of a row in which so much is that others are charged, or nobody.
+    fn beyond(self, row: Bytes, shown: Bytes) -> Bytes {
         let listed = self.charged.saturating_sub(self.unlisted);
-        row.saturating_sub(listed.saturating_add(self.shared))
+        row.saturating_sub(listed.saturating_add(shown))
     }
 }
 
@@ -391,15 +393,17 @@ mod tests {
 
     #[test]
     fn what_nothing_explains_is_beyond() {
-        let books = |charged, unlisted, shared| Books {
-            unlisted: Bytes(unlisted),
-            shared: Bytes(shared),
-            ..Books::charged(Bytes(charged))
+        let beyond = |charged, unlisted, shown, row| {
+            let books = Books {
+                unlisted: Bytes(unlisted),
+                ..Books::charged(Bytes(charged))
+            };
+            books.beyond(Bytes(row), Bytes(shown))
         };
-        assert_eq!(books(100, 0, 0).beyond(Bytes(140)), Bytes(40));
-        assert_eq!(books(100, 0, 0).beyond(Bytes(60)), Bytes::ZERO);
-        assert_eq!(books(100, 30, 0).beyond(Bytes(100)), Bytes(30));
-        assert_eq!(books(100, 30, 20).beyond(Bytes(100)), Bytes(10));
-        assert_eq!(books(10, 30, 0).beyond(Bytes(5)), Bytes(5));
+        assert_eq!(beyond(100, 0, 0, 140), Bytes(40));
+        assert_eq!(beyond(100, 0, 0, 60), Bytes::ZERO);
+        assert_eq!(beyond(100, 30, 0, 100), Bytes(30));
+        assert_eq!(beyond(100, 30, 20, 100), Bytes(10));
+        assert_eq!(beyond(10, 30, 0, 5), Bytes(5));
     }
 }

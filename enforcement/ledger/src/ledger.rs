@@ -109,8 +109,8 @@ pub struct Charged {
     bytes: u64,
     releases: u64,
     slots: Vec<usize>,
-    /// What it imported, which another is charged for, and which may be in its row.
-    explained: u64,
+    /// What it imported, which another is charged for, or nobody.
+    shared: u64,
     /// What it is charged that no row shows.
     unlisted: u64,
     /// It has no slot but the one that others took for it.
@@ -273,7 +273,7 @@ impl Ledger {
                     bytes,
                     releases,
                     slots: vec![at],
-                    explained: 0,
+                    shared: 0,
                     unlisted,
                     seen: record.is_seen(),
                 }),
@@ -281,7 +281,7 @@ impl Ledger {
         }
         for other in &mut others {
             let slots = SlotSet::from_iter(other.slots.iter().copied());
-            other.explained = layout.objects.shared_with(&slots, slot);
+            other.shared = layout.objects.shared_with(&slots, slot);
         }
         others
     }
@@ -299,13 +299,17 @@ impl Ledger {
         };
         let now = self.others(device);
         for other in before.iter().filter(|other| now.contains(other)) {
-            let row = row((other.owner >> 32) as u32);
+            let told = row((other.owner >> 32) as u32);
             // By its row alone a process without a slot is known: without one it holds nothing.
-            let Some(held) = row.or(other.seen.then_some(Bytes::ZERO)) else {
+            let Some(held) = told.or(other.seen.then_some(Bytes::ZERO)) else {
                 continue;
             };
             let listed = other.bytes.saturating_sub(other.unlisted);
-            let known = listed.saturating_add(other.explained);
+            let shown = match other.shared {
+                0 => 0,
+                _ => self.shown_with(&other.slots, device, row).0,
+            };
+            let known = listed.saturating_add(shown);
             let mut beyond = held.0.saturating_sub(known);
             for slot in &other.slots {
                 account.set_beyond(*slot, beyond);
@@ -399,6 +403,47 @@ impl Ledger {
         };
         let own = SlotSet::from_iter(self.own_slots());
         Bytes(self.seat.layout().objects.shared_with(&own, device))
+    }
+
+    /// How much of that is in this process's row and no other's, when the driver's rows are what `row` tells, as in [`Ledger::note_beyond`]: it explains
+    /// as much of the row (R17e of `fixtures/defects.txt`).
+    pub fn shown_imports(&self, device: DeviceIndex, row: &dyn Fn(u32) -> Option<Bytes>) -> Bytes {
+        let own: Vec<usize> = self.own_slots().collect();
+        match self.shared_usage(device) {
+            Bytes::ZERO => Bytes::ZERO,
+            shared if seeds::planted(seeds::Seed::R17e) => shared,
+            _ => self.shown_with(&own, device, row),
+        }
+    }
+
+    fn shown_with(
+        &self,
+        slots: &[usize],
+        device: DeviceIndex,
+        row: &dyn Fn(u32) -> Option<Bytes>,
+    ) -> Bytes {
+        let (Some(at), Ok(fd)) = (device.slot(), self.seat.probe.fd()) else {
+            return Bytes::ZERO;
+        };
+        let layout = self.seat.layout();
+        let reaper = Reaper {
+            layout,
+            fd,
+            me: Some(self.seat.slot),
+            namespace: self.seat.namespace,
+        };
+        // A dead one's children may keep what it held, and its row.
+        let has_ended = |slot: usize| {
+            let owner = layout
+                .slots
+                .get(slot)
+                .map_or(0, |record| record.owner.load(Ordering::Acquire));
+            let is_listed =
+                owner as u32 == self.seat.namespace && row((owner >> 32) as u32).is_some();
+            reaper.lives(slot).is_ok_and(|lives| !lives) && !is_listed
+        };
+        let slots = SlotSet::from_iter(slots.iter().copied());
+        Bytes(layout.objects.shown_with(&slots, at, has_ended, is_closed))
     }
 
     /// What those who had this process's pid before it, its own image before execve among them, are still charged: the driver shows their memory in this

@@ -51,9 +51,64 @@ struct Row {
     devices: AtomicU64,
     /// One bit for each slot that opened it.
     holders: [AtomicU64; HOLDERS],
+    /// The last four that did, the latest in the lowest sixteen bits: a slot and one.
+    recent: AtomicU64,
     /// The descriptor that holds it too: name, device, inode, and a path of the file.
     descriptor: [AtomicU64; 3],
     path: [AtomicU64; PATH_WORDS],
+}
+
+impl Row {
+    fn described(&self) -> Described {
+        let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
+        Described {
+            words: [0, 1, 2].map(|at: usize| self.descriptor.get(at).map_or(0, read)),
+            path: core::array::from_fn(|at| self.path.get(at).map_or(0, read)),
+        }
+    }
+
+    /// Who opened it last, of those who have it still.
+    fn last_holder(&self) -> Option<usize> {
+        let holders = self
+            .holders
+            .iter()
+            .map(|word| word.load(Ordering::SeqCst))
+            .enumerate();
+        let lowest = || {
+            let mut held = holders.filter(|(_, word)| *word != 0);
+            held.next()
+                .map(|(at, word)| at * 64 + word.trailing_zeros() as usize)
+        };
+        let recent = Recent(self.recent.load(Ordering::SeqCst));
+        recent.latest().or_else(lowest)
+    }
+}
+
+/// The last four slots that opened an object, as they stand in its row.
+#[derive(Clone, Copy)]
+struct Recent(u64);
+
+impl Recent {
+    const WIDTH: u32 = 16;
+    const MASK: u64 = (1 << Recent::WIDTH) - 1;
+
+    fn latest(self) -> Option<usize> {
+        (self.0 & Recent::MASK)
+            .checked_sub(1)
+            .map(|slot| slot as usize)
+    }
+
+    fn without(self, slot: usize) -> Recent {
+        let parts = [3, 2, 1, 0].map(|at| self.0 >> (at * Recent::WIDTH) & Recent::MASK);
+        let others = parts
+            .into_iter()
+            .filter(|part| *part != 0 && *part != slot as u64 + 1);
+        Recent(others.fold(0, |kept, part| kept << Recent::WIDTH | part))
+    }
+
+    fn opened_by(self, slot: usize) -> Recent {
+        Recent(self.without(slot).0 << Recent::WIDTH | (slot as u64 + 1))
+    }
 }
 
 /// A descriptor, as it stands in a row.
@@ -189,6 +244,7 @@ impl Objects {
         }
         entry.bytes.store(bytes, Ordering::SeqCst);
         entry.devices.store(devices, Ordering::SeqCst);
+        entry.recent.store(0, Ordering::SeqCst);
         let mut paid = made.to(Phase::Paid, slot);
         if let Some(described) = described {
             let words = entry.descriptor.iter().zip(described.words);
@@ -238,8 +294,18 @@ impl Objects {
                 return false;
             }
             if self.change(row, state, state.to(state.phase(), state.slot())) {
+                self.set_recent(row, |recent| recent.opened_by(slot));
                 return true;
             }
+        }
+    }
+
+    fn set_recent(&self, row: usize, change: impl Fn(Recent) -> Recent) {
+        if let Some(entry) = self.rows.get(row) {
+            let to = |word| Some(change(Recent(word)).0);
+            let _ = entry
+                .recent
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, to);
         }
     }
 
@@ -316,10 +382,7 @@ impl Objects {
         if state.phase() != Phase::Charged || !state.is_described() || held {
             return false;
         }
-        let described = Described {
-            words: [0, 1, 2].map(|at: usize| entry.descriptor.get(at).map_or(0, read)),
-            path: core::array::from_fn(|at| entry.path.get(at).map_or(0, read)),
-        };
+        let described = entry.described();
         // In the state that was found: whoever joined meanwhile, by a descriptor that was closed since, has changed it.
         is_closed(&described) && self.change(row, state, state.to(Phase::Free, 0))
     }
@@ -334,6 +397,7 @@ impl Objects {
         if let Some(word) = self.word_of(row, slot) {
             word.fetch_and(!(1 << (slot % 64)), Ordering::SeqCst);
         }
+        self.set_recent(row, |recent| recent.without(slot));
         self.give_up_unheld(row);
     }
 
@@ -397,6 +461,35 @@ impl Objects {
         };
         (0..self.rows())
             .filter_map(|row| shared(&row))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// How much of that the driver's rows show as held by `slots`. Memory of several holders is in its maker's row while that one holds it; then in
+    /// nobody's while a descriptor of it is open, and after that in the row of the one, of those who have it still, who opened it last (H200, 580.159.04:
+    /// `fixtures/oracle/shared-memory-580.txt`, `held-580.txt`). Of more than four holders one is taken for the last, always the same: in no other's
+    /// row it is then. `has_ended` tells whether the slot in whose word it is charged holds it no more, `is_closed` whether no descriptor does.
+    pub fn shown_with(
+        &self,
+        slots: &SlotSet,
+        device: usize,
+        has_ended: impl Fn(usize) -> bool,
+        is_closed: impl Fn(&Described) -> bool,
+    ) -> u64 {
+        let shown = |row: &usize| {
+            let state = self.state(*row);
+            let entry = self.rows.get(*row).filter(|_| self.is_on(*row, device))?;
+            let let_go = match state.phase() {
+                Phase::Free | Phase::Making => false,
+                Phase::Paid => !slots.contains(state.slot()) && has_ended(state.slot()),
+                Phase::Charged => true,
+            };
+            let in_ours = let_go
+                && slots.contains(entry.last_holder()?)
+                && (!state.is_described() || is_closed(&entry.described()));
+            in_ours.then(|| entry.bytes.load(Ordering::SeqCst))
+        };
+        (0..self.rows())
+            .filter_map(|row| shown(&row))
             .fold(0, u64::saturating_add)
     }
 

@@ -126,6 +126,7 @@ seeds! {
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";
+    R17e = "R17e", "each importer takes what several hold for a part of its row";
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R44 = "R44", "what was imported and is exported again has no name";
     R51 = "R51", "what an argument points to is read once to be judged and once more by the driver";

@@ -2,17 +2,22 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use abi::cuda::{CUdeviceptr, CUresult};
 use harness::Libraries::LayerOnly;
-use harness::{Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure_eq, fail, roles};
+use harness::{
+    Bytes, Failure, Launch, Parent, Peer, Session, cases, ensure, ensure_eq, fail, roles,
+};
 
 use super::external;
-use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::clients::{Gpu, context, cuda, cuda_without_context, fill, nvml};
 use crate::ffi::cuda::{Cuda, IpcHandle, Open, Pool, PoolPointer, Purpose, Stream, UNTOUCHED};
 use crate::ffi::process;
-use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::ffi::vulkan::{Code, Route};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 use crate::vulkan::asked::Asker;
+use crate::vulkan::floor::{row, rows};
 
 pub(super) const OK: CUresult = CUresult::SUCCESS;
 pub(super) const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
@@ -22,6 +27,12 @@ pub(super) const SHARED: Bytes = Bytes::gib(4);
 const MOST: Bytes = Bytes::gib(3);
 /// What two processes' contexts may take.
 const ROOM: Bytes = Bytes(2 * CONTEXT_ROOM.0);
+
+/// Command buffers that are recorded, of 4,096 dispatches or half a MiB and more.
+const RECORDED: u32 = 768;
+const DISPATCHES: usize = 4096;
+/// Taken unasked since the last look.
+const UNSEEN: Bytes = Bytes::mib(32);
 
 /// What makes memory that is shared by a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +237,51 @@ cases! {
         }
         maker.0.finish()?;
         is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What several hold explains the row that it is in, and no other's: while its maker lives that one's, then that of who opened it last. What a driver
+    /// takes unasked beside it is charged to each of them.
+    held_memory_explains_no_row_that_it_is_not_in {
+        kind: Budget, defects: ["R17e"], entry_points: ["cuIpcOpenMemHandle", "vkEndCommandBuffer", "vkAllocateMemory"], budget: "0=8GiB",
+    } (session) {
+        let (cuda, nvml) = (cuda()?, nvml()?);
+        for (dies, is_last) in [(false, true), (true, false), (true, true)] {
+            let what = format!("its maker dies: {dies}, opened here at last: {is_last}");
+            let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+            let handle = maker.export()?;
+            if is_last {
+                other.opens(&handle, OK)?;
+            }
+            let address = opened(&cuda, Open::Second, &handle)?;
+            if !is_last {
+                other.opens(&handle, OK)?;
+            }
+            if dies {
+                let pid = maker.0.pid();
+                maker.0.kill()?;
+                while rows(&nvml)?.iter().any(|(of, _)| *of == pid) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+            let gpu = Gpu::first()?;
+            let worker = gpu.instance.worker(gpu.physical, Route::Submit)?;
+            let before = row(&nvml)?;
+            for _ in 0..RECORDED {
+                worker.record_dispatches(DISPATCHES)?;
+            }
+            let taken = row(&nvml)?.saturating_sub(before);
+            ensure!(taken >= Bytes(u64::from(RECORDED) << 19), "{RECORDED} command buffers took {taken}; {what}");
+            let filled = gpu.fill();
+            filled.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+            let held = rows(&nvml)?.into_iter().fold(Bytes::ZERO, |sum, (_, used)| sum + Bytes(used));
+            let budget = budget(session, 0)?;
+            ensure!(held <= budget + UNSEEN, "{held} in NVML's rows under {budget}; {what}");
+            fills(held, budget, Bytes(CONTEXT_ROOM.0 + VULKAN_ROOM.0))?;
+            drop((filled, worker, gpu));
+            ensure_eq!(cuda.close_ipc(address), OK, "cuIpcCloseMemHandle; {what}");
+            other.0.finish()?;
+        }
+        Ok(())
     }
 
     /// So does what another process exported as a descriptor, also while nothing but the descriptor holds it.

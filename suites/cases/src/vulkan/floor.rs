@@ -44,12 +44,17 @@ fn unseen(session: &Session) -> Result<Unseen, Failure> {
 
 /// What NVML says that this process holds of the first GPU.
 pub fn row(nvml: &Nvml) -> Result<Bytes, Failure> {
-    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
-    let rows = told("the processes that compute", nvml.processes(device))?;
+    let rows = rows(nvml)?;
     match rows.iter().find(|(pid, _)| *pid == std::process::id()) {
         Some((_, used)) => Ok(Bytes(*used)),
         None => fail!("this process is in none of NVML's rows: {rows:?}"),
     }
+}
+
+/// All that NVML shows on the first GPU: pids and bytes.
+pub fn rows(nvml: &Nvml) -> Result<Vec<(u32, u64)>, Failure> {
+    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+    told("the processes that compute", nvml.processes(device))
 }
 
 fn driver(session: &Session) -> Result<String, Failure> {
