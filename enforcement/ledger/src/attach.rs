@@ -401,7 +401,7 @@ impl Drop for Seat {
 }
 
 pub fn pid_namespace() -> u32 {
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32)
+    std::fs::metadata("/proc/thread-self/ns/pid").map_or(0, |namespace| namespace.ino() as u32)
 }
 
 /// Compares the budgets with those asked for, and lowers them where the owner says so. The first that differed.

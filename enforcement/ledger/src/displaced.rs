@@ -11,6 +11,7 @@ use seeds::{Seed, planted};
 use crate::SLOTS;
 use crate::attach::{Opened, open};
 use crate::probe::Tree;
+use crate::region::processes;
 use crate::region::{self, Identity, Layout, Map};
 use core::cell::LazyCell;
 use core::sync::atomic::Ordering;
@@ -80,7 +81,7 @@ pub fn find(path: &CStr) -> Option<Opened> {
     let place = Place::of(path)?;
     let here = Tree::now();
     let mut found: Vec<(u64, Opened)> = Vec::new();
-    for process in processes() {
+    for process in all_processes() {
         for descriptor in ledgers_of(&process, place.folder.device) {
             let Some(ledger) = opened(&descriptor) else {
                 continue;
@@ -105,7 +106,7 @@ pub fn find(path: &CStr) -> Option<Opened> {
 
 /// Another open file description of a ledger that its path no longer leads to, by whoever has a descriptor of it.
 pub fn reopen(identity: &Identity) -> Option<RawFd> {
-    let mut descriptors = processes().flat_map(|process| ledgers_of(&process, identity.device));
+    let mut descriptors = all_processes().flat_map(|process| ledgers_of(&process, identity.device));
     descriptors.find_map(|descriptor| {
         let metadata = std::fs::metadata(&descriptor).ok()?;
         if (metadata.dev(), metadata.ino()) != (identity.device, identity.inode) {
@@ -129,13 +130,13 @@ fn charged(layout: &Layout) -> u64 {
 }
 
 /// Each process that /proc shows, this one first.
-fn processes() -> impl Iterator<Item = PathBuf> {
+fn all_processes() -> impl Iterator<Item = PathBuf> {
     let is_process = |path: &PathBuf| {
         let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
         name.iter().all(u8::is_ascii_digit)
     };
     let others = below(Path::new("/proc")).filter(is_process);
-    core::iter::once(PathBuf::from("/proc/self")).chain(others)
+    core::iter::once(processes::own("")).chain(others.map(processes::telling))
 }
 
 /// A process's descriptors of files that are as large as a ledger, on that device or on another of this machine's own.

@@ -411,7 +411,6 @@ impl Ledger {
         let own: Vec<usize> = self.own_slots().collect();
         match self.shared_usage(device) {
             Bytes::ZERO => Bytes::ZERO,
-            shared if seeds::planted(seeds::Seed::R17e) => shared,
             _ => self.shown_with(&own, device, row),
         }
     }

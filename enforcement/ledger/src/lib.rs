@@ -31,6 +31,7 @@ pub use objects::{Key, OBJECTS, Object};
 pub use region::PACE_WORDS;
 pub use region::clock::{now, sleep_until};
 pub use region::descriptors::{Descriptor, mark as name_descriptor};
+pub use region::processes::{folder_of, own_environment};
 pub use region::{Cancelability, KeptErrno, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};
 pub use word::MOST;

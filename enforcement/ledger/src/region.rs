@@ -7,8 +7,10 @@
 mod arena;
 pub mod clock;
 pub mod descriptors;
+mod environment;
 mod files;
 mod forks;
+pub mod processes;
 mod speech;
 
 pub use arena::Arena;
@@ -18,6 +20,7 @@ pub use files::{
     unlock_all,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
+pub use processes::{start_of, start_of_living};
 pub use speech::{complain, write_quietly};
 
 use crate::account::{Account, Line};
@@ -277,33 +280,6 @@ impl Drop for Map {
             unsafe { libc::munmap(self.base.as_ptr().cast(), SIZE) };
         }
     }
-}
-
-/// When a process started, in clock ticks since boot as the machine's own time namespace counts them; 0 where there is none of that pid, or /proc does
-/// not say.
-pub fn start_of(pid: u32) -> u64 {
-    state_of(pid).map_or(0, |(_, start)| start)
-}
-
-/// The same of a process that has not ended: one that nobody has waited for yet is 0.
-pub fn start_of_living(pid: u32) -> u64 {
-    state_of(pid).map_or(0, |(state, start)| match state {
-        'Z' | 'X' => 0,
-        _ => start,
-    })
-}
-
-/// The letter of a process's state, and when it started.
-fn state_of(pid: u32) -> Option<(char, u64)> {
-    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name is in parentheses and may hold anything; the start is the 20th field after it.
-    let (_, after) = line.rsplit_once(')')?;
-    let mut fields = after.split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let ticks: u64 = fields.nth(18)?.parse().ok()?;
-    // A tick is 10 ms wherever Linux runs with GPUs.
-    let start = ticks.saturating_sub_signed(clock::offset("boottime") / 10_000_000);
-    Some((state, start))
 }
 
 /// Whether there is a process of that pid in this PID namespace, as far as the kernel says.

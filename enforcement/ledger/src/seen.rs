@@ -7,12 +7,14 @@ use seeds::{Seed, planted};
 
 use core::sync::atomic::Ordering;
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use crate::account::{Account, Sound};
 use crate::attach::{Seat, claim};
 use crate::probe::Tree;
 use crate::reap::Reaper;
+use crate::region::processes::{folder_of, own};
 use crate::region::{self, Errno, LISTED, SEEN, Slot};
 
 /// The first PID namespace of a machine, in whose terms a driver's rows are (`PROC_PID_INIT_INO` of Linux).
@@ -53,8 +55,9 @@ fn are_ours(seat: &Seat) -> bool {
 /// Whether a process is of this PID namespace, and looks up absolute paths where this one does; `None` for one that lets nobody see that: another user's,
 /// or one that said so (PR_SET_DUMPABLE, a change of its user).
 fn is_near(pid: u32, namespace: u32, here: Option<&Tree>) -> Option<bool> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let theirs = CString::new(format!("/proc/{pid}/ns/pid")).ok()?;
+    let process = folder_of(pid);
+    let theirs = process.join("ns/pid").into_os_string().into_vec();
+    let theirs = CString::new(theirs).ok()?;
     match region::identity_at(&theirs) {
         Ok(found) => Some(
             found.inode as u32 == namespace
@@ -69,11 +72,11 @@ fn is_near(pid: u32, namespace: u32, here: Option<&Tree>) -> Option<bool> {
 /// Whether a process that hides what it is can be no other tenant's, as far as anybody is told: it is this process's user's, in its control groups, as a
 /// container or a job has them for itself, and in its PID namespace.
 fn is_like_us(pid: u32) -> bool {
-    let of = |process: &str, name: &str| {
-        let told = std::fs::read_to_string(format!("/proc/{process}/{name}")).ok()?;
+    let of = |process: &Path, name: &str| {
+        let told = std::fs::read_to_string(process.join(name)).ok()?;
         Some(told).filter(|told| !told.is_empty())
     };
-    let identity = |process: &str| {
+    let identity = |process: &Path| {
         let status = of(process, "status")?;
         let line = |name| status.lines().find_map(|line| line.strip_prefix(name));
         let words = |name| Some(line(name)?.split_ascii_whitespace().map(str::to_owned));
@@ -81,8 +84,8 @@ fn is_like_us(pid: u32) -> bool {
         let namespaces = words("NSpid:")?.count();
         Some((user, namespaces, of(process, "cgroup")?))
     };
-    let ours = identity("self");
-    ours.is_some() && identity(&pid.to_string()) == ours
+    let ours = identity(&own(""));
+    ours.is_some() && identity(&folder_of(pid)) == ours
 }
 
 /// Whether a slot has that owner, alive or dead.

@@ -32,8 +32,6 @@ pub const TENANT_FILE: &str = "/etc/ringfence/tenant.toml";
 /// What says, by being there, that every process is to have a memory budget.
 const REQUIRED_MARK: &str = "/etc/ringfence/required";
 const FIRST_PROCESS: &str = "/proc/1/environ";
-/// What the kernel shows is what this process began with, wherever `environ` leads now.
-const THIS_PROCESS: &str = "/proc/self/environ";
 
 /// This process's settings. `library` is the path of the library that asks; `kept` are the settings' variables that the process began with,
 /// `NAME=value` each and ended by a NUL, where the library was there at that time. Otherwise the kernel is asked.
@@ -144,7 +142,7 @@ impl Environment {
         }
         let began = kept.map(<[u8]>::to_vec);
         Environment {
-            began: began.unwrap_or_else(|| std::fs::read(THIS_PROCESS).unwrap_or_default()),
+            began: began.unwrap_or_else(ledger::own_environment),
             now,
         }
     }
@@ -202,7 +200,8 @@ fn variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// directory mapped. What cannot be read says no.
 #[must_use]
 pub fn is_of_tenant(pid: u32, settings: &Settings, library: Option<&Path>) -> bool {
-    let of_process = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let process = ledger::folder_of(pid);
+    let of_process = |name: &str| std::fs::read(process.join(name)).unwrap_or_default();
     if settings.source == Source::TenantFile {
         let beside = || {
             let mut directory = library?.parent()?.as_os_str().as_bytes().to_vec();

@@ -15,8 +15,17 @@ fn compiled(directory: &Path, name: &str, flags: &[&str]) -> std::path::PathBuf 
     output
 }
 
+/// How the program comes by the library.
+#[derive(Clone, Copy)]
+enum Program {
+    Linked,
+    Opens,
+    /// And has a dlsym of its own, which finds libc's by its version.
+    OwnLookUp,
+}
+
 /// What the program was told, by name.
-fn told(target: &str, budget: &str, plugin: bool, flags: &[&str]) -> BTreeMap<String, i64> {
+fn told(target: &str, budget: &str, program: Program, flags: &[&str]) -> BTreeMap<String, i64> {
     let directory = tempfile::tempdir().expect("a directory");
     let shared = ["-shared", "-fPIC", "-ldl"].iter().chain(flags).copied();
     let library = compiled(
@@ -26,15 +35,16 @@ fn told(target: &str, budget: &str, plugin: bool, flags: &[&str]) -> BTreeMap<St
     );
     let place = library.display().to_string();
     let rpath = format!("-Wl,-rpath,{}", directory.path().display());
-    let program = if plugin {
-        compiled(
-            directory.path(),
-            "plugged",
-            &["-DPROGRAM", "-DPLUGIN", "-ldl"],
-        )
-    } else {
-        compiled(directory.path(), "linked", &["-DPROGRAM", &place, &rpath])
+    let program = match program {
+        Program::Linked => vec![&place[..], &rpath],
+        Program::Opens => vec!["-DPLUGIN", "-ldl"],
+        Program::OwnLookUp => vec!["-DPLUGIN", "-DOWN_LOOK_UP", "-rdynamic", "-ldl"],
     };
+    let program = compiled(
+        directory.path(),
+        "program",
+        &[&["-DPROGRAM"], &program[..]].concat(),
+    );
     let driver = Driver::default();
     let target = Target::named(target).expect("a target");
     let environment = Environment::create(&Request {
@@ -77,18 +87,22 @@ fn lives(told: &BTreeMap<String, i64>, refused: i64) {
 #[test]
 fn a_linked_library_keeps_its_pointers() {
     for flags in [&[][..], &["-Wl,-z,relro,-z,now"]] {
-        lives(&told("none", "", false, flags), 0);
-        lives(&told("ours", "0=4GiB", false, flags), 2);
-        lives(&told("passthrough", "", false, flags), 0);
-        lives(&told("proxy", "0=4GiB", false, flags), 2);
+        lives(&told("none", "", Program::Linked, flags), 0);
+        lives(&told("ours", "0=4GiB", Program::Linked, flags), 2);
+        lives(&told("passthrough", "", Program::Linked, flags), 0);
+        lives(&told("proxy", "0=4GiB", Program::Linked, flags), 2);
     }
 }
 
 #[test]
 fn a_plugin_keeps_its_pointers() {
-    for flags in [&[][..], &["-Wl,-z,relro,-z,now"]] {
-        lives(&told("none", "", true, flags), 0);
-        lives(&told("ours", "0=4GiB", true, flags), 2);
-        lives(&told("passthrough", "", true, flags), 0);
+    for (program, flags) in [
+        (Program::Opens, &[][..]),
+        (Program::Opens, &["-Wl,-z,relro,-z,now"]),
+        (Program::OwnLookUp, &[]),
+    ] {
+        lives(&told("none", "", program, flags), 0);
+        lives(&told("ours", "0=4GiB", program, flags), 2);
+        lives(&told("passthrough", "", program, flags), 0);
     }
 }

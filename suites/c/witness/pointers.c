@@ -1,5 +1,5 @@
 /* A library that looks the driver up by itself, into pointers that are named like its functions: the shape of CUDA extension wranglers. With -DPROGRAM
-   the program beside it, which is linked with the library, or with -DPLUGIN opens it. No vendor header, whose declarations are functions. */
+   the program beside it, which is linked with the library, or with -DPLUGIN opens it; with -DOWN_LOOK_UP it has a dlsym of its own. No vendor header, whose declarations are functions. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -38,6 +38,14 @@ int take(size_t bytes) {
     return code ? code : cuMemAlloc_v2(&address, bytes);
 }
 #else
+#ifdef OWN_LOOK_UP
+/* As tracers have it: the one of libc that has this version, whatever else is called dlsym. */
+void *dlsym(void *handle, const char *name) {
+    static void *(*real)(void *, const char *);
+    if (!real) real = (void *(*)(void *, const char *))dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.34");
+    return real ? real(handle, name) : NULL;
+}
+#endif
 #ifdef PLUGIN
 int main(int count, char **arguments) {
     void *library = dlopen(arguments[count - 1], RTLD_NOW);

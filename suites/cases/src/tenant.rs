@@ -24,6 +24,11 @@ impl Tenant {
         Self::launch(session.launch("tenant"))
     }
 
+    /// One whose first thread ends at once.
+    pub fn without_first_thread(session: &Session) -> Result<Self, Failure> {
+        Self::launch(session.launch("tenant").args(&["without its first thread"]))
+    }
+
     pub fn launch(launch: Launch<'_>) -> Result<Self, Failure> {
         Ok(Self {
             peer: launch.start()?,
@@ -221,6 +226,12 @@ fn first_byte() -> Result<CUresult, Failure> {
 roles! {
     /// Does what it is told, a command a line, and answers each with a number.
     tenant(_session, parent) {
+        if parent.args() == ["without its first thread"] {
+            process::without_first_thread(move || {
+                let mut hands = Hands::default();
+                serve(parent, |command| hands.obey(command)).map_err(|failure| failure.to_string())
+            });
+        }
         let mut hands = Hands::default();
         // The next image says how it fares with what it was to do at once, or that it is there.
         match std::env::var_os(AGAIN).as_ref().and_then(|value| value.to_str()) {

@@ -1,6 +1,6 @@
 //! The other processes of a case: same executable, another role, lines over stdin and stdout.
 
-use std::io::{BufReader, StdinLock, Write};
+use std::io::{BufReader, Stdin, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -272,14 +272,14 @@ impl Drop for Peer {
 /// The starter, as a role sees it.
 pub struct Parent {
     args: Vec<String>,
-    stdin: StdinLock<'static>,
+    stdin: BufReader<Stdin>,
 }
 
 impl Parent {
     pub(crate) fn new(args: Vec<String>) -> Self {
         Self {
             args,
-            stdin: std::io::stdin().lock(),
+            stdin: BufReader::new(std::io::stdin()),
         }
     }
 

@@ -243,25 +243,27 @@ fn own_in_scope(
         return None;
     }
     let found = in_scope(handle as usize == RTLD_NEXT, name, Some(caller))?.definition;
-    let own = own_lookup(found);
-    if own == found {
-        return None;
-    }
-    if let Some((dlvsym, version)) = by {
-        // SAFETY: a dlvsym and the caller's version, looked up as from here: what stands behind us.
-        let versioned = unsafe {
-            core::mem::transmute::<usize, loader::DlVSym>(dlvsym)(
-                RTLD_NEXT as *mut c_void,
-                name.as_ptr(),
-                version,
-            )
-        };
-        if versioned.is_null() {
-            loader::forget_error();
-            return None;
+    let found = match by {
+        None => found,
+        // Of a version, which a program's own look-up of that name need not have: looked up as from here.
+        Some((dlvsym, version)) => {
+            // SAFETY: a dlvsym and the caller's handle and version.
+            let found = unsafe {
+                core::mem::transmute::<usize, loader::DlVSym>(dlvsym)(
+                    handle,
+                    name.as_ptr(),
+                    version,
+                )
+            };
+            if found.is_null() {
+                loader::forget_error();
+                return None;
+            }
+            found as usize
         }
-    }
-    Some(own)
+    };
+    let own = own_lookup(found);
+    (own != found).then_some(own)
 }
 
 /// The look-up that the caller's goes on to: the next behind us. A library that has one of its own there calls ours for the one behind itself, and goes

@@ -71,7 +71,7 @@ impl Descriptor {
 pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
     let name = name & NAME_MASK;
     let identity = identity_of(fd).ok()?;
-    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    let path = std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).ok()?;
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let found = Descriptor {
         name,
@@ -93,7 +93,7 @@ pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
 
 /// The name of a descriptor's open file description, if it has one.
 pub fn mark_of(fd: RawFd) -> Option<u64> {
-    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).ok()?;
     told.lines().find_map(|line| {
         let fields = line.strip_prefix("lock:")?;
         let first = fields.split_whitespace().rev().nth(1)?;

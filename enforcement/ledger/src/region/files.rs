@@ -159,7 +159,7 @@ pub fn open(path: &CStr) -> Result<RawFd, Errno> {
 
 /// Another open file description of the file behind an own descriptor, which may have no name.
 pub fn reopen(fd: RawFd) -> Result<RawFd, Errno> {
-    match std::ffi::CString::new(format!("/proc/self/fd/{fd}")) {
+    match std::ffi::CString::new(format!("/proc/thread-self/fd/{fd}")) {
         Ok(path) => open(&path),
         Err(_) => Err(Errno {
             call: "open",
@@ -170,7 +170,7 @@ pub fn reopen(fd: RawFd) -> Result<RawFd, Errno> {
 
 /// Gives the file behind an own descriptor the name `path` too, unless something is there. A file that has no name left cannot be given one.
 pub fn name_again(fd: RawFd, path: &CStr) -> Result<(), Errno> {
-    let Ok(from) = std::ffi::CString::new(format!("/proc/self/fd/{fd}")) else {
+    let Ok(from) = std::ffi::CString::new(format!("/proc/thread-self/fd/{fd}")) else {
         return Ok(());
     };
     // SAFETY: two NUL-terminated paths.

@@ -30,6 +30,25 @@ pub fn hide() -> std::io::Result<()> {
     }
 }
 
+/// Does `work` in another thread, while the first one ends, and the process after it, with 0 or, by a failure, 1.
+pub fn without_first_thread(work: impl FnOnce() -> Result<(), String> + Send) -> ! {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let code = work().map_or_else(
+                |failure| {
+                    eprintln!("without its first thread: {failure}");
+                    1
+                },
+                |()| 0,
+            );
+            std::process::exit(code)
+        });
+        // SAFETY: ends the calling thread alone, whose stack stays: the other's work may borrow from it.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        unreachable!("a thread that has ended")
+    })
+}
+
 /// Gives up the calling thread's privilege to look at processes that hide, as programs in a container mostly lack it.
 pub fn give_up_looking() -> std::io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;

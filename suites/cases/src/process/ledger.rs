@@ -183,6 +183,20 @@ cases! {
         newcomer.peer.finish()
     }
 
+    /// Nor does it where the kernel shows nothing of its users but by another thread than the first, which has ended.
+    a_ledger_that_is_removed_beside_processes_without_a_first_thread_gives_no_fresh_budget {
+        kind: Budget, defects: ["R78", "R21"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
+    } (session) {
+        let mut holder = Tenant::without_first_thread(session)?;
+        ensure_eq!(holder.cuda(Bytes::gib(5))?, OK, "5 GiB of a process");
+        unless_absent(std::fs::remove_file(session.ledger_path()))?;
+        let mut newcomer = Tenant::start(session)?;
+        let taken = newcomer.fill_cuda()?;
+        fills(taken + Bytes::gib(5), budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))?;
+        newcomer.peer.finish()?;
+        holder.peer.finish()
+    }
+
     /// Nor does it where its users let nobody look at them, so that nobody finds it: what they hold is charged in the next one.
     a_ledger_that_is_removed_beside_processes_that_hide_gives_no_fresh_budget {
         kind: Budget, defects: ["R21", "R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=8GiB",
