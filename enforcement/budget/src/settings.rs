@@ -436,6 +436,14 @@ impl Settings {
         }
     }
 
+    /// Grants nothing where a budget is set and the ledger's place depends on the working directory: a tenant's processes would have one in each.
+    pub fn hold_to_one_ledger(&mut self) {
+        if self.any_budget() && self.refusal().is_none() && !self.ledger.is_absolute() {
+            let place = format!("the ledger's path {}", self.ledger.display());
+            self.refuse(place, "it is not absolute".to_owned());
+        }
+    }
+
     /// Grants nothing if a budget is required and there is none, by whatever place.
     pub fn hold_to_required(&mut self) {
         let limited = |budget: &Budget| matches!(budget, Budget::Limited(_));

@@ -357,3 +357,16 @@ fn an_index_that_is_no_devices_refuses_all(#[case] name: &str) {
     let refusal = settings.refusal().expect("refused").to_string();
     assert!(refusal.contains(name), "{refusal}");
 }
+
+#[rstest]
+#[case("RINGFENCE_LEDGER", "tenant.ledger")]
+#[case("CUDA_DEVICE_MEMORY_SHARED_CACHE", "./vgpu.cache")]
+fn a_ledger_that_moves_with_the_directory_refuses_all(#[case] name: &str, #[case] path: &str) {
+    let mut held = settings(&[(name, path), ("RINGFENCE_MEMORY", "1g")]);
+    held.hold_to_one_ledger();
+    let refusal = held.refusal().expect("refused").to_string();
+    assert!(refusal.contains(path), "{refusal}");
+    let mut free = settings(&[(name, path)]);
+    free.hold_to_one_ledger();
+    assert_eq!(free.refusal(), None);
+}

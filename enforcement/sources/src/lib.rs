@@ -59,6 +59,7 @@ pub fn settings(library: Option<&Path>, kept: Option<&[u8]>) -> Settings {
     settings.required |= marks.into_iter().flatten().any(|mark| is_there(&mark));
     adopt(&mut settings);
     settings.hold_to_required();
+    settings.hold_to_one_ledger();
     settings
 }
 

@@ -3,11 +3,49 @@
 
 use super::KeptErrno;
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::RawFd;
 
-/// Writes one line to stderr, whatever state that is in. Keeps errno.
+/// How long a line waits for the reader of a full pipe: once, then no line does until one goes through.
+const PATIENCE_MS: i32 = 500;
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Writes one line to stderr, whatever state that is in; not where nobody reads what was written before: a program that writes nothing there has no reason
+/// to be kept by it. Keeps errno.
 pub fn complain(line: &[u8]) {
-    write_quietly(libc::STDERR_FILENO, line);
+    let _errno = KeptErrno::keep();
+    let mut asked = libc::pollfd {
+        fd: libc::STDERR_FILENO,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    let patience = match STUCK.load(Ordering::Relaxed) {
+        true => 0,
+        false => PATIENCE_MS,
+    };
+    // SAFETY: one descriptor to ask about.
+    let stuck = unsafe { libc::poll(&raw mut asked, 1, patience) } == 0;
+    STUCK.store(stuck, Ordering::Relaxed);
+    if !stuck && !is_data(libc::STDERR_FILENO) {
+        write_quietly(libc::STDERR_FILENO, line);
+    }
+}
+
+/// Whether a descriptor is a file that a program reads and writes in places, which got the number of a stderr that it closed.
+fn is_data(fd: RawFd) -> bool {
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a buffer to fill; asks for flags.
+    let (told, flags) = unsafe {
+        (
+            libc::fstat(fd, status.as_mut_ptr()),
+            libc::fcntl(fd, libc::F_GETFL),
+        )
+    };
+    // SAFETY: plain integers, zeroed.
+    let status = unsafe { status.assume_init() };
+    let is_file = told == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let is_log = flags & libc::O_APPEND != 0 || flags & libc::O_ACCMODE != libc::O_RDWR;
+    is_file && flags >= 0 && !is_log
 }
 
 /// Writes as much as can be written. Keeps errno, and raises no SIGPIPE and no SIGXFSZ.

@@ -239,6 +239,42 @@ cases! {
         is_given_back(session, &cuda, &mut other)
     }
 
+    /// What a process opened in two contexts is charged to nobody once its maker has died and both have let go of it, whichever of them a driver took it for.
+    memory_opened_in_two_contexts_is_given_back {
+        kind: Budget, defects: ["R79"], budget: "0=8GiB",
+        entry_points: ["cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuCtxDestroy_v2"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for closes in [false, true] {
+            let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+            other.allocates(Bytes::mib(2), OK)?;
+            let handle = maker.export()?;
+            let mut contexts = Vec::new();
+            let mut address = 0;
+            for _ in 0..2 {
+                let made = cuda.create_context(0);
+                ensure_eq!(made.code, OK, "cuCtxCreate_v2");
+                contexts.push(made.out);
+                address = opened(&cuda, Open::Second, &handle)?;
+            }
+            maker.0.kill()?;
+            ensure_eq!(cuda.destroy_context(contexts[0]), OK, "cuCtxDestroy_v2");
+            if closes {
+                // Where it went with the first context there is nothing to close.
+                cuda.close_ipc(address);
+                is_given_back(session, &cuda, &mut other)?;
+            }
+            ensure_eq!(cuda.destroy_context(contexts[1]), OK, "cuCtxDestroy_v2");
+            if !closes {
+                context(&cuda, 0)?;
+                is_given_back(session, &cuda, &mut other)?;
+                ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+            }
+            other.0.finish()?;
+        }
+        Ok(())
+    }
+
     /// What several hold explains the row that it is in, and no other's: while its maker lives that one's, then that of who opened it last. What a driver
     /// takes unasked beside it is charged to each of them.
     held_memory_explains_no_row_that_it_is_not_in {
