@@ -729,17 +729,19 @@ impl Tenant {
         for (device, ..) in &grants {
             self.begin_growth(device);
         }
+        let graphs = &self.memory.graphs;
+        let began = graphs.epoch();
         let code = call();
         let mut whole = true;
         for (device, grant, bound) in grants {
             whole &= self.settle_graphs(device, grant, bound);
         }
         // What it did not take anew it may have had of another graph, which has to ask again.
-        let graphs = &self.memory.graphs;
-        let epoch = if whole {
-            graphs.epoch()
-        } else {
-            graphs.next_epoch()
+        let epoch = match (whole, planted(Seed::R80)) {
+            (true, false) => began,
+            (false, false) => graphs.epoch_after(began),
+            (true, true) => graphs.epoch(),
+            (false, true) => graphs.next_epoch(),
         };
         Ok(Backed { code, epoch })
     }

@@ -94,6 +94,22 @@ impl Graphs {
         self.epoch.load(Ordering::SeqCst)
     }
 
+    /// Whoever was launched before asks again. The epoch in which what was launched in `began` has all that it needs still: none that is now, where others
+    /// have begun one since and may have been given it.
+    pub fn epoch_after(&self, began: u64) -> u64 {
+        let next = began + 1;
+        let swapped = self
+            .epoch
+            .compare_exchange(began, next, Ordering::SeqCst, Ordering::SeqCst);
+        match swapped {
+            Ok(_) => next,
+            Err(_) => {
+                self.next_epoch();
+                began
+            }
+        }
+    }
+
     /// Whoever was launched before asks again.
     pub fn next_epoch(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::SeqCst) + 1
@@ -357,10 +373,21 @@ impl Tenant {
 
     /// Gives back what a device's graphs hold without need; the driver's answer.
     pub fn trim_graphs_of(self, device: &Device) -> CUresult {
+        if planted(Seed::R80) {
+            self.memory.graphs.next_epoch();
+            let _change = self.change();
+            let code = next::cuDeviceGraphMemTrim(device.ordinal as CUdevice);
+            self.read_graphs(device);
+            return code;
+        }
+        // Who is launched meanwhile takes anew what it has no longer, and who is settled meanwhile is charged all that it asked for.
+        self.begin_growth(device);
         self.memory.graphs.next_epoch();
-        let _change = self.change();
-        let code = next::cuDeviceGraphMemTrim(device.ordinal as CUdevice);
-        self.read_graphs(device);
+        let code = {
+            let _change = self.change();
+            next::cuDeviceGraphMemTrim(device.ordinal as CUdevice)
+        };
+        self.end_growth(device);
         code
     }
 

@@ -17,8 +17,9 @@ use std::os::fd::RawFd;
 
 /// How long bytes drain where no driver can tell. Teardown of 100 GiB took 136 ms on an H200; this leaves room for a loaded host.
 pub const DRAIN_MS: u64 = 2_000;
-/// How long rows are believed that say a dead process still holds memory, where they are perhaps in terms of another PID namespace, and how long
-/// anybody waits for it to let go. Rows that once showed it by its own pid are believed as long as they do: children that it forked keep its memory
+/// For whom is dead so long nobody waits any more.
+const WAITED_FOR_MS: u64 = 5_000;
+/// How long rows are believed that say a dead process still holds memory, where they are perhaps in terms of another PID namespace. Rows that once showed it by its own pid are believed as long as they do: children that it forked keep its memory
 /// (H200, 580.159.04: `fixtures/oracle/held-580.txt`).
 pub const DRAIN_MOST_MS: u64 = 30_000;
 
@@ -109,9 +110,9 @@ impl Reaper<'_> {
             if record.dying.load(Ordering::Acquire) != 0 {
                 let objects = self.layout.objects.kept_by(slot, ordinal);
                 let used = account.held(slot).saturating_add(objects);
-                // What stayed so long is held by somebody.
+                // What stayed so long is held by somebody: its children, mostly.
                 let since = record.dying.load(Ordering::Acquire);
-                if since != 0 && region::clock::now_ms().abs_diff(since) < DRAIN_MOST_MS {
+                if since != 0 && region::clock::now_ms().abs_diff(since) < WAITED_FOR_MS {
                     swept.draining = swept.draining.saturating_add(used);
                 }
             }

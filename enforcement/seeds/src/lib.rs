@@ -130,6 +130,7 @@ seeds! {
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R44 = "R44", "what was imported and is exported again has no name";
     R51 = "R51", "what an argument points to is read once to be judged and once more by the driver";
+    R80 = "R80", "a graph has what it took though it was trimmed meanwhile";
     R79 = "R79", "what is opened in two contexts is held until it is closed in each";
     R78 = "R78", "a process whose first thread has ended is what the kernel shows of that";
     R50 = "R50", "the environment is read when the first hook is called";

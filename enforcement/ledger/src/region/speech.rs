@@ -62,6 +62,8 @@ pub fn write_quietly(fd: RawFd, bytes: &[u8]) {
         libc::sigemptyset(quiet.as_mut_ptr());
         libc::sigaddset(quiet.as_mut_ptr(), libc::SIGPIPE);
         libc::sigaddset(quiet.as_mut_ptr(), libc::SIGXFSZ);
+        // By this one a terminal stops a job in the background that writes to it, if it was told to.
+        libc::sigaddset(quiet.as_mut_ptr(), libc::SIGTTOU);
         if mask(libc::SIG_BLOCK, quiet.as_ptr(), before.as_mut_ptr()) != 0 {
             return;
         }
