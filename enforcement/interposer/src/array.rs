@@ -24,19 +24,17 @@ pub fn create(
     array: Out<'_, CUarray>,
     descriptor: In<'_, CUDA_ARRAY_DESCRIPTOR>,
 ) -> Outcome<CUresult> {
-    array.by_own(|array| {
-        descriptor.by_own(|descriptor| {
-            let asked = descriptor.read().map(|it| Array {
-                width: it.Width as u64,
-                height: it.Height as u64,
-                depth: 0,
-                format: it.Format as u32,
-                channels: it.NumChannels,
-                flags: 0,
-            });
-            one(tenant, array, asked, without_memory, &|| {
-                next::cuArrayCreate_v2(array, descriptor)
-            })
+    descriptor.by_own(|descriptor| {
+        let asked = descriptor.read().map(|it| Array {
+            width: it.Width as u64,
+            height: it.Height as u64,
+            depth: 0,
+            format: it.Format as u32,
+            channels: it.NumChannels,
+            flags: 0,
+        });
+        one(tenant, array, asked, without_memory, &|| {
+            next::cuArrayCreate_v2(array, descriptor)
         })
     })
 }
@@ -46,19 +44,17 @@ pub fn create_v1(
     array: Out<'_, CUarray>,
     descriptor: In<'_, CUDA_ARRAY_DESCRIPTOR_v1>,
 ) -> Outcome<CUresult> {
-    array.by_own(|array| {
-        descriptor.by_own(|descriptor| {
-            let asked = descriptor.read().map(|it| Array {
-                width: u64::from(it.Width),
-                height: u64::from(it.Height),
-                depth: 0,
-                format: it.Format as u32,
-                channels: it.NumChannels,
-                flags: 0,
-            });
-            one(tenant, array, asked, without_memory_v1, &|| {
-                next::cuArrayCreate(array, descriptor)
-            })
+    descriptor.by_own(|descriptor| {
+        let asked = descriptor.read().map(|it| Array {
+            width: u64::from(it.Width),
+            height: u64::from(it.Height),
+            depth: 0,
+            format: it.Format as u32,
+            channels: it.NumChannels,
+            flags: 0,
+        });
+        one(tenant, array, asked, without_memory_v1, &|| {
+            next::cuArrayCreate(array, descriptor)
         })
     })
 }
@@ -68,11 +64,9 @@ pub fn create_3d(
     array: Out<'_, CUarray>,
     descriptor: In<'_, CUDA_ARRAY3D_DESCRIPTOR>,
 ) -> Outcome<CUresult> {
-    array.by_own(|array| {
-        descriptor.by_own(|descriptor| {
-            one(tenant, array, deep(descriptor), without_memory, &|| {
-                next::cuArray3DCreate_v2(array, descriptor)
-            })
+    descriptor.by_own(|descriptor| {
+        one(tenant, array, deep(descriptor), without_memory, &|| {
+            next::cuArray3DCreate_v2(array, descriptor)
         })
     })
 }
@@ -82,19 +76,17 @@ pub fn create_3d_v1(
     array: Out<'_, CUarray>,
     descriptor: In<'_, CUDA_ARRAY3D_DESCRIPTOR_v1>,
 ) -> Outcome<CUresult> {
-    array.by_own(|array| {
-        descriptor.by_own(|descriptor| {
-            let asked = descriptor.read().map(|it| Array {
-                width: u64::from(it.Width),
-                height: u64::from(it.Height),
-                depth: u64::from(it.Depth),
-                format: it.Format as u32,
-                channels: it.NumChannels,
-                flags: it.Flags,
-            });
-            one(tenant, array, asked, without_memory_v1, &|| {
-                next::cuArray3DCreate(array, descriptor)
-            })
+    descriptor.by_own(|descriptor| {
+        let asked = descriptor.read().map(|it| Array {
+            width: u64::from(it.Width),
+            height: u64::from(it.Height),
+            depth: u64::from(it.Depth),
+            format: it.Format as u32,
+            channels: it.NumChannels,
+            flags: it.Flags,
+        });
+        one(tenant, array, asked, without_memory_v1, &|| {
+            next::cuArray3DCreate(array, descriptor)
         })
     })
 }
@@ -105,33 +97,29 @@ pub fn create_mipmapped(
     descriptor: In<'_, CUDA_ARRAY3D_DESCRIPTOR>,
     levels: c_uint,
 ) -> Outcome<CUresult> {
-    array.by_own(|array| {
-        descriptor.by_own(|descriptor| {
-            let (Some(asked), false) = (deep(descriptor), array.is_null()) else {
-                return Outcome::PassThrough(Reason::TakesNothing);
-            };
-            let made = Made {
-                call: &|| next::cuMipmappedArrayCreate(array, descriptor, levels),
-                handle: &|| array.read().map(|array| array.0 as u64),
-                destroy: &|handle| {
-                    next::cuMipmappedArrayDestroy(CUmipmappedArray(handle as *mut _))
-                },
-                least: without_memory,
-                judge: &|| {
-                    let mut probe = CUmipmappedArray::NULL;
-                    let code = next::cuMipmappedArrayCreate(
-                        Out::to(&mut probe),
-                        In::of(&deferred(asked)),
-                        levels,
-                    );
-                    if code == CUresult::SUCCESS {
-                        let _ = next::cuMipmappedArrayDestroy(probe);
-                    }
-                    code
-                },
-            };
-            make(tenant, asked, levels, &made)
-        })
+    descriptor.by_own(|descriptor| {
+        let (Some(asked), false) = (deep(descriptor), array.is_null()) else {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        };
+        let made = Made {
+            call: &|| next::cuMipmappedArrayCreate(array, descriptor, levels),
+            handle: &|| array.read().map(|array| array.0 as u64),
+            destroy: &|handle| next::cuMipmappedArrayDestroy(CUmipmappedArray(handle as *mut _)),
+            least: without_memory,
+            judge: &|| {
+                let mut probe = CUmipmappedArray::NULL;
+                let code = next::cuMipmappedArrayCreate(
+                    Out::to(&mut probe),
+                    In::of(&deferred(asked)),
+                    levels,
+                );
+                if code == CUresult::SUCCESS {
+                    let _ = next::cuMipmappedArrayDestroy(probe);
+                }
+                code
+            },
+        };
+        make(tenant, asked, levels, &made)
     })
 }
 

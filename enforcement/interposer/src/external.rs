@@ -93,49 +93,47 @@ pub fn import(
     out: Out<'_, CUexternalMemory>,
     asked: In<'_, CUDA_EXTERNAL_MEMORY_HANDLE_DESC>,
 ) -> Outcome<CUresult> {
-    out.by_own(|out| {
-        asked.by_own(|asked| {
-            let size = asked.read().map_or(0, |asked| asked.size);
-            if out.is_null() || size == 0 {
-                return Outcome::PassThrough(Reason::TakesNothing);
-            }
-            let call = || next::cuImportExternalMemory(out, asked);
-            let handle = || out.read().map(|memory| memory.0 as u64);
-            // Held before the driver is asked, so that it is charged whoever lets go of it meanwhile.
-            let named = asked.descriptor().filter(|_| !planted(Seed::R9));
-            let row = named.and_then(|fd| tenant.hold_descriptor(fd));
-            let row = row.map(|named| named.object);
-            let (hold, grant) = match row {
-                Some(object) => (Hold::Row(object), tenant.nothing()),
-                None => {
-                    let device = tenant.current_device().ok();
-                    let Some(device) = device.filter(|_| size < IMPOSSIBLE as u64) else {
-                        return verdict(
-                            judged(tenant, asked, DeviceSet::EMPTY),
-                            Refused::UnknownDevice,
-                        );
-                    };
-                    let (ordinal, bytes) = (device.ordinal, Bytes(size));
-                    match tenant.reserve_or_trim(device.indices, bytes) {
-                        Ok(grant) => (Hold::Own { ordinal, bytes }, grant),
-                        Err(refused) => {
-                            return verdict(judged(tenant, asked, device.indices), refused);
-                        }
+    asked.by_own(|asked| {
+        let size = asked.read().map_or(0, |asked| asked.size);
+        if out.is_null() || size == 0 {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        let call = || next::cuImportExternalMemory(out, asked);
+        let handle = || out.read().map(|memory| memory.0 as u64);
+        // Held before the driver is asked, so that it is charged whoever lets go of it meanwhile.
+        let named = asked.descriptor().filter(|_| !planted(Seed::R9));
+        let row = named.and_then(|fd| tenant.hold_descriptor(fd));
+        let row = row.map(|named| named.object);
+        let (hold, grant) = match row {
+            Some(object) => (Hold::Row(object), tenant.nothing()),
+            None => {
+                let device = tenant.current_device().ok();
+                let Some(device) = device.filter(|_| size < IMPOSSIBLE as u64) else {
+                    return verdict(
+                        judged(tenant, asked, DeviceSet::EMPTY),
+                        Refused::UnknownDevice,
+                    );
+                };
+                let (ordinal, bytes) = (device.ordinal, Bytes(size));
+                match tenant.reserve_or_trim(device.indices, bytes) {
+                    Ok(grant) => (Hold::Own { ordinal, bytes }, grant),
+                    Err(refused) => {
+                        return verdict(judged(tenant, asked, device.indices), refused);
                     }
                 }
-            };
-            let code = call();
-            match handle().filter(|_| code == CUresult::SUCCESS) {
-                Some(handle) => {
-                    tenant.external().enter(handle, hold);
-                    if let Hold::Own { bytes, .. } = hold {
-                        grant.commit_as(bytes);
-                    }
-                }
-                None => row.into_iter().for_each(|object| tenant.let_go(object)),
             }
-            Outcome::Done(code)
-        })
+        };
+        let code = call();
+        match handle().filter(|_| code == CUresult::SUCCESS) {
+            Some(handle) => {
+                tenant.external().enter(handle, hold);
+                if let Hold::Own { bytes, .. } = hold {
+                    grant.commit_as(bytes);
+                }
+            }
+            None => row.into_iter().for_each(|object| tenant.let_go(object)),
+        }
+        Outcome::Done(code)
     })
 }
 

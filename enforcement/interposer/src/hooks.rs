@@ -1,6 +1,6 @@
 //! What we change. One row per hook; a function without a row is not exported, and look-ups of it fall through.
 //!
-//! `tenant` bodies run where a budget is set, `paced` ones where a compute budget is (`set`: memsets); `waits` are waits of the program's, whose bodies run before; `always` bodies always do. The rows under `per_thread`
+//! `tenant` bodies run where a budget is set, and so do `makes` ones, whose first argument is a place for what the call makes; `paced` ones where a compute budget is (`set`: memsets); `waits` are waits of the program's, whose bodies run before; `always` bodies always do. The rows under `per_thread`
 //! have none: whatever takes a stream makes the thread's own, if that is the one it names. The rows under `called` are what we ask the drivers ourselves.
 
 macro_rules! table {
@@ -16,96 +16,96 @@ macro_rules! table {
                 cuDeviceTotalMem => tenant crate::info::device_total_v1;
                 cuMemGetInfo => tenant crate::info::memory_v1;
 
-                cuMemAlloc_v2 => tenant crate::memory::alloc;
-                cuMemAlloc => tenant crate::memory::alloc_v1;
-                cuMemAllocPitch_v2 => tenant crate::memory::alloc_pitch;
-                cuMemAllocPitch => tenant crate::memory::alloc_pitch_v1;
-                cuMemAllocManaged => tenant crate::memory::alloc_managed;
+                cuMemAlloc_v2 => makes crate::memory::alloc;
+                cuMemAlloc => makes crate::memory::alloc_v1;
+                cuMemAllocPitch_v2 => makes crate::memory::alloc_pitch;
+                cuMemAllocPitch => makes crate::memory::alloc_pitch_v1;
+                cuMemAllocManaged => makes crate::memory::alloc_managed;
                 cuMemFree_v2 => tenant crate::memory::free;
                 cuMemFree => tenant crate::memory::free_v1;
 
-                cuMemAllocHost_v2 => tenant crate::pinned::alloc;
-                cuMemAllocHost => tenant crate::pinned::alloc_v1;
-                cuMemHostAlloc => tenant crate::pinned::alloc_with_flags;
+                cuMemAllocHost_v2 => makes crate::pinned::alloc;
+                cuMemAllocHost => makes crate::pinned::alloc_v1;
+                cuMemHostAlloc => makes crate::pinned::alloc_with_flags;
                 cuMemFreeHost => tenant crate::pinned::free;
                 cuMemHostRegister_v2 => tenant crate::pinned::register;
                 cuMemHostRegister => tenant crate::pinned::register_v1;
                 cuMemHostUnregister => tenant crate::pinned::unregister;
 
-                cuArrayCreate_v2 => tenant crate::array::create;
-                cuArrayCreate => tenant crate::array::create_v1;
-                cuArray3DCreate_v2 => tenant crate::array::create_3d;
-                cuArray3DCreate => tenant crate::array::create_3d_v1;
-                cuMipmappedArrayCreate => tenant crate::array::create_mipmapped;
+                cuArrayCreate_v2 => makes crate::array::create;
+                cuArrayCreate => makes crate::array::create_v1;
+                cuArray3DCreate_v2 => makes crate::array::create_3d;
+                cuArray3DCreate => makes crate::array::create_3d_v1;
+                cuMipmappedArrayCreate => makes crate::array::create_mipmapped;
                 cuArrayDestroy => tenant crate::array::destroy;
                 cuMipmappedArrayDestroy => tenant crate::array::destroy_mipmapped;
 
-                cuMemCreate => tenant crate::physical::create;
+                cuMemCreate => makes crate::physical::create;
                 cuMemRelease => tenant crate::physical::release;
-                cuMemRetainAllocationHandle => tenant crate::physical::retain;
+                cuMemRetainAllocationHandle => makes crate::physical::retain;
                 cuMemMap => tenant crate::physical::map;
                 cuMemUnmap => tenant crate::physical::unmap;
                 cuMemSetAccess => tenant crate::physical::set_access;
                 cuMemExportToShareableHandle => tenant crate::physical::export;
-                cuMemImportFromShareableHandle => tenant crate::physical::import;
+                cuMemImportFromShareableHandle => makes crate::physical::import;
                 cuMemMapArrayAsync => tenant crate::physical::map_array;
                 cuMemMapArrayAsync_ptsz => tenant crate::physical::map_array_ptsz;
 
-                cuImportExternalMemory => tenant crate::external::import;
-                cuExternalMemoryGetMappedBuffer => tenant crate::external::map_buffer;
-                cuExternalMemoryGetMappedMipmappedArray => tenant crate::external::map_array;
+                cuImportExternalMemory => makes crate::external::import;
+                cuExternalMemoryGetMappedBuffer => makes crate::external::map_buffer;
+                cuExternalMemoryGetMappedMipmappedArray => makes crate::external::map_array;
                 cuDestroyExternalMemory => tenant crate::external::destroy;
 
                 cuMemGetHandleForAddressRange => tenant crate::sharing::get_range_handle;
                 cuIpcGetMemHandle => tenant crate::sharing::get_handle;
-                cuIpcOpenMemHandle => tenant crate::sharing::open_handle;
-                cuIpcOpenMemHandle_v2 => tenant crate::sharing::open_handle_v2;
+                cuIpcOpenMemHandle => makes crate::sharing::open_handle;
+                cuIpcOpenMemHandle_v2 => makes crate::sharing::open_handle_v2;
                 cuIpcCloseMemHandle => tenant crate::sharing::close_handle;
 
-                cuTexObjectCreate => tenant crate::view::create_texture;
-                cuSurfObjectCreate => tenant crate::view::create_surface;
+                cuTexObjectCreate => makes crate::view::create_texture;
+                cuSurfObjectCreate => makes crate::view::create_surface;
 
                 cuCtxSetLimit => tenant crate::limits::set;
 
-                cuModuleLoad => tenant crate::module::load;
-                cuModuleLoadData => tenant crate::module::load_data;
-                cuModuleLoadDataEx => tenant crate::module::load_data_ex;
-                cuModuleLoadFatBinary => tenant crate::module::load_fat_binary;
+                cuModuleLoad => makes crate::module::load;
+                cuModuleLoadData => makes crate::module::load_data;
+                cuModuleLoadDataEx => makes crate::module::load_data_ex;
+                cuModuleLoadFatBinary => makes crate::module::load_fat_binary;
                 cuModuleUnload => tenant crate::module::unload;
-                cuLibraryLoadData => tenant crate::module::load_library;
-                cuLibraryLoadFromFile => tenant crate::module::load_library_file;
+                cuLibraryLoadData => makes crate::module::load_library;
+                cuLibraryLoadFromFile => makes crate::module::load_library_file;
                 cuLibraryUnload => tenant crate::module::unload_library;
-                cuModuleGetFunction => tenant crate::function::module_function;
+                cuModuleGetFunction => makes crate::function::module_function;
                 cuModuleEnumerateFunctions => tenant crate::function::module_functions;
-                cuLibraryGetKernel => tenant crate::function::library_kernel;
+                cuLibraryGetKernel => makes crate::function::library_kernel;
                 cuLibraryEnumerateKernels => tenant crate::function::library_kernels;
-                cuKernelGetFunction => tenant crate::function::kernel_function;
+                cuKernelGetFunction => makes crate::function::kernel_function;
 
-                cuStreamCreate => tenant crate::stream::create;
-                cuStreamCreateWithPriority => tenant crate::stream::create_with_priority;
+                cuStreamCreate => makes crate::stream::create;
+                cuStreamCreateWithPriority => makes crate::stream::create_with_priority;
                 cuStreamDestroy => tenant crate::stream::destroy;
                 cuStreamDestroy_v2 => tenant crate::stream::destroy_v2;
 
-                cuMemAllocAsync => tenant crate::pool::alloc;
-                cuMemAllocAsync_ptsz => tenant crate::pool::alloc_ptsz;
+                cuMemAllocAsync => makes crate::pool::alloc;
+                cuMemAllocAsync_ptsz => makes crate::pool::alloc_ptsz;
                 cuMemFreeAsync => tenant crate::pool::free;
                 cuMemFreeAsync_ptsz => tenant crate::pool::free_ptsz;
-                cuMemAllocFromPoolAsync => tenant crate::pool::alloc_from;
-                cuMemAllocFromPoolAsync_ptsz => tenant crate::pool::alloc_from_ptsz;
-                cuMemPoolCreate => tenant crate::pool::create;
+                cuMemAllocFromPoolAsync => makes crate::pool::alloc_from;
+                cuMemAllocFromPoolAsync_ptsz => makes crate::pool::alloc_from_ptsz;
+                cuMemPoolCreate => makes crate::pool::create;
                 cuMemPoolDestroy => tenant crate::pool::destroy;
                 cuMemPoolExportToShareableHandle => tenant crate::lent::export;
                 cuMemPoolExportPointer => tenant crate::lent::export_pointer;
-                cuMemPoolImportFromShareableHandle => tenant crate::lent::import;
-                cuMemPoolImportPointer => tenant crate::lent::import_pointer;
+                cuMemPoolImportFromShareableHandle => makes crate::lent::import;
+                cuMemPoolImportPointer => makes crate::lent::import_pointer;
                 cuDeviceSetMemPool => tenant crate::pool::set_current;
                 cuMemSetMemPool => tenant crate::pool::set_current_at;
                 cuMemGetDefaultMemPool => tenant crate::pool::default_at;
                 cuMemGetMemPool => tenant crate::pool::current_at;
-                cuGraphAddMemAllocNode => tenant crate::graph::add_allocation;
-                cuGraphAddNode => tenant crate::graph::add;
-                cuGraphAddNode_v2 => tenant crate::graph::add_v2;
-                cuGraphAddNode_v3 => tenant crate::graph::add_v3;
+                cuGraphAddMemAllocNode => makes crate::graph::add_allocation;
+                cuGraphAddNode => makes crate::graph::add;
+                cuGraphAddNode_v2 => makes crate::graph::add_v2;
+                cuGraphAddNode_v3 => makes crate::graph::add_v3;
                 cuGraphNodeSetParams => tenant crate::graph::set_params;
                 cuGraphNodeSetParams_v2 => tenant crate::graph::set_params_v2;
                 cuStreamBeginCapture => tenant crate::graph::begin_capture;
@@ -116,11 +116,11 @@ macro_rules! table {
                 cuStreamBeginCaptureToGraph_ptsz => tenant crate::graph::begin_capture_to_graph_ptsz;
                 cuStreamBeginRecaptureToGraph => tenant crate::graph::begin_recapture;
                 cuStreamBeginRecaptureToGraph_ptsz => tenant crate::graph::begin_recapture_ptsz;
-                cuGraphInstantiate => tenant crate::graph::instantiate;
-                cuGraphInstantiate_v2 => tenant crate::graph::instantiate_v2;
-                cuGraphInstantiateWithFlags => tenant crate::graph::instantiate_with_flags;
-                cuGraphInstantiateWithParams => tenant crate::graph::instantiate_with_params;
-                cuGraphInstantiateWithParams_ptsz => tenant crate::graph::instantiate_with_params_ptsz;
+                cuGraphInstantiate => makes crate::graph::instantiate;
+                cuGraphInstantiate_v2 => makes crate::graph::instantiate_v2;
+                cuGraphInstantiateWithFlags => makes crate::graph::instantiate_with_flags;
+                cuGraphInstantiateWithParams => makes crate::graph::instantiate_with_params;
+                cuGraphInstantiateWithParams_ptsz => makes crate::graph::instantiate_with_params_ptsz;
                 cuGraphExecKernelNodeSetParams => tenant crate::graph::set_kernel_v1;
                 cuGraphExecKernelNodeSetParams_v2 => tenant crate::graph::set_kernel;
                 cuGraphExecNodeSetParams => tenant crate::graph::set_any;
@@ -142,22 +142,22 @@ macro_rules! table {
                 cuStreamSynchronize_ptsz => waits crate::pool::wait_for_stream;
                 cuEventSynchronize => waits crate::pool::wait_for_event;
 
-                cuDevicePrimaryCtxRetain => tenant crate::context::retain;
+                cuDevicePrimaryCtxRetain => makes crate::context::retain;
                 cuDevicePrimaryCtxRelease => tenant crate::context::release;
                 cuDevicePrimaryCtxRelease_v2 => tenant crate::context::release_v2;
                 cuDevicePrimaryCtxReset => tenant crate::context::reset;
                 cuDevicePrimaryCtxReset_v2 => tenant crate::context::reset_v2;
-                cuCtxCreate => tenant crate::context::create_v1;
-                cuCtxCreate_v2 => tenant crate::context::create_v2;
-                cuCtxCreate_v3 => tenant crate::context::create_v3;
-                cuCtxCreate_v4 => tenant crate::context::create_v4;
+                cuCtxCreate => makes crate::context::create_v1;
+                cuCtxCreate_v2 => makes crate::context::create_v2;
+                cuCtxCreate_v3 => makes crate::context::create_v3;
+                cuCtxCreate_v4 => makes crate::context::create_v4;
                 cuCtxDestroy => tenant crate::context::destroy;
                 cuCtxDestroy_v2 => tenant crate::context::destroy_v2;
-                cuCtxAttach => tenant crate::context::attach;
+                cuCtxAttach => makes crate::context::attach;
                 cuCtxDetach => tenant crate::context::detach;
-                cuGreenCtxCreate => tenant crate::green::create;
+                cuGreenCtxCreate => makes crate::green::create;
                 cuGreenCtxDestroy => tenant crate::green::destroy;
-                cuGreenCtxStreamCreate => tenant crate::green::create_stream;
+                cuGreenCtxStreamCreate => makes crate::green::create_stream;
 
                 // Every way to give a device work but for graphs, whose launches may take memory too.
                 cuLaunchKernel => paced crate::throttle::launch_kernel;

@@ -21,42 +21,38 @@ use crate::records::{Kind, Record};
 pub const IMPOSSIBLE: usize = 1 << 50;
 
 pub fn alloc(tenant: Tenant, place: Out<'_, CUdeviceptr>, size: usize) -> Outcome<CUresult> {
-    place.by_own(|place| {
-        if place.is_null() || size == 0 {
-            return Outcome::PassThrough(Reason::TakesNothing);
-        }
-        let bytes = Some(Bytes(size as u64));
-        let request = Request {
-            place,
-            kind: Kind::Blocks,
-            bound: bytes,
-            taken: || bytes,
-            call: || next::cuMemAlloc_v2(place, size),
-            impossible: || next::cuMemAlloc_v2(place, IMPOSSIBLE),
-            undo: next::cuMemFree_v2,
-        };
-        request.decide(tenant)
-    })
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let bytes = Some(Bytes(size as u64));
+    let request = Request {
+        place,
+        kind: Kind::Blocks,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAlloc_v2(place, size),
+        impossible: || next::cuMemAlloc_v2(place, IMPOSSIBLE),
+        undo: next::cuMemFree_v2,
+    };
+    request.decide(tenant)
 }
 
 /// The call of 32-bit days: its sizes and addresses end at 4 GiB.
 pub fn alloc_v1(tenant: Tenant, place: Out<'_, CUdeviceptr_v1>, size: c_uint) -> Outcome<CUresult> {
-    place.by_own(|place| {
-        if place.is_null() || size == 0 {
-            return Outcome::PassThrough(Reason::TakesNothing);
-        }
-        let bytes = Some(Bytes(u64::from(size)));
-        let request = Request {
-            place,
-            kind: Kind::Blocks,
-            bound: bytes,
-            taken: || bytes,
-            call: || next::cuMemAlloc(place, size),
-            impossible: || next::cuMemAlloc(place, c_uint::MAX),
-            undo: free_narrow,
-        };
-        request.decide(tenant)
-    })
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let bytes = Some(Bytes(u64::from(size)));
+    let request = Request {
+        place,
+        kind: Kind::Blocks,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAlloc(place, size),
+        impossible: || next::cuMemAlloc(place, c_uint::MAX),
+        undo: free_narrow,
+    };
+    request.decide(tenant)
 }
 
 /// Rows are padded to the driver's pitch, which it tells afterwards.
@@ -68,24 +64,22 @@ pub fn alloc_pitch(
     height: usize,
     element: c_uint,
 ) -> Outcome<CUresult> {
-    place.by_own(|place| {
-        pitch.by_own(|pitch| {
-            if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
-                return Outcome::PassThrough(Reason::TakesNothing);
-            }
-            let rows = |pitch: u64| pitch.checked_mul(height as u64).map(Bytes);
-            let call = |height| next::cuMemAllocPitch_v2(place, pitch, width, height, element);
-            let request = Request {
-                place,
-                kind: Kind::Blocks,
-                bound: charge::pitch(Bytes(width as u64)).and_then(|pitch| rows(pitch.0)),
-                taken: || rows(pitch.read()? as u64),
-                call: || call(height),
-                impossible: || call(height.max(IMPOSSIBLE / width + 1)),
-                undo: next::cuMemFree_v2,
-            };
-            request.decide(tenant)
-        })
+    pitch.by_own(|pitch| {
+        if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        let rows = |pitch: u64| pitch.checked_mul(height as u64).map(Bytes);
+        let call = |height| next::cuMemAllocPitch_v2(place, pitch, width, height, element);
+        let request = Request {
+            place,
+            kind: Kind::Blocks,
+            bound: charge::pitch(Bytes(width as u64)).and_then(|pitch| rows(pitch.0)),
+            taken: || rows(pitch.read()? as u64),
+            call: || call(height),
+            impossible: || call(height.max(IMPOSSIBLE / width + 1)),
+            undo: next::cuMemFree_v2,
+        };
+        request.decide(tenant)
     })
 }
 
@@ -97,25 +91,23 @@ pub fn alloc_pitch_v1(
     height: c_uint,
     element: c_uint,
 ) -> Outcome<CUresult> {
-    place.by_own(|place| {
-        pitch.by_own(|pitch| {
-            if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
-                return Outcome::PassThrough(Reason::TakesNothing);
-            }
-            let rows = |pitch: u64| pitch.checked_mul(u64::from(height)).map(Bytes);
-            let call = |height| next::cuMemAllocPitch(place, pitch, width, height, element);
-            let request = Request {
-                place,
-                kind: Kind::Blocks,
-                bound: charge::pitch(Bytes(u64::from(width))).and_then(|pitch| rows(pitch.0)),
-                taken: || rows(u64::from(pitch.read()?)),
-                call: || call(height),
-                // More than 32 bits address, whatever the width.
-                impossible: || call(height.max((c_uint::MAX / width).saturating_add(1))),
-                undo: free_narrow,
-            };
-            request.decide(tenant)
-        })
+    pitch.by_own(|pitch| {
+        if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        }
+        let rows = |pitch: u64| pitch.checked_mul(u64::from(height)).map(Bytes);
+        let call = |height| next::cuMemAllocPitch(place, pitch, width, height, element);
+        let request = Request {
+            place,
+            kind: Kind::Blocks,
+            bound: charge::pitch(Bytes(u64::from(width))).and_then(|pitch| rows(pitch.0)),
+            taken: || rows(u64::from(pitch.read()?)),
+            call: || call(height),
+            // More than 32 bits address, whatever the width.
+            impossible: || call(height.max((c_uint::MAX / width).saturating_add(1))),
+            undo: free_narrow,
+        };
+        request.decide(tenant)
     })
 }
 
@@ -127,34 +119,32 @@ pub fn alloc_managed(
     size: usize,
     flags: c_uint,
 ) -> Outcome<CUresult> {
-    place.by_own(|place| {
-        if place.is_null() || size == 0 {
-            return Outcome::PassThrough(Reason::TakesNothing);
+    if place.is_null() || size == 0 {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    let bytes = Some(Bytes(size as u64));
+    let device = tenant.current_device();
+    let room = match device.map(|device| tenant.room_for_managed(device)) {
+        Ok(Err(refused)) => {
+            return verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
         }
-        let bytes = Some(Bytes(size as u64));
-        let device = tenant.current_device();
-        let room = match device.map(|device| tenant.room_for_managed(device)) {
-            Ok(Err(refused)) => {
-                return verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
-            }
-            Ok(Ok(room)) => room,
-            Err(_) => None,
-        };
-        let request = Request {
-            place,
-            kind: Kind::Managed,
-            bound: bytes,
-            taken: || bytes,
-            call: || next::cuMemAllocManaged(place, size, flags),
-            impossible: || next::cuMemAllocManaged(place, IMPOSSIBLE, flags),
-            undo: next::cuMemFree_v2,
-        };
-        let outcome = request.decide(tenant);
-        if let (Outcome::Done(CUresult::SUCCESS), Ok(device)) = (&outcome, device) {
-            tenant.keeps_for_managed(device, room);
-        }
-        outcome
-    })
+        Ok(Ok(room)) => room,
+        Err(_) => None,
+    };
+    let request = Request {
+        place,
+        kind: Kind::Managed,
+        bound: bytes,
+        taken: || bytes,
+        call: || next::cuMemAllocManaged(place, size, flags),
+        impossible: || next::cuMemAllocManaged(place, IMPOSSIBLE, flags),
+        undo: next::cuMemFree_v2,
+    };
+    let outcome = request.decide(tenant);
+    if let (Outcome::Done(CUresult::SUCCESS), Ok(device)) = (&outcome, device) {
+        tenant.keeps_for_managed(device, room);
+    }
+    outcome
 }
 
 /// One request for memory that has an address, by any of the entry points.

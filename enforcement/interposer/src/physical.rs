@@ -505,51 +505,49 @@ pub fn create(
     prop: In<'_, CUmemAllocationProp>,
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
-    handle.by_own(|handle| {
-        prop.by_own(|prop| {
-            let Some(location) = prop.read().map(|prop| prop.location) else {
-                return Outcome::PassThrough(Reason::TakesNothing);
-            };
-            let home = Home::of(location);
-            let call = |size| next::cuMemCreate(handle, size, prop, flags);
-            if handle.is_null() || size == 0 || home == Home::Host {
-                return Outcome::Done(call(size));
+    prop.by_own(|prop| {
+        let Some(location) = prop.read().map(|prop| prop.location) else {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        };
+        let home = Home::of(location);
+        let call = |size| next::cuMemCreate(handle, size, prop, flags);
+        if handle.is_null() || size == 0 || home == Home::Host {
+            return Outcome::Done(call(size));
+        }
+        let bytes = Bytes(size as u64);
+        let device = home
+            .device()
+            .and_then(|ordinal| tenant.devices()?.get(ordinal));
+        let device = if planted(Seed::C9) {
+            tenant.current_device().ok()
+        } else {
+            device
+        };
+        let (Some(device), true) = (device, size < IMPOSSIBLE) else {
+            let outcome = refused_unless_undone(call(size), || handle.read(), &|handle| {
+                next::cuMemRelease(handle)
+            });
+            if home == Home::Unknown && matches!(outcome, Outcome::Refused(_)) {
+                location::say_unknown(location);
             }
-            let bytes = Bytes(size as u64);
-            let device = home
-                .device()
-                .and_then(|ordinal| tenant.devices()?.get(ordinal));
-            let device = if planted(Seed::C9) {
-                tenant.current_device().ok()
-            } else {
-                device
-            };
-            let (Some(device), true) = (device, size < IMPOSSIBLE) else {
-                let outcome = refused_unless_undone(call(size), || handle.read(), &|handle| {
-                    next::cuMemRelease(handle)
-                });
-                if home == Home::Unknown && matches!(outcome, Outcome::Refused(_)) {
-                    location::say_unknown(location);
-                }
-                return outcome;
-            };
-            let grant = match tenant.reserve_or_trim(device.indices, bytes) {
-                Ok(grant) => grant,
-                Err(refused) => {
-                    // As little a whole number of granules as what was asked for.
-                    let impossible = IMPOSSIBLE | (size & (BLOCK.0 as usize - 1));
-                    return verdict(call(impossible), refused);
-                }
-            };
-            let code = call(size);
-            if code == CUresult::SUCCESS
-                && let Some(created) = handle.read()
-            {
-                tenant.physical(|book| book.enter(created, device.ordinal, bytes));
-                grant.commit_as(bytes);
+            return outcome;
+        };
+        let grant = match tenant.reserve_or_trim(device.indices, bytes) {
+            Ok(grant) => grant,
+            Err(refused) => {
+                // As little a whole number of granules as what was asked for.
+                let impossible = IMPOSSIBLE | (size & (BLOCK.0 as usize - 1));
+                return verdict(call(impossible), refused);
             }
-            Outcome::Done(code)
-        })
+        };
+        let code = call(size);
+        if code == CUresult::SUCCESS
+            && let Some(created) = handle.read()
+        {
+            tenant.physical(|book| book.enter(created, device.ordinal, bytes));
+            grant.commit_as(bytes);
+        }
+        Outcome::Done(code)
     })
 }
 
@@ -575,13 +573,11 @@ pub fn retain(
     let Some(id) = tenant.physical(|book| book.begin_at(address.address())) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
-    handle.by_own(|handle| {
-        let code = next::cuMemRetainAllocationHandle(handle, address);
-        let retained = handle.read().filter(|_| code == CUresult::SUCCESS);
-        let ended = tenant.physical(|book| book.finish_retain(id, retained));
-        tenant.end_physical(ended);
-        Outcome::Done(code)
-    })
+    let code = next::cuMemRetainAllocationHandle(handle, address);
+    let retained = handle.read().filter(|_| code == CUresult::SUCCESS);
+    let ended = tenant.physical(|book| book.finish_retain(id, retained));
+    tenant.end_physical(ended);
+    Outcome::Done(code)
 }
 
 pub fn map(

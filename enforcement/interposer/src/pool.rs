@@ -110,25 +110,22 @@ pub fn create(
     pool: Out<'_, CUmemoryPool>,
     props: In<'_, CUmemPoolProps>,
 ) -> Outcome<CUresult> {
-    pool.by_own(|pool| {
-        props.by_own(|props| {
-            let before = pool.read();
-            let code = next::cuMemPoolCreate(pool, props);
-            let (CUresult::SUCCESS, Some(props), Some(made)) = (code, props.read(), pool.read())
-            else {
-                return Outcome::Done(code);
-            };
-            let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
-                let shareable = props.handleTypes != 0;
-                if let Some(known) = tenant.own_pool(made).filter(|_| shareable) {
-                    tenant.begin_loan(known);
-                }
-                return Outcome::Done(code);
-            };
-            let _ = next::cuMemPoolDestroy(made);
-            before.into_iter().for_each(|before| pool.write(before));
-            Outcome::Refused(refused)
-        })
+    props.by_own(|props| {
+        let before = pool.read();
+        let code = next::cuMemPoolCreate(pool, props);
+        let (CUresult::SUCCESS, Some(props), Some(made)) = (code, props.read(), pool.read()) else {
+            return Outcome::Done(code);
+        };
+        let Err(refused) = tenant.meet_pool(made, props.location, props.allocType) else {
+            let shareable = props.handleTypes != 0;
+            if let Some(known) = tenant.own_pool(made).filter(|_| shareable) {
+                tenant.begin_loan(known);
+            }
+            return Outcome::Done(code);
+        };
+        let _ = next::cuMemPoolDestroy(made);
+        before.into_iter().for_each(|before| pool.write(before));
+        Outcome::Refused(refused)
     })
 }
 

@@ -69,10 +69,16 @@ macro_rules! export {
     (@set $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
         set(Entry::$name, $own, &$body($($arg),*), &$forward)
     };
-    (@tenant $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {
+    // What the driver writes is read before another thread can change it (R51 of `fixtures/defects.txt`).
+    (@makes $name:ident $body:path, $own:ident, $forward:ident, $place:expr $(, $arg:expr)*) => {{
+        let place = $place;
+        let body = |tenant| place.by_own(|place| $body(tenant, place $(, $arg)*));
+        export!(@tenant $name body, $own, $forward,)
+    }};
+    (@tenant $name:ident $body:expr, $own:ident, $forward:ident, $($arg:expr),*) => {
         match process::standing() {
             Standing::Enforce(tenant) => contain(Entry::$name, || {
-                let outcome = $body(tenant, $($arg),*);
+                let outcome = $body(tenant $(, $arg)*);
                 report::outcome(Entry::$name, &outcome);
                 met($own, ended(outcome, $forward))
             }),
@@ -407,6 +413,7 @@ pub fn export_at(entry: usize) -> usize {
 enum Needed {
     always,
     tenant,
+    makes,
     paced,
     set,
     waits,
