@@ -634,14 +634,14 @@ impl Tenant {
                 && imported_after == imported
                 && self.spares(device) == spares;
             let known = |all: Bytes| {
-                all.saturating_add(shown)
+                all.saturating_add(Bytes(shown.certain.saturating_add(shown.perhaps)))
                     .saturating_sub(pending)
                     .saturating_sub(charged)
             };
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
                 known: known(all).saturating_sub(spares.untaken),
-                deferred: deferred.saturating_add(shown),
+                deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,
                 unsettled: all != own || slack || dead != Bytes::ZERO,

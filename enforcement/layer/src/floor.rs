@@ -139,6 +139,7 @@ impl Floor {
                 break;
             };
             let shown = ledger.shown_imports(device, &|pid| rows.of(pid));
+            let shown = Bytes(shown.certain.saturating_add(shown.perhaps));
             let after = self.books(ledger, device, 0);
             if after.stood_since(&books) {
                 let beyond = books.beyond(row, shown);

@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::attach::{self, Seat};
 use crate::contest;
 use crate::driver::{Driver, NoDriver};
-use crate::objects::{Key, Object, SlotSet};
+use crate::objects::{Key, Object, Shown, SlotSet};
 use crate::reap::Reaper;
 use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
@@ -307,7 +307,10 @@ impl Ledger {
             let listed = other.bytes.saturating_sub(other.unlisted);
             let shown = match other.shared {
                 0 => 0,
-                _ => self.shown_with(&other.slots, device, row).0,
+                _ => {
+                    let shown = self.shown_with(&other.slots, device, row);
+                    shown.certain.saturating_add(shown.perhaps)
+                }
             };
             let known = listed.saturating_add(shown);
             let mut beyond = held.0.saturating_sub(known);
@@ -407,10 +410,10 @@ impl Ledger {
 
     /// How much of that is in this process's row and no other's, when the driver's rows are what `row` tells, as in [`Ledger::note_beyond`]: it explains
     /// as much of the row (R17e of `fixtures/defects.txt`).
-    pub fn shown_imports(&self, device: DeviceIndex, row: &dyn Fn(u32) -> Option<Bytes>) -> Bytes {
+    pub fn shown_imports(&self, device: DeviceIndex, row: &dyn Fn(u32) -> Option<Bytes>) -> Shown {
         let own: Vec<usize> = self.own_slots().collect();
         match self.shared_usage(device) {
-            Bytes::ZERO => Bytes::ZERO,
+            Bytes::ZERO => Shown::default(),
             _ => self.shown_with(&own, device, row),
         }
     }
@@ -420,9 +423,9 @@ impl Ledger {
         slots: &[usize],
         device: DeviceIndex,
         row: &dyn Fn(u32) -> Option<Bytes>,
-    ) -> Bytes {
+    ) -> Shown {
         let (Some(at), Ok(fd)) = (device.slot(), self.seat.probe.fd()) else {
-            return Bytes::ZERO;
+            return Shown::default();
         };
         let layout = self.seat.layout();
         let reaper = Reaper {
@@ -431,21 +434,28 @@ impl Ledger {
             me: Some(self.seat.slot),
             namespace: self.seat.namespace,
         };
-        // A dead one's children may keep what it held, and its row.
+        // A dead one's row stays while a driver takes it apart, and as long as children that it forked keep what it held.
         let has_ended = |slot: usize| {
-            let owner = layout
-                .slots
-                .get(slot)
-                .map_or(0, |record| record.owner.load(Ordering::Acquire));
+            let record = layout.slots.get(slot)?;
+            let owner = record.owner.load(Ordering::Acquire);
             let is_listed =
                 owner as u32 == self.seat.namespace && row((owner >> 32) as u32).is_some();
-            reaper.lives(slot).is_ok_and(|lives| !lives) && !is_listed
+            match reaper.lives(slot).unwrap_or(true) {
+                true => Some(false),
+                false if !is_listed => Some(true),
+                false if reaper.is_fresh(record) => None,
+                false => Some(false),
+            }
         };
         let slots = SlotSet::from_iter(slots.iter().copied());
         if seeds::planted(seeds::Seed::R17e) {
-            return Bytes(layout.objects.shared_with(&slots, at));
+            let certain = layout.objects.shared_with(&slots, at);
+            return Shown {
+                certain,
+                perhaps: 0,
+            };
         }
-        Bytes(layout.objects.shown_with(&slots, at, has_ended, is_closed))
+        layout.objects.shown_with(&slots, at, has_ended, is_closed)
     }
 
     /// What those who had this process's pid before it, its own image before execve among them, are still charged: the driver shows their memory in this

@@ -27,7 +27,7 @@ pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};
 pub use named::{Holds, Named, Unnamed};
-pub use objects::{Key, OBJECTS, Object};
+pub use objects::{Key, OBJECTS, Object, Shown};
 pub use region::PACE_WORDS;
 pub use region::clock::{now, sleep_until};
 pub use region::descriptors::{Descriptor, mark as name_descriptor};

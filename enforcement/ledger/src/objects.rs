@@ -118,6 +118,14 @@ pub struct Described {
     pub path: [u64; PATH_WORDS],
 }
 
+/// How much of what several hold is in one's row of the driver's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    pub certain: u64,
+    /// Its maker has died, and the driver is taking that apart.
+    pub perhaps: u64,
+}
+
 /// Slots, as rows name their holders.
 #[derive(Default)]
 pub struct SlotSet([u64; HOLDERS]);
@@ -467,30 +475,38 @@ impl Objects {
     /// How much of that the driver's rows show as held by `slots`. Memory of several holders is in its maker's row while that one holds it; then in
     /// nobody's while a descriptor of it is open, and after that in the row of the one, of those who have it still, who opened it last (H200, 580.159.04:
     /// `fixtures/oracle/shared-memory-580.txt`, `held-580.txt`). Of more than four holders one is taken for the last, always the same: in no other's
-    /// row it is then. `has_ended` tells whether the slot in whose word it is charged holds it no more, `is_closed` whether no descriptor does.
+    /// row it is then. `has_ended` tells whether the slot in whose word it is charged holds it no more, `None` where that is not known yet, `is_closed` whether no descriptor does.
     pub fn shown_with(
         &self,
         slots: &SlotSet,
         device: usize,
-        has_ended: impl Fn(usize) -> bool,
+        has_ended: impl Fn(usize) -> Option<bool>,
         is_closed: impl Fn(&Described) -> bool,
-    ) -> u64 {
-        let shown = |row: &usize| {
-            let state = self.state(*row);
-            let entry = self.rows.get(*row).filter(|_| self.is_on(*row, device))?;
-            let let_go = match state.phase() {
-                Phase::Free | Phase::Making => false,
-                Phase::Paid => !slots.contains(state.slot()) && has_ended(state.slot()),
-                Phase::Charged => true,
+    ) -> Shown {
+        let mut shown = Shown::default();
+        for row in (0..self.rows()).filter(|row| self.is_on(*row, device)) {
+            let state = self.state(row);
+            let Some(entry) = self.rows.get(row) else {
+                continue;
             };
-            let in_ours = let_go
-                && slots.contains(entry.last_holder()?)
-                && (!state.is_described() || is_closed(&entry.described()));
-            in_ours.then(|| entry.bytes.load(Ordering::SeqCst))
-        };
-        (0..self.rows())
-            .filter_map(|row| shown(&row))
-            .fold(0, u64::saturating_add)
+            let is_last = || entry.last_holder().is_some_and(|last| slots.contains(last));
+            let let_go = match state.phase() {
+                Phase::Free | Phase::Making => continue,
+                Phase::Paid if slots.contains(state.slot()) || !is_last() => continue,
+                Phase::Paid => has_ended(state.slot()),
+                Phase::Charged if !is_last() => continue,
+                Phase::Charged => Some(true),
+            };
+            let to = match let_go {
+                Some(false) => continue,
+                Some(true) => &mut shown.certain,
+                None => &mut shown.perhaps,
+            };
+            if !state.is_described() || is_closed(&entry.described()) {
+                *to = to.saturating_add(entry.bytes.load(Ordering::SeqCst));
+            }
+        }
+        shown
     }
 
     /// Whether a slot has to do with any object.

@@ -111,8 +111,7 @@ impl Reaper<'_> {
                 let objects = self.layout.objects.kept_by(slot, ordinal);
                 let used = account.held(slot).saturating_add(objects);
                 // What stayed so long is held by somebody: its children, mostly.
-                let since = record.dying.load(Ordering::Acquire);
-                if since != 0 && region::clock::now_ms().abs_diff(since) < WAITED_FOR_MS {
+                if self.is_fresh(record) {
                     swept.draining = swept.draining.saturating_add(used);
                 }
             }
@@ -129,6 +128,12 @@ impl Reaper<'_> {
             .enumerate()
             .take(high)
             .filter(|(slot, _)| Some(*slot) != self.me)
+    }
+
+    /// Whether a dead one died so lately that its driver may be taking it apart.
+    pub fn is_fresh(&self, record: &Slot) -> bool {
+        let since = record.dying.load(Ordering::Acquire);
+        since == 0 || region::clock::now_ms().abs_diff(since) < WAITED_FOR_MS
     }
 
     /// Whether the slot's owner lives: it holds the slot's byte, or it never took the slot and is there still.

@@ -310,18 +310,6 @@ static void promise_full(void) {
     promise_alive();
 }
 
-/* The same where stderr was closed and a file of the host's has its number. */
-static void promise_data(void) {
-    struct stat found;
-    char name[] = "/tmp/guest-XXXXXX";
-    int file = mkstemp(name);
-    unlink(name);
-    dup2(file, 2);
-    promise_alive();
-    must("fstat", fstat(2, &found));
-    if (found.st_size) tell("%ld bytes in the host's file", (long)found.st_size);
-}
-
 /* Allocators of programs often find libc's by dlsym, in their first call, before any constructor has run. */
 #ifdef OWN_MALLOC
 static void *(*next_malloc)(size_t);
@@ -411,7 +399,6 @@ int main(int count, char **arguments) {
     else if (!strcmp(promise, "alive")) promise_alive();
     else if (!strcmp(promise, "unread")) promise_unread();
     else if (!strcmp(promise, "full")) promise_full();
-    else if (!strcmp(promise, "data")) promise_data();
     else if (!strcmp(promise, "constructor")) promise_constructor();
 #ifdef COUNTS
     else if (!strcmp(promise, "work")) promise_work();

@@ -26,26 +26,9 @@ pub fn complain(line: &[u8]) {
     // SAFETY: one descriptor to ask about.
     let stuck = unsafe { libc::poll(&raw mut asked, 1, patience) } == 0;
     STUCK.store(stuck, Ordering::Relaxed);
-    if !stuck && !is_data(libc::STDERR_FILENO) {
+    if !stuck {
         write_quietly(libc::STDERR_FILENO, line);
     }
-}
-
-/// Whether a descriptor is a file that a program reads and writes in places, which got the number of a stderr that it closed.
-fn is_data(fd: RawFd) -> bool {
-    let mut status = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a buffer to fill; asks for flags.
-    let (told, flags) = unsafe {
-        (
-            libc::fstat(fd, status.as_mut_ptr()),
-            libc::fcntl(fd, libc::F_GETFL),
-        )
-    };
-    // SAFETY: plain integers, zeroed.
-    let status = unsafe { status.assume_init() };
-    let is_file = told == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG;
-    let is_log = flags & libc::O_APPEND != 0 || flags & libc::O_ACCMODE != libc::O_RDWR;
-    is_file && flags >= 0 && !is_log
 }
 
 /// Writes as much as can be written. Keeps errno, and raises no SIGPIPE and no SIGXFSZ.
