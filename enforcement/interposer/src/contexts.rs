@@ -254,7 +254,8 @@ impl Contexts {
                     ordinal: slot.ordinal.load(Ordering::Relaxed),
                     primary: slot.primary.load(Ordering::Relaxed) != 0,
                     bytes: Bytes(slot.bytes.load(Ordering::Relaxed)),
-                    unlisted: Bytes(slot.unlisted.load(Ordering::Relaxed)),
+                    unlisted: Bytes(slot.unlisted.load(Ordering::Relaxed))
+                        .saturating_add(slot.limits.lowered()),
                 };
                 (slot, context)
             })

@@ -635,11 +635,12 @@ fn branching(
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),
     };
+    let before = tenant.look_before(device, bound);
     let (code, exec) = call();
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
     }
-    match tenant.settle_by_row(device, grant, bound, Bytes::ZERO, bound) {
+    match tenant.settle_by_row(device, before, grant, (bound, Bytes::ZERO, bound)) {
         Ok(Bytes::ZERO) => Outcome::Done(code),
         // No row: it is charged as what it takes at most.
         Ok(most) => {

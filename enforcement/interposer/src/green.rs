@@ -134,11 +134,12 @@ impl Tenant {
             Ok(grant) => grant,
             Err(refused) => return Outcome::Refused(refused),
         };
+        let before = self.look_before(device, bound);
         let code = call();
         if code != CUresult::SUCCESS {
             return Outcome::Done(code);
         }
-        match self.settle_by_row(device, grant, bound, Bytes::ZERO, bound) {
+        match self.settle_by_row(device, before, grant, (bound, Bytes::ZERO, bound)) {
             Ok(bytes) if self.memory.contexts.has_any(device.ordinal) => {
                 self.memory.contexts.add_to_primary(device.ordinal, bytes);
                 Outcome::Done(code)

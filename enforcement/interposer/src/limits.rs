@@ -196,6 +196,9 @@ impl Tenant {
         grant.commit_as(grown.min(granted));
         beyond.commit_as(grown.saturating_sub(granted));
         limits.note(limit, value, wanted);
+        let (lower, lowered) = limits.lower(device.shape);
+        self.unlist(device.indices, lower.saturating_sub(lowered));
+        self.list(device.indices, lowered.saturating_sub(lower));
         drop(held);
         self.release(device.indices, charged.saturating_sub(wanted));
         Ok(())
@@ -235,6 +238,10 @@ pub struct Limits {
     heap: AtomicU64,
     local: AtomicU64,
     charged: AtomicU64,
+    /// What the context gave back of its own by a smaller stack: it is charged, for it is taken again unasked, and in no row.
+    lowered: AtomicU64,
+    /// Not 0: a module that calls malloc was loaded, so that the context has what the first of them takes.
+    malloc: AtomicU64,
 }
 
 impl Limits {
@@ -255,9 +262,36 @@ impl Limits {
             &self.heap,
             &self.local,
             &self.charged,
+            &self.lowered,
+            &self.malloc,
         ] {
             word.store(0, Ordering::Release);
         }
+    }
+
+    /// What the context has given back of its own by now.
+    pub fn lowered(&self) -> Bytes {
+        Bytes(self.lowered.load(Ordering::Acquire))
+    }
+
+    /// Notes that: now, and before.
+    fn lower(&self, shape: Shape) -> (Bytes, Bytes) {
+        let (stack, local) = (self.word(STACK), self.word(LOCAL));
+        let (stack, local) = (stack.load(Ordering::Acquire), local.load(Ordering::Acquire));
+        let now = match stack {
+            0 => Bytes::ZERO,
+            _ if planted(Seed::R81) => Bytes::ZERO,
+            _ => charge::lowered_stacks(shape.threads(), stack.max(local)),
+        };
+        (now, Bytes(self.lowered.swap(now.0, Ordering::AcqRel)))
+    }
+
+    pub fn has_malloc(&self) -> bool {
+        self.malloc.load(Ordering::Acquire) != 0
+    }
+
+    pub fn note_malloc(&self) {
+        self.malloc.store(1, Ordering::Release);
     }
 
     fn word(&self, limit: CUlimit) -> &AtomicU64 {

@@ -16,8 +16,9 @@ use crate::boundary::entries::next;
 use crate::boundary::image;
 use crate::capture::Relaxed;
 use crate::contexts::Context;
-use crate::devices::{Device, Devices, NoDevice};
+use crate::devices::{Device, Devices, NoDevice, current_context};
 use crate::grant::Grant;
+use crate::limits::Limits;
 use crate::marks::Entered;
 use crate::memory::devices_of;
 use crate::modules::{Library, Part};
@@ -96,6 +97,8 @@ fn load_module(
     needs: impl FnOnce() -> Needs,
     call: &dyn Fn() -> CUresult,
 ) -> Outcome<CUresult> {
+    /// What the first module of a context that calls malloc takes (H200, 580.159.04).
+    const MALLOC_MACHINERY: Bytes = Bytes(144_703_488);
     let device = match tenant.current_device() {
         Ok(device) if !module.is_null() => device,
         Err(NoDevice::Unknown) => return Outcome::Refused(Refused::UnknownDevice),
@@ -103,8 +106,14 @@ fn load_module(
     };
     let needs = needs();
     let _nvml = Scope::begin(tenant);
+    let limits = tenant.limits_of(current_context(), device);
+    let machinery =
+        limits.filter(|limits| needs.calls_malloc && !limits.has_malloc() && !planted(Seed::R82));
     let bound = match tenant.settings().context_charge {
-        ContextCharge::Count => needs.bound(),
+        ContextCharge::Count => {
+            let machinery = machinery.map_or(Bytes::ZERO, |_| MALLOC_MACHINERY);
+            needs.bound().saturating_add(machinery)
+        }
         ContextCharge::Free => needs.lasting(),
     };
     let (own, managed) = (needs.lasting(), needs.managed);
@@ -112,12 +121,16 @@ fn load_module(
         Ok(room) => room,
         Err(refused) => return Outcome::Refused(refused),
     };
-    let (grant, granted) = match reserve(tenant, device, needs, bound) {
+    let (grant, granted) = match reserve(tenant, device, needs, bound, machinery.is_some()) {
         Ok(granted) => granted,
         Err(refused) => return Outcome::Refused(refused),
     };
     // Far from the budget what it takes is charged at most, and not looked at before the next look comes.
     let unseen = needs.whole && granted == bound && tenant.is_far(device, bound);
+    let looked = match unseen {
+        true => None,
+        false => tenant.look_before(device, granted),
+    };
     let before = module.read();
     let code = call();
     let Some(made) = module.read().filter(|_| code == CUresult::SUCCESS) else {
@@ -131,7 +144,7 @@ fn load_module(
     tenant.keeps_for_managed(device, room);
     let settled = match unseen {
         true => Ok(tenant.settle_unseen(device, grant, bound, own)),
-        false => tenant.settle_by_row(device, grant, granted, own, bound),
+        false => tenant.settle_by_row(device, looked, grant, (granted, own, bound)),
     };
     let settled = settled.map(|bytes| Part {
         context: tenant.owning_context(),
@@ -141,6 +154,7 @@ fn load_module(
     });
     let (refused, grant) = match settled {
         Ok(part) => {
+            machinery.into_iter().for_each(Limits::note_malloc);
             tenant.enter_module(made.0 as u64, part);
             return Outcome::Done(code);
         }
@@ -175,12 +189,16 @@ fn reserve(
     device: &Device,
     needs: Needs,
     bound: Bytes,
+    takes_machinery: bool,
 ) -> Result<(Grant, Bytes), Refused> {
+    /// Variables that may hold more than this fit beside no others.
+    const MOST_BESIDE: Bytes = Bytes::mib(32);
+    let may_fit = needs.lasting() == Bytes::ZERO
+        && (needs.shared <= MOST_BESIDE || planted(Seed::R31c))
+        && !takes_machinery;
     match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => Ok((grant, bound)),
-        Err(_) if needs.lasting() == Bytes::ZERO => {
-            Ok((tenant.reserve(device.indices, Bytes::ZERO)?, Bytes::ZERO))
-        }
+        Err(_) if may_fit => Ok((tenant.reserve(device.indices, Bytes::ZERO)?, Bytes::ZERO)),
         Err(refused) => Err(refused),
     }
 }
@@ -361,7 +379,7 @@ pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), 
     }
     let _nvml = Scope::begin(tenant);
     let none = Bytes::ZERO;
-    match tenant.settle_by_row(device, grant, none, none, none) {
+    match tenant.settle_by_row(device, None, grant, (none, none, none)) {
         Ok(_) => Ok(()),
         Err((refused, _)) => Err(refused),
     }

@@ -115,7 +115,20 @@ struct Look {
     busy: bool,
 }
 
+/// A look from before a call.
+#[derive(Clone, Copy)]
+pub struct Before(Look);
+
 impl Look {
+    /// By how much the driver's figure has grown since for no reason that is charged.
+    fn grown_since(self, before: Look) -> Bytes {
+        let stands = match self.busy {
+            true => return Bytes::ZERO,
+            false => self.held.saturating_add(before.known),
+        };
+        stands.saturating_sub(before.held.saturating_add(self.known))
+    }
+
     /// By how much the driver's figure is beyond what is charged beside the drift.
     fn beyond(self) -> Bytes {
         self.held.saturating_sub(self.known)
@@ -444,16 +457,25 @@ impl Tenant {
         looked
     }
 
+    /// A look before a call that takes memory of the driver's own, under a grant of `granted` and one change of the caller's.
+    pub fn look_before(self, device: &Device, granted: Bytes) -> Option<Before> {
+        let _errno = KeptErrno::keep();
+        let _held = self.memory.truth.looking.hold();
+        let (_, look) = self.look(device, granted, 1)?;
+        (!look.busy && !planted(Seed::R81)).then_some(Before(look))
+    }
+
     /// Commits what a call took under a grant of `granted`: `known`, and what the driver's row says beside it. Answers what is to
     /// be given back with what was made; `bound` where the driver tells nothing. What cannot be charged comes back with its
     /// grant, which keeps it from others until it is undone.
+    /// `before` is a look from before the call: what the row has grown by since is the call's, up to `bound`, though more be charged than the driver has (R81
+    /// of `fixtures/defects.txt`: limits that the next launch takes, a stack that was made smaller).
     pub fn settle_by_row(
         self,
         device: &Device,
+        before: Option<Before>,
         grant: Grant,
-        granted: Bytes,
-        known: Bytes,
-        bound: Bytes,
+        (granted, known, bound): (Bytes, Bytes, Bytes),
     ) -> Result<Bytes, (Refused, Grant)> {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
@@ -461,7 +483,15 @@ impl Tenant {
             .look(device, granted, 1)
             .filter(|(_, look)| !look.busy || !planted(Seed::R30));
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
-        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known));
+        let grown = before
+            .zip(looked)
+            .map_or(Bytes::ZERO, |(before, (_, look))| {
+                look.grown_since(before.0)
+            });
+        let grown = grown.min(bound).saturating_sub(known);
+        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| {
+            look.drift_beside(known).max(drift.saturating_add(grown))
+        });
         let seen = known.saturating_add(wanted.saturating_sub(drift));
         let taken = match looked {
             // What is certain of it may be more than the bound, which is not.

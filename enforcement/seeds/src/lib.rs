@@ -130,6 +130,9 @@ seeds! {
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R44 = "R44", "what was imported and is exported again has no name";
     R51 = "R51", "what an argument points to is read once to be judged and once more by the driver";
+    R81 = "R81", "what is charged and not taken yet pays for what a call took";
+    R82 = "R82", "what the first module that calls malloc takes is found out by the next look";
+    R31c = "R31c", "a load needs no more than its variables' bytes";
     R80 = "R80", "a graph has what it took though it was trimmed meanwhile";
     R79 = "R79", "what is opened in two contexts is held until it is closed in each";
     R78 = "R78", "a process whose first thread has ended is what the kernel shows of that";

@@ -11,6 +11,7 @@ use crate::ffi::cuda::{
     Add, Begin, Cuda, Exchange, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
 };
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::vulkan::floor::row;
 
 const OK: CUresult = CUresult::SUCCESS;
 const NOT_SUPPORTED: CUresult = CUresult::ERROR_NOT_SUPPORTED;
@@ -205,6 +206,46 @@ cases! {
         ensure_eq!(trimmed, (OK, OK), "cuGraphLaunch and cuDeviceGraphMemTrim");
         ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "cuGraphLaunch after it");
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What executable graphs take is charged beside a limit that the driver has not taken yet, and beside a stack that was made smaller: neither pays for it.
+    graphs_are_charged_beside_limits_that_nothing_has_taken {
+        kind: Budget, defects: ["R81"], budget: "0=3GiB",
+        entry_points: ["cuCtxSetLimit", "cuGraphInstantiateWithFlags", "cuMemAlloc_v2"],
+    } (session) {
+        const STACK_SIZE: i32 = 0;
+        const MALLOC_HEAP_SIZE: i32 = 2;
+        const HEAP: Bytes = Bytes::gib(1);
+        let (cuda, nvml) = (cuda()?, crate::clients::nvml()?);
+        let (graph, target) = (empty(&cuda)?, cuda.allocate(Bytes::mib(2).0));
+        for _ in 0..1000 {
+            ensure_eq!(cuda.add_branch(graph, &[], target.out).code, OK, "a node");
+        }
+        ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, HEAP.0), OK, "a heap of 1 GiB");
+        let mut execs = Vec::new();
+        let instantiates = |execs: &mut Vec<Exec>| -> Result<Bytes, Failure> {
+            let before = row(&nvml)?;
+            for _ in 0..4 {
+                let exec = cuda.instantiate(Instantiate::WithFlags, graph);
+                ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+                execs.push(exec.out);
+            }
+            Ok(row(&nvml)?.saturating_sub(before))
+        };
+        let beside_heap = instantiates(&mut execs)?;
+        ensure!(beside_heap >= Bytes::mib(256), "4,000 branches took {beside_heap}");
+        let granted = fill(&cuda);
+        fills(granted.bytes + beside_heap + HEAP, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(16))?;
+        for block in granted.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::mib(8).0), OK, "a heap of 8 MiB");
+        ensure_eq!(cuda.set_limit(STACK_SIZE, 16), OK, "a stack of 16 bytes");
+        let beside_stack = instantiates(&mut execs)?;
+        let granted = fill(&cuda);
+        fills(granted.bytes + beside_heap + beside_stack, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))?;
+        ensure_eq!(cuda.set_limit(STACK_SIZE, 1024), OK, "the stack of a fresh context");
+        Ok(())
     }
 
     /// The same of one thread where the driver tells of no process, and of a graph that is updated with each step of a program.

@@ -59,7 +59,42 @@ fn load(cuda: &Cuda, bytes: Bytes) -> Result<crate::ffi::cuda::Module, Failure> 
     Ok(module.out)
 }
 
+/// A kernel that takes memory from the device's heap.
+const CALLS_MALLOC: &str = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b64 r) malloc (.param .b64 n);\n.visible .entry k()\n{\n.reg .b64 %d<4>;\n{\n.param .b64 a;\nst.param.b64 [a], 16;\n.param .b64 b;\ncall.uni (b), malloc, (a);\nld.param.b64 %d1, [b];\n}\nret;\n}\n";
+
 cases! {
+    /// The first module of a context that calls malloc is refused where what it takes does not fit, and takes nothing.
+    a_module_that_calls_malloc_is_refused_where_its_heap_does_not_fit {
+        kind: Budget, defects: ["R82"], entry_points: ["cuModuleLoadData", "cuMemAlloc_v2"], budget: "0=2GiB",
+        unaccounted: "what is left for it is freed and taken again",
+    } (session) {
+        const LEFT: Bytes = Bytes::mib(48);
+        let cuda = cuda()?;
+        let spare = cuda.allocate(LEFT.0);
+        ensure_eq!(spare.code, OK, "{LEFT}");
+        let filled = fill(&cuda);
+        ensure_eq!(cuda.free(spare.out), OK, "cuMemFree_v2");
+        let module = cuda.load_module(&Image::ptx(CALLS_MALLOC));
+        ensure_eq!(module.code, OUT_OF_MEMORY, "a module that calls malloc beside {LEFT}");
+        fills(filled.bytes + LEFT, budget(session, 0)?, CONTEXT_ROOM)?;
+        for block in filled.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        ensure_eq!(cuda.load_module(&Image::ptx(CALLS_MALLOC)).code, OK, "the same beside all of it");
+        ensure_eq!(cuda.load_module(&Image::ptx(CALLS_MALLOC)).code, OK, "and once more");
+        Ok(())
+    }
+
+    /// Variables of little more than half a block each need one each: what does not fit is refused before a driver takes any of it.
+    variables_that_share_no_block_are_refused_before_they_are_taken {
+        kind: Budget, defects: ["R31c"], entry_points: ["cuModuleLoadData"], budget: "0=1GiB",
+    } (_session) {
+        let cuda = cuda()?;
+        let text = (0..400).fold(".version 7.0\n.target sm_70\n.address_size 64\n".to_owned(), |text, at| text + &format!(".global .b8 v{at}[1048577];\n"));
+        ensure_eq!(cuda.load_module(&Image::ptx(&text)).code, OUT_OF_MEMORY, "400 variables of a block each under 1 GiB");
+        Ok(())
+    }
+
     /// 2 GiB of variables do not fit into 1 GiB, by whichever call their module is loaded.
     variables_of_a_module_are_no_way_past_the_budget {
         kind: Budget, defects: ["R13"], budget: "0=1GiB",
