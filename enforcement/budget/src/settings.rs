@@ -137,6 +137,11 @@ pub enum Remark {
     Disagreement { used: String, ignored: String },
     /// A setting that is not a budget has a value without meaning; its default is used.
     Meaningless { variable: String, text: String },
+    /// A setting that another process of the tenant's has not, which is the stricter.
+    Outvoted {
+        variable: &'static str,
+        held: &'static str,
+    },
     /// A name of ours that is no setting, and the setting that it is nearest to.
     Unknown {
         variable: String,
@@ -154,6 +159,12 @@ impl fmt::Display for Remark {
                 write!(
                     out,
                     "{variable}={text:?} means nothing; the default is used"
+                )
+            }
+            Remark::Outvoted { variable, held } => {
+                write!(
+                    out,
+                    "{variable} is {held} here, as the tenant's ledger has it"
                 )
             }
             Remark::Unknown { variable, nearest } => {
@@ -460,6 +471,17 @@ impl Settings {
     /// Grants nothing from here on: a place that holds settings could not be read.
     pub fn refuse(&mut self, place: String, reason: String) {
         self.unreadable = Some(Refusal::Place { place, reason });
+    }
+
+    /// Counts what contexts take, as another process of the tenant does: a budget that one can leave them out of is none (P18 of `fixtures/defects.txt`).
+    pub fn count_contexts(&mut self) {
+        if self.context_charge == ContextCharge::Free && !planted(Seed::P18) {
+            self.context_charge = ContextCharge::Count;
+            self.remarks.push(Remark::Outvoted {
+                variable: "RINGFENCE_CONTEXT_CHARGE",
+                held: "count",
+            });
+        }
     }
 
     /// Takes over what a tenant's ledger says already of a device, where nothing is said here: who was told of no budget keeps the

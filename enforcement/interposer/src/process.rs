@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use budget::DeviceIndex;
 use budget::percent::Percent;
-use budget::settings::{Settings, Source};
+use budget::settings::{ContextCharge, Settings, Source};
 use ledger::{Authority, Changes, KeptErrno, Ledger, Setup};
 use seeds::{Seed, planted};
 use std::panic::catch_unwind;
@@ -293,6 +293,9 @@ impl Tenant {
                     );
                 }
                 self.join_shares(&ledger);
+                if self.settings().context_charge == ContextCharge::Count {
+                    ledger.note_counting();
+                }
                 self.tell_budgets(&ledger);
                 Some(self.memory.ledger.set(ledger))
             }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
-use budget::settings::Source;
+use budget::settings::{ContextCharge, Source};
 use budget::{Bytes, DeviceSet, MAX_DEVICES};
 use ledger::{Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
 use seeds::{Seed, planted};
@@ -109,6 +109,9 @@ fn attach() -> Option<Ledger> {
                 ));
             }
             join_shares(&ledger);
+            if settings.context_charge == ContextCharge::Count {
+                ledger.note_counting();
+            }
             Some(ledger)
         }
         Err(error) => {

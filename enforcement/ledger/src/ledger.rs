@@ -508,6 +508,13 @@ impl Ledger {
             .map(|budget| budget.saturating_sub(self.usage(device)))
     }
 
+    /// This process counts what its contexts take: whoever comes later does so too, whatever its settings say.
+    pub fn note_counting(&self) {
+        if self.is_mine() {
+            self.seat.layout().counting().store(1, Ordering::Release);
+        }
+    }
+
     /// Says what share of a device's time the tenant may use, in hundredths of a percent, 0 for all. The first to say so decides, and the
     /// owner's word lowers what others have said; the answer is what holds.
     pub fn join_share(&self, device: DeviceIndex, hundredths: u16, authority: Authority) -> u16 {

@@ -70,6 +70,8 @@ struct Header {
     timed: AtomicU64,
     /// The place that the file was made at: see [`crate::displaced`].
     made_at: [AtomicU64; 3],
+    /// Not 0: a process of the tenant counts what its contexts take.
+    counting: AtomicU64,
 }
 
 /// What must be equal for two processes to understand each other.
@@ -191,6 +193,11 @@ impl Layout {
     /// Not 0 once the owner has set a budget of time.
     pub fn timed(&self) -> &AtomicU64 {
         &self.header.timed
+    }
+
+    /// Not 0 once a process counts what its contexts take.
+    pub fn counting(&self) -> &AtomicU64 {
+        &self.header.counting
     }
 
     /// The place that the file was made at.

@@ -91,6 +91,11 @@ impl View {
         self.account(device)?.budget().limit().map(Bytes)
     }
 
+    /// Whether some process of the tenant counts what its contexts take.
+    pub fn counts_contexts(&self) -> bool {
+        self.map.layout().counting().load(Ordering::Acquire) != 0
+    }
+
     /// How much memory a device has, as far as any process of the tenant has seen it.
     pub fn total(&self, device: DeviceIndex) -> Option<Bytes> {
         let total = self.map.layout().total(device.slot()?)?;

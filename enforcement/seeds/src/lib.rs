@@ -177,6 +177,7 @@ seeds! {
     S9 = "S9", "a device whose index NVML does not tell is told of whole";
     P1 = "P1", "a request is checked, then added";
     P16 = "P16", "a ledger's path that is a link to nowhere is tried like any other";
+    P18 = "P18", "whether contexts count is each process's own";
     P17 = "P17", "the time is what the program's clock_gettime says";
     P3 = "P3", "what the dead held is never reclaimed";
     P6 = "P6", "where no slot is left the first is shared";

@@ -14,8 +14,8 @@
 //! A file `required` in the directory of the library, or in `/etc/ringfence`, says RINGFENCE_REQUIRED=1 to every process: without a memory budget
 //! from any of these places nothing is granted.
 //!
-//! Where a ledger exists its budgets hold, whatever 2 to 4 say; a tenant file lowers what is above its own. The rest of the settings is
-//! each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
+//! Where a ledger exists its budgets hold, whatever 2 to 4 say; a tenant file lowers what is above its own. Where one of its
+//! processes counts contexts, later ones do. The rest of the settings is each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
 #![forbid(unsafe_code)]
 
 use std::io::ErrorKind;
@@ -71,9 +71,14 @@ fn is_there(mark: &Path) -> bool {
 /// What a ledger that is there already says of devices of which the settings say nothing.
 fn adopt(settings: &mut Settings) {
     match View::open(&settings.ledger) {
-        Ok(ledger) => DeviceIndex::all().for_each(|device| {
-            settings.adopt(device, ledger.budget(device), ledger.share(device));
-        }),
+        Ok(ledger) => {
+            DeviceIndex::all().for_each(|device| {
+                settings.adopt(device, ledger.budget(device), ledger.share(device));
+            });
+            if ledger.counts_contexts() {
+                settings.count_contexts();
+            }
+        }
         Err(error) if is_absent(&error) => {}
         // Where a budget is set, whoever attaches says so.
         Err(_) if settings.any_budget() => {}
