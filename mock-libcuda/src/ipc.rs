@@ -85,6 +85,16 @@ fn open(out: Out<CUdeviceptr>, handle: &CUipcMemHandle, flags: c_uint, again: bo
         }
     };
     let address = base + words[2];
+    // In one context of a device (H200: `fixtures/oracle/held-580.txt`, handles).
+    let opener = process.allocations.get(&address).map(|known| known.context);
+    let is_elsewhere = opener
+        .filter(|_| process.opened.contains_key(&address))
+        .is_some_and(|opener| {
+            opener != context && process.context(opener).device == process.context(context).device
+        });
+    if is_elsewhere {
+        return Err(CUresult::ERROR_INVALID_HANDLE);
+    }
     if let Some(count) = process.opened.get_mut(&address) {
         if !again {
             return Err(CUresult::ERROR_ALREADY_MAPPED);

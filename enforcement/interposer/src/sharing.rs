@@ -138,7 +138,7 @@ pub fn close_handle(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let code = next::cuIpcCloseMemHandle(address);
-    if code == CUresult::SUCCESS || is_gone(address) {
+    if code == CUresult::SUCCESS {
         tenant.closed(opened);
     } else {
         tenant.sharing(|book| book.opened.push((address, opened)));
@@ -179,18 +179,6 @@ pub fn range_of(address: CUdeviceptr) -> Option<(u64, Bytes)> {
     let (mut base, mut size) = (0, 0);
     let code = next::cuMemGetAddressRange_v2(Out::to(&mut base), Out::to(&mut size), address);
     (code == CUresult::SUCCESS).then_some((base, Bytes(size as u64)))
-}
-
-/// Whether a driver says that there is nothing at an address: what was opened there has gone with another context than it was asked for in (R79 of
-/// `fixtures/defects.txt`).
-fn is_gone(address: CUdeviceptr) -> bool {
-    let (mut base, mut size) = (0, 0);
-    let code = next::cuMemGetAddressRange_v2(Out::to(&mut base), Out::to(&mut size), address);
-    let says_so = matches!(
-        code,
-        CUresult::ERROR_INVALID_VALUE | CUresult::ERROR_NOT_FOUND
-    );
-    says_so && !planted(Seed::R79)
 }
 
 impl Book {
@@ -389,18 +377,14 @@ impl Tenant {
         if !self.shares() {
             return;
         }
-        let opened: Vec<u64> =
-            self.sharing(|book| book.opened.iter().map(|(address, _)| *address).collect());
-        let gone: Vec<u64> = opened.into_iter().filter(|at| is_gone(*at)).collect();
         let ended = self.sharing(|book| {
             let mut ended = Vec::new();
             book.unheard.retain(|(_, of)| *of != context);
-            book.opened.retain(|(address, opened)| {
-                let stays = opened.context != context && !gone.contains(address);
-                if !stays {
+            book.opened.retain(|(_, opened)| {
+                if opened.context == context {
                     ended.push(*opened);
                 }
-                stays
+                opened.context != context
             });
             ended
         });

@@ -134,7 +134,6 @@ seeds! {
     R82 = "R82", "what the first module that calls malloc takes is found out by the next look";
     R31c = "R31c", "a load needs no more than its variables' bytes";
     R80 = "R80", "a graph has what it took though it was trimmed meanwhile";
-    R79 = "R79", "what is opened in two contexts is held until it is closed in each";
     R78 = "R78", "a process whose first thread has ended is what the kernel shows of that";
     R50 = "R50", "the environment is read when the first hook is called";
     R49 = "R49", "dlsym itself by RTLD_NEXT or with a version is libc's";

@@ -31,6 +31,10 @@ pub fn hide() -> std::io::Result<()> {
 }
 
 /// Does `work` in another thread, while the first one ends, and the process after it, with 0 or, by a failure, 1.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program's main has no thread left to end it"
+)]
 pub fn without_first_thread(work: impl FnOnce() -> Result<(), String> + Send) -> ! {
     std::thread::scope(|scope| {
         scope.spawn(move || {
