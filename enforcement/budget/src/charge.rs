@@ -66,13 +66,14 @@ pub fn stacks(threads: u64, bytes: u64) -> Bytes {
     all.round_up(BLOCK).unwrap_or(Bytes::MAX)
 }
 
-/// What a context gives back of its own when its threads' stack and local memory are lowered to `bytes`; 0 of a fresh one's.
+/// What a context gives back of its own when its threads' stack and local memory are lowered to `bytes`, to the block as an H200 does (580.159.04:
+/// `fixtures/oracle/held-580.txt`); 0 of a fresh one's.
 #[must_use]
 pub fn lowered_stacks(threads: u64, bytes: u64) -> Bytes {
     let kept = bytes.next_multiple_of(16);
     let each = FRESH_STACK.saturating_sub(kept);
-    let all = threads.saturating_mul(each);
-    Bytes(all - all % BLOCK.0)
+    let all = Bytes(threads.saturating_mul(each));
+    all.round_up(BLOCK).unwrap_or(Bytes::MAX)
 }
 
 /// What so many streams of a context take beside its own: each 512 KiB of one kind and 48 KiB of another, in blocks, the first of

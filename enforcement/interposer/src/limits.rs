@@ -196,7 +196,7 @@ impl Tenant {
         grant.commit_as(grown.min(granted));
         beyond.commit_as(grown.saturating_sub(granted));
         limits.note(limit, value, wanted);
-        let (lower, lowered) = limits.lower(device.shape);
+        let (lower, lowered) = limits.lower(device.shape, limit);
         self.unlist(device.indices, lower.saturating_sub(lowered));
         self.list(device.indices, lowered.saturating_sub(lower));
         drop(held);
@@ -274,16 +274,18 @@ impl Limits {
         Bytes(self.lowered.load(Ordering::Acquire))
     }
 
-    /// Notes that: now, and before.
-    fn lower(&self, shape: Shape) -> (Bytes, Bytes) {
-        let (stack, local) = (self.word(STACK), self.word(LOCAL));
-        let (stack, local) = (stack.load(Ordering::Acquire), local.load(Ordering::Acquire));
-        let now = match stack {
-            0 => Bytes::ZERO,
-            _ if planted(Seed::R81) => Bytes::ZERO,
-            _ => charge::lowered_stacks(shape.threads(), stack.max(local)),
-        };
-        (now, Bytes(self.lowered.swap(now.0, Ordering::AcqRel)))
+    /// Notes that after a limit was set or a launch has raised the local memory: now, and before.
+    fn lower(&self, shape: Shape, limit: CUlimit) -> (Bytes, Bytes) {
+        let before = self.lowered();
+        // A stack that was never set is a fresh context's; one of 0 is none.
+        let is_concerned = limit == STACK || limit == LOCAL && before != Bytes::ZERO;
+        if !is_concerned || planted(Seed::R81) {
+            return (before, before);
+        }
+        let of = |one| self.word(one).load(Ordering::Acquire);
+        let now = charge::lowered_stacks(shape.threads(), of(STACK).max(of(LOCAL)));
+        self.lowered.store(now.0, Ordering::Release);
+        (now, before)
     }
 
     pub fn has_malloc(&self) -> bool {
@@ -363,6 +365,21 @@ mod tests {
         assert_eq!(limits.cost_with(H200, STACK, 512), large);
         let larger = limits.cost_with(H200, STACK, 128 << 10);
         assert_eq!(larger, Bytes(132 * 2048 * (127 << 10)));
+    }
+
+    #[test]
+    fn a_smaller_stack_gives_back_what_a_fresh_one_has() {
+        let limits = Limits::default();
+        let lowers = |limit, value| {
+            limits.note(limit, value, Bytes::ZERO);
+            limits.lower(H200, limit)
+        };
+        let (all, most) = (Bytes::mib(264), Bytes::mib(260));
+        assert_eq!(lowers(HEAP, 1 << 30), (Bytes::ZERO, Bytes::ZERO));
+        assert_eq!(lowers(STACK, 0), (all, Bytes::ZERO));
+        assert_eq!(lowers(STACK, 16), (most, all));
+        assert_eq!(lowers(LOCAL, 1024), (Bytes::ZERO, most));
+        assert_eq!(lowers(LOCAL, 512), (Bytes::ZERO, Bytes::ZERO));
     }
 
     #[test]

@@ -240,11 +240,17 @@ cases! {
             ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
         }
         ensure_eq!(cuda.set_limit(MALLOC_HEAP_SIZE, Bytes::mib(8).0), OK, "a heap of 8 MiB");
-        ensure_eq!(cuda.set_limit(STACK_SIZE, 16), OK, "a stack of 16 bytes");
-        let beside_stack = instantiates(&mut execs)?;
-        let granted = fill(&cuda);
-        fills(granted.bytes + beside_heap + beside_stack, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))?;
-        ensure_eq!(cuda.set_limit(STACK_SIZE, 1024), OK, "the stack of a fresh context");
+        let mut taken = beside_heap;
+        for stack in [16, 0] {
+            ensure_eq!(cuda.set_limit(STACK_SIZE, stack), OK, "a stack of {stack} bytes");
+            taken += instantiates(&mut execs)?;
+            let granted = fill(&cuda);
+            fills(granted.bytes + taken, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))?;
+            ensure_eq!(cuda.set_limit(STACK_SIZE, 1024), OK, "the stack of a fresh context");
+            for block in granted.held {
+                ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+            }
+        }
         Ok(())
     }
 
