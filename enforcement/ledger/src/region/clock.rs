@@ -90,20 +90,21 @@ fn ahead() -> i64 {
     }
 }
 
-/// What this process's time namespace adds to a clock that `/proc/thread-self/timens_offsets` names, in nanoseconds. 0 where the kernel has no time namespaces,
-/// and for who has made one for its children alone.
+/// What this process's time namespace adds to a clock that `/proc/self/timens_offsets` names, in nanoseconds. 0 where the kernel has no time namespaces,
+/// and for who has made one for its children alone; also where nobody tells: a thread's folder has no such file, and the process's is empty once its first
+/// thread has ended.
 pub fn offset(clock: &str) -> i64 {
     let inode = |name| identity_at(name).map_or(0, |found| found.inode);
     if inode(c"/proc/thread-self/ns/time") != inode(c"/proc/thread-self/ns/time_for_children") {
         return 0;
     }
-    let told = std::fs::read_to_string("/proc/thread-self/timens_offsets").unwrap_or_default();
+    let told = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     told.lines()
         .find_map(|line| told_of(line, clock))
         .unwrap_or(0)
 }
 
-/// A line of `/proc/thread-self/timens_offsets`: `clock seconds nanoseconds`.
+/// A line of `/proc/self/timens_offsets`: `clock seconds nanoseconds`.
 fn told_of(line: &str, clock: &str) -> Option<i64> {
     let mut fields = line.split_whitespace();
     if fields.next()? != clock {
