@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use abi::cuda::{CUdevice, CUfunction, CUkernel, CUlibrary, CUmodule, CUresult};
+use abi::cuda::{CUdevice, CUfunction, CUgraphExec, CUkernel, CUlibrary, CUmodule, CUresult};
 
 use ledger::KeptErrno;
 use seeds::{Seed, planted};
@@ -18,7 +18,9 @@ use crate::boundary::arena::{self, Forever};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Device, NoDevice, current_context};
-use crate::outcome::{Outcome, Refused};
+use crate::graphs::Code;
+use crate::limits::Raised;
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 
 /// CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
@@ -207,11 +209,20 @@ pub struct LocalMemory {
     /// What every context has been charged for, in bytes a thread.
     covered: AtomicU64,
     functions: Forever<Functions>,
+    /// Of executable graphs, by handle: the most that any kernel of one has needed since it was made.
+    graphs: Forever<Functions>,
 }
 
 /// What each function and kernel that was obtained needs, in bytes a thread, by handle.
 #[derive(Default)]
 struct Functions(Mutex<HashMap<u64, u64>>);
+
+impl Functions {
+    fn with<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
+        let _errno = KeptErrno::keep();
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// What every thread has of a context that was never asked for more (CU_LIMIT_STACK_SIZE; H200, 580.159.04), in bytes.
 const HAD_BY_ALL: u64 = 1024;
@@ -224,9 +235,11 @@ impl LocalMemory {
     }
 
     fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
-        let _errno = KeptErrno::keep();
-        let functions = self.functions.get_or_default();
-        act(&mut functions.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.functions.get_or_default().with(act)
+    }
+
+    fn graphs<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
+        self.graphs.get_or_default().with(act)
     }
 
     fn note(&self, handles: impl Iterator<Item = (u64, u64)>) {
@@ -252,7 +265,11 @@ pub fn is_short() -> bool {
 pub enum Launched {
     /// A function or a kernel, by its handle.
     One(u64),
-    /// A graph: any of them.
+    /// An executable graph.
+    Graph(CUgraphExec),
+    /// A graph that is to be made executable, whose kernels need so much, in bytes a thread.
+    Kernels(u64),
+    /// Any of what was obtained.
     Any,
     /// None of the program's: a memset.
     None,
@@ -266,7 +283,7 @@ impl Tenant {
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
         self.memory.local.note(handles.zip(needs));
         if planted(Seed::R28) {
-            return self.afford_local(Launched::Any, current_context);
+            self.afford_more(Launched::Any, &mut Some(current_context))?;
         }
         Ok(())
     }
@@ -286,26 +303,113 @@ impl Tenant {
         Ok(())
     }
 
-    /// A launch is about to be made: what local memory it may take is charged, or it is refused. `context` is asked for where none is current.
+    /// A kernel node of a graph runs this: what it needs, in bytes a thread. What was obtained by a way that no hook sees the driver tells; of what it does
+    /// not tell any of what was obtained may be meant.
+    pub fn local_of(self, code: Code) -> u64 {
+        let memory = &self.memory.local;
+        let handle = code.handle();
+        if let Some(local) = memory.functions(|known| known.get(&handle).copied()) {
+            return local;
+        }
+        let mut bytes = 0;
+        let place = Out::to(&mut bytes);
+        let answer = match code {
+            Code::Function(function) => next::cuFuncGetAttribute(place, LOCAL_SIZE, function),
+            Code::Kernel(kernel) => {
+                let device = self.current_device().map_or(0, |device| device.ordinal);
+                next::cuKernelGetAttribute(place, LOCAL_SIZE, kernel, device as CUdevice)
+            }
+        };
+        match answer {
+            CUresult::SUCCESS => {
+                let local = u64::try_from(bytes).unwrap_or(0);
+                memory.note(core::iter::once((handle, local)));
+                local
+            }
+            _ => memory.obtained.load(Ordering::Acquire),
+        }
+    }
+
+    /// An executable graph has kernels that need so much, whatever it had before.
+    pub fn note_graph(self, exec: CUgraphExec, local: u64) {
+        self.memory
+            .local
+            .graphs(|graphs| graphs.insert(exec.0 as u64, local));
+    }
+
+    /// A kernel or more of it are others from now on, which need so much. One of which nothing is known stays so.
+    pub fn add_to_graph(self, exec: CUgraphExec, local: u64) {
+        self.memory.local.graphs(|graphs| {
+            if let Some(known) = graphs.get_mut(&(exec.0 as u64)) {
+                *known = local.max(*known);
+            }
+        });
+    }
+
+    pub fn forget_graph(self, exec: CUgraphExec) {
+        if self.memory.local.graphs.get().is_some() {
+            self.memory
+                .local
+                .graphs(|graphs| graphs.remove(&(exec.0 as u64)));
+        }
+    }
+
+    /// Makes a call that launches: what local memory it may take is charged before, or it is refused. `context` is asked for where none is current.
+    /// `through` is the driver's call.
     #[inline(always)]
-    pub fn afford_local(
+    pub fn with_local(
         self,
         launched: Launched,
         context: impl FnOnce() -> u64,
-    ) -> Result<(), Refused> {
+        call: impl FnOnce() -> Outcome<CUresult>,
+        through: impl FnOnce() -> CUresult,
+    ) -> Outcome<CUresult> {
         if self.memory.local.is_short() && launched != Launched::None {
-            return self.afford_more(launched, &mut Some(context));
+            return self.afford_for(
+                launched,
+                &mut Some(context),
+                &mut Some(call),
+                &mut Some(through),
+            );
         }
-        Ok(())
+        call()
     }
 
     #[cold]
     #[inline(never)]
+    fn afford_for<F: FnOnce() -> u64>(
+        self,
+        launched: Launched,
+        context: &mut Option<F>,
+        call: &mut Option<impl FnOnce() -> Outcome<CUresult>>,
+        through: &mut Option<impl FnOnce() -> CUresult>,
+    ) -> Outcome<CUresult> {
+        let raised = match self.afford_more(launched, context) {
+            Ok(raised) => raised,
+            Err(refused) => return Outcome::Refused(refused),
+        };
+        let Some((call, through)) = call.take().zip(through.take()) else {
+            return Outcome::PassThrough(Reason::TakesNothing);
+        };
+        let outcome = call();
+        let Some(raised) = raised.filter(|_| !planted(Seed::R28b)) else {
+            return outcome;
+        };
+        let outcome = match outcome {
+            Outcome::PassThrough(_) => Outcome::Done(through()),
+            decided => decided,
+        };
+        if !matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
+            self.lower_local(&raised);
+        }
+        outcome
+    }
+
     fn afford_more<F: FnOnce() -> u64>(
         self,
         launched: Launched,
         context: &mut Option<F>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<Raised>, Refused> {
         let memory = &self.memory.local;
         let most = memory.obtained.load(Ordering::Acquire);
         let local = match launched {
@@ -313,11 +417,16 @@ impl Tenant {
             Launched::One(handle) => {
                 memory.functions(|known| known.get(&handle).copied().unwrap_or(most))
             }
+            Launched::Graph(_) | Launched::Kernels(_) if planted(Seed::R28a) => most,
+            Launched::Graph(exec) => {
+                memory.graphs(|known| known.get(&(exec.0 as u64)).copied().unwrap_or(most))
+            }
+            Launched::Kernels(local) => local,
             Launched::Any => most,
             Launched::None => 0,
         };
         if local <= HAD_BY_ALL {
-            return Ok(());
+            return Ok(None);
         }
         let context = match (current_context(), context.take()) {
             (0, Some(context)) => context(),
@@ -327,13 +436,13 @@ impl Tenant {
         let device = ordinal.and_then(|ordinal| self.device(ordinal));
         let device = match device.map_or_else(|| self.current_device(), Ok) {
             Ok(device) => device,
-            Err(NoDevice::NoContext) => return Ok(()),
+            Err(NoDevice::NoContext) => return Ok(None),
             Err(NoDevice::Unknown) => return Err(Refused::UnknownDevice),
         };
         match self.limits_of(context, device) {
             Some(limits) => self.raise_local(device, limits, local),
             None if context == 0 => Err(Refused::UnknownDevice),
-            None => Ok(()),
+            None => Ok(None),
         }
     }
 

@@ -22,9 +22,9 @@ use seeds::{Seed, planted};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
-use crate::devices::current_context;
+use crate::devices::{Device, current_context};
 use crate::function::Launched;
-use crate::graphs::{Code, Instantiation, Need};
+use crate::graphs::{Code, Instantiation, Need, Wanted};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -171,7 +171,7 @@ pub fn set_kernel(
 ) -> Outcome<CUresult> {
     params.by_own(|params| {
         let new = params.read().map(|new| Code::new(new.func, new.kern));
-        exchanged(tenant, node, new, || {
+        exchanged(tenant, (exec, node), new, || {
             next::cuGraphExecKernelNodeSetParams_v2(exec, node, params)
         })
     })
@@ -185,7 +185,7 @@ pub fn set_kernel_v1(
 ) -> Outcome<CUresult> {
     params.by_own(|params| {
         let new = params.read().map(|new| Code::Function(new.func));
-        exchanged(tenant, node, new, || {
+        exchanged(tenant, (exec, node), new, || {
             next::cuGraphExecKernelNodeSetParams(exec, node, params)
         })
     })
@@ -205,7 +205,7 @@ pub fn set_any(
         });
     }
     let new = params.kernel().map(|new| Code::new(new.func, new.kern));
-    exchanged(tenant, node, new, || {
+    exchanged(tenant, (exec, node), new, || {
         next::cuGraphExecNodeSetParams(exec, node, params)
     })
 }
@@ -213,10 +213,13 @@ pub fn set_any(
 /// Where the kernel is that of the graph's own node nothing is taken.
 fn exchanged(
     tenant: Tenant,
-    node: CUgraphNode,
+    (exec, node): (CUgraphExec, CUgraphNode),
     new: Option<Code>,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
+    if let Some(new) = new.filter(|_| !planted(Seed::R28c)) {
+        tenant.add_to_graph(exec, tenant.local_of(new));
+    }
     let other = new.filter(|new| Code::of(node) != Some(*new) && !planted(Seed::R73));
     match other {
         Some(new) => tenant.creep(&tenant.memory.graphs.exchanged, 2 * new.memory(), call),
@@ -380,6 +383,7 @@ impl Parametrised<'_> {
             decided => decided,
         };
         if !matches!(uploaded, Outcome::Done(CUresult::SUCCESS)) {
+            tenant.forget_graph(exec);
             let _ = tenant.end_branches(exec);
             let _ = tenant.forget_executable(exec);
             let _ = next::cuGraphExecDestroy(exec);
@@ -407,31 +411,34 @@ pub fn upload_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outco
 
 pub fn launch(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
     let call = || next::cuGraphLaunch(exec, stream);
-    // Its nodes' kernels may be others than those that it was made with.
-    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
-        return Outcome::Refused(refused);
-    }
-    let granted = || run(tenant, exec, stream, call);
-    if !is_paced() {
-        return granted();
-    }
-    paced(&granted, call, &|call| {
+    launched(tenant, exec, stream, &call, &|call| {
         throttle::launch_graph(tenant, exec, stream, NoStream::Legacy, call)
     })
 }
 
 pub fn launch_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outcome<CUresult> {
     let call = || next::cuGraphLaunch_ptsz(exec, stream);
-    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
-        return Outcome::Refused(refused);
-    }
-    let granted = || run(tenant, exec, named(stream), call);
-    if !is_paced() {
-        return granted();
-    }
-    paced(&granted, call, &|call| {
+    launched(tenant, exec, named(stream), &call, &|call| {
         throttle::launch_graph(tenant, exec, stream, NoStream::PerThread, call)
     })
+}
+
+type Pace<'a> = dyn Fn(&dyn Fn() -> CUresult) -> Outcome<CUresult> + 'a;
+
+/// `stream` is as the plain entry points call it.
+fn launched(
+    tenant: Tenant,
+    exec: CUgraphExec,
+    stream: CUstream,
+    call: &impl Fn() -> CUresult,
+    pace: &Pace<'_>,
+) -> Outcome<CUresult> {
+    let granted = || run(tenant, exec, stream, call);
+    let whole = || match is_paced() {
+        false => granted(),
+        true => paced(&granted, call, pace),
+    };
+    tenant.with_local(Launched::Graph(exec), current_context, whole, call)
 }
 
 /// A launch that waits until it may begin, and takes its memory then: nobody waits with memory granted.
@@ -439,7 +446,7 @@ pub fn launch_ptsz(tenant: Tenant, exec: CUgraphExec, stream: CUstream) -> Outco
 fn paced(
     granted: &dyn Fn() -> Outcome<CUresult>,
     call: impl Fn() -> CUresult,
-    pace: &dyn Fn(&dyn Fn() -> CUresult) -> Outcome<CUresult>,
+    pace: &Pace<'_>,
 ) -> Outcome<CUresult> {
     let refused = Cell::new(None);
     let whole = || match granted() {
@@ -556,6 +563,7 @@ pub fn set_child(
 }
 
 pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
+    tenant.forget_graph(exec);
     let branches = tenant.end_branches(exec);
     if branches.is_none() && !tenant.memory.graphs.any_executable() {
         return Outcome::PassThrough(Reason::TakesNothing);
@@ -626,11 +634,36 @@ fn branching(
     let Some(device) = device.filter(|_| counted && !planted(Seed::R17)) else {
         return Outcome::Done(call().0);
     };
-    // Its kernels' local memory is taken now or at its launch.
-    if let Err(refused) = tenant.afford_local(Launched::Any, current_context) {
-        return Outcome::Refused(refused);
+    let Wanted { bound, local } = tenant.branch_memory(graph, change);
+    let mut made = None;
+    let outcome = tenant.with_local(
+        // It is taken now or at a launch.
+        local.map_or(Launched::Any, Launched::Kernels),
+        current_context,
+        || {
+            branching_within(tenant, device, (change, bound), || {
+                let (code, exec) = call();
+                made = exec.filter(|_| code == CUresult::SUCCESS);
+                (code, exec)
+            })
+        },
+        || CUresult::ERROR_UNKNOWN,
+    );
+    match (made, local, change) {
+        (None, ..) => {}
+        (Some(exec), None, _) => tenant.forget_graph(exec),
+        (Some(exec), Some(local), Instantiation::New) => tenant.note_graph(exec, local),
+        (Some(exec), Some(local), Instantiation::Exchanged) => tenant.add_to_graph(exec, local),
     }
-    let bound = tenant.branch_memory(graph, change);
+    outcome
+}
+
+fn branching_within(
+    tenant: Tenant,
+    device: &Device,
+    (change, bound): (Instantiation, Bytes),
+    call: impl FnOnce() -> (CUresult, Option<CUgraphExec>),
+) -> Outcome<CUresult> {
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),

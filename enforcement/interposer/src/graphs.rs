@@ -456,15 +456,22 @@ impl Tenant {
     /// 1.5 KiB for each kernel with its parameters and a 64th of them on an H200 (`fixtures/oracle/held-580.txt`). Nothing where the driver does not
     /// answer, which refuses such a graph. What replaces an executable graph has its shape and runs in the same branches (an update of 3,000 takes nothing
     /// there), its kernels' parameters beside those that were (R73).
-    pub fn branch_memory(self, graph: CUgraph, change: Instantiation) -> Bytes {
+    pub fn branch_memory(self, graph: CUgraph, change: Instantiation) -> Wanted {
         const BRANCH: u64 = 112 << 10;
         let _errno = KeptErrno::keep();
-        let Counts { branches, bytes } = self.counts(graph).unwrap_or_default();
+        let counts = self.counts(graph);
+        let local = counts.as_ref().map(|counts| counts.local);
+        let Counts {
+            branches, bytes, ..
+        } = counts.unwrap_or_default();
         let bound = match change {
             Instantiation::Exchanged if !planted(Seed::R73a) => bytes.saturating_add(bytes),
             _ => branches.saturating_mul(BRANCH).saturating_add(bytes),
         };
-        Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX)
+        Wanted {
+            bound: Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX),
+            local,
+        }
     }
 
     fn counts(self, graph: CUgraph) -> Option<Counts> {
@@ -474,7 +481,10 @@ impl Tenant {
             for (node, kind) in within {
                 let bytes = if kind == KERNEL && !planted(Seed::R70) {
                     let code = Code::of(node)?;
-                    *known.entry(code).or_insert_with(|| code.memory())
+                    *known.entry(code).or_insert_with(|| {
+                        counts.local = counts.local.max(self.local_of(code));
+                        code.memory()
+                    })
                 } else {
                     NODE
                 };
@@ -584,6 +594,16 @@ struct Counts {
     branches: u64,
     /// For its nodes, parameters included.
     bytes: u64,
+    /// The most local memory of its kernels, in bytes a thread.
+    local: u64,
+}
+
+/// What an executable graph takes beside what its nodes allocate.
+pub struct Wanted {
+    /// At most, for its own.
+    pub bound: Bytes,
+    /// The most local memory of its kernels, in bytes a thread; `None` where the driver does not tell.
+    pub local: Option<u64>,
 }
 
 /// What a kernel node runs.
@@ -602,6 +622,13 @@ impl Code {
         match function.is_null() {
             true => Code::Kernel(kernel),
             false => Code::Function(function),
+        }
+    }
+
+    pub fn handle(self) -> u64 {
+        match self {
+            Code::Function(function) => function.0 as u64,
+            Code::Kernel(kernel) => kernel.0 as u64,
         }
     }
 

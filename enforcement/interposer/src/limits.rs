@@ -161,17 +161,54 @@ impl Tenant {
             .or_else(|| contexts.limits_of_primary(device.ordinal))
     }
 
-    /// A function with so much local memory is launched.
-    pub fn raise_local(self, device: &Device, limits: &Limits, local: u64) -> Result<(), Refused> {
-        if limits.local.load(Ordering::Acquire) >= local {
-            return Ok(());
+    /// A function with so much local memory is about to be launched. Answers what that has raised.
+    pub fn raise_local(
+        self,
+        device: &'static Device,
+        limits: &'static Limits,
+        local: u64,
+    ) -> Result<Option<Raised>, Refused> {
+        let before = limits.local.load(Ordering::Acquire);
+        if before >= local {
+            return Ok(None);
         }
         let wanted = limits.cost_with(device.shape, LOCAL, local);
         let granted = wanted.saturating_sub(limits.charged());
         let grant = self.reserve_or_trim(device.indices, granted)?;
         self.note(device, limits, (LOCAL, local), grant, granted)?;
         self.recount_local();
-        Ok(())
+        Ok(Some(Raised {
+            device,
+            limits,
+            before,
+            after: local,
+        }))
+    }
+
+    /// The launch that it was raised for was refused by the driver, which takes nothing for it. What it took nevertheless the look tells.
+    pub fn lower_local(self, raised: &Raised) {
+        let Raised { device, limits, .. } = raised;
+        {
+            let _held = self.memory.limiting.hold();
+            // Another's launch may need more by now.
+            if limits.local.load(Ordering::Acquire) != raised.after {
+                return;
+            }
+            let charged = limits.charged();
+            let wanted = limits.cost_with(device.shape, LOCAL, raised.before);
+            limits.note(LOCAL, raised.before, wanted);
+            self.note_lowered(device, limits, LOCAL);
+            self.release(device.indices, charged.saturating_sub(wanted));
+        }
+        self.recount_local();
+        self.look_at(device);
+    }
+
+    /// What a stack gave back of a context's own is in no row.
+    fn note_lowered(self, device: &Device, limits: &Limits, limit: CUlimit) {
+        let (lower, lowered) = limits.lower(device.shape, limit);
+        self.unlist(device.indices, lower.saturating_sub(lowered));
+        self.list(device.indices, lowered.saturating_sub(lower));
     }
 
     /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed.
@@ -196,9 +233,7 @@ impl Tenant {
         grant.commit_as(grown.min(granted));
         beyond.commit_as(grown.saturating_sub(granted));
         limits.note(limit, value, wanted);
-        let (lower, lowered) = limits.lower(device.shape, limit);
-        self.unlist(device.indices, lower.saturating_sub(lowered));
-        self.list(device.indices, lowered.saturating_sub(lower));
+        self.note_lowered(device, limits, limit);
         drop(held);
         self.release(device.indices, charged.saturating_sub(wanted));
         Ok(())
@@ -227,6 +262,14 @@ fn within_bounds(shape: Shape, limit: CUlimit, value: u64) -> u64 {
         _ => shape.total.0 / 8,
     };
     value.min(most)
+}
+
+/// A context's local memory that was raised for a launch, in bytes a thread.
+pub struct Raised {
+    device: &'static Device,
+    limits: &'static Limits,
+    before: u64,
+    after: u64,
 }
 
 /// A context's limits as they were set, in bytes; 0 is what every context has. All zeros is a new one's.

@@ -4,6 +4,7 @@
 //! be done: wait, launch, or launch between marks. Nothing is waited for with a lock held, and a launch that is captured does no work yet:
 //! it is the graph's launch that pays.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
 use ledger::KeptErrno;
 
@@ -62,9 +63,18 @@ impl Tenant {
     /// together only for what is not.
     #[inline(always)]
     fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
-        if let Err(refused) = self.afford(work) {
-            return Outcome::Refused(refused);
-        }
+        // What is captured will be launched: its local memory is charged, too.
+        let context = || work.line.context();
+        self.with_local(
+            work.launched,
+            context,
+            || self.pace_alone(work, &call),
+            || call(),
+        )
+    }
+
+    #[inline(always)]
+    fn pace_alone(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
         let device = self.paced_device(work);
         let lane = device.and_then(|device| self.lane_of(device));
         if lane.is_some_and(|lane| lane.pace.pass(work.key)) {
@@ -72,12 +82,6 @@ impl Tenant {
         }
         let call = call;
         self.pace_slowly(work, device, &call)
-    }
-
-    /// What is captured will be launched: it is charged, too.
-    #[inline(always)]
-    fn afford(self, work: Work) -> Result<(), Refused> {
-        self.afford_local(work.launched, || work.line.context())
     }
 
     #[inline]
@@ -103,15 +107,24 @@ impl Tenant {
         self.device(self.memory.contexts.ordinal_of(line.context())?)
     }
 
-    /// A launch on several devices at once is paced on each of them, within the others.
-    fn pace_all(self, parts: &[Work], call: &dyn Fn() -> CUresult) -> CUresult {
+    /// A launch on several devices at once is paced on each of them, within the others; `refused` comes to say why it was not made.
+    fn pace_all(
+        self,
+        parts: &[Work],
+        refused: &Cell<Option<Refused>>,
+        call: &dyn Fn() -> CUresult,
+    ) -> CUresult {
         let Some((first, rest)) = parts.split_first() else {
             return call();
         };
-        let inner = || self.pace_all(rest, call);
+        let inner = || self.pace_all(rest, refused, call);
         match self.pace(*first, inner) {
             Outcome::Done(code) => code,
-            _ => inner(),
+            Outcome::PassThrough(_) => inner(),
+            Outcome::Refused(why) => {
+                refused.set(Some(why));
+                CUresult::ERROR_OUT_OF_MEMORY
+            }
         }
     }
 
@@ -367,12 +380,13 @@ pub fn launch_on_devices(
             )
         })
         .collect();
-    if let Some(refused) = parts.iter().find_map(|part| tenant.afford(*part).err()) {
-        return Outcome::Refused(refused);
+    let refused = Cell::new(None);
+    let call = || next::cuLaunchCooperativeKernelMultiDevice(list, count, flags);
+    let code = tenant.pace_all(&parts, &refused, &call);
+    match refused.get() {
+        Some(why) => Outcome::Refused(why),
+        None => Outcome::Done(code),
     }
-    Outcome::Done(tenant.pace_all(&parts, &|| {
-        next::cuLaunchCooperativeKernelMultiDevice(list, count, flags)
-    }))
 }
 
 pub fn launch_one_block(tenant: Tenant, function: CUfunction) -> Outcome<CUresult> {

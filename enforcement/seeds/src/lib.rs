@@ -164,6 +164,9 @@ seeds! {
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
     R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
+    R28a = "R28a", "a graph is charged for the local memory of any function that was obtained";
+    R28b = "R28b", "local memory stays charged for a launch that the driver refuses";
+    R28c = "R28c", "a kernel that an executable graph was set to is not known to need more local memory";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];
     S1 = "S1", "cuGetProcAddress ignores version and flags";

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Cuda, Image, Instantiate, LoadedLibrary, Module};
+use crate::ffi::cuda::{Cuda, Exchange, Image, Instantiate, LoadedLibrary, Module, Run};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -155,6 +155,65 @@ cases! {
             code => code,
         };
         ensure_eq!(code, OUT_OF_MEMORY, "a captured launch, or cuGraphInstantiateWithFlags");
+        within(session, &cuda)
+    }
+
+    /// One of a program that has a large function and no such kernel in the graph costs nothing of it. Set to that function it does, and is not launched.
+    graphs_are_charged_for_the_local_memory_of_their_own_kernels {
+        kind: Budget, defects: ["R28", "R12"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecKernelNodeSetParams_v2"],
+        needs: ["cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
+        let plain = cuda.load_module(&Image::ptx(text));
+        ensure_eq!(plain.code, OK, "cuModuleLoadData");
+        let plain = cuda.function(plain.out, "empty");
+        ensure_eq!(plain.code, OK, "a function without local memory");
+        let graph = cuda.captured_launch(plain.out, memory.out);
+        ensure_eq!(graph.code, OK, "its launch in a capture");
+        let before = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(before.code, OK, "cuGraphInstantiateWithFlags");
+        let large = cuda.function(module(&cuda)?, "large");
+        ensure_eq!(large.code, OK, "a function of 64 KiB a thread");
+        let after = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(after.code, OK, "cuGraphInstantiateWithFlags beside a function of 64 KiB a thread");
+        for exec in [before.out, after.out] {
+            ensure_eq!(cuda.run_graph(Run::Launch, exec), OK, "cuGraphLaunch beside a function of 64 KiB a thread");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let [node] = cuda.nodes(graph.out).out[..] else { harness::fail!("not one node of a captured launch") };
+        let exchanged = cuda.set_exec_kernel(Exchange::Second, after.out, node, large.out, &mut memory.out.to_ne_bytes());
+        if exchanged == OK {
+            ensure_eq!(cuda.run_graph(Run::Launch, after.out), OUT_OF_MEMORY, "cuGraphLaunch of the large function");
+        } else {
+            ensure_eq!(exchanged, OUT_OF_MEMORY, "cuGraphExecKernelNodeSetParams_v2");
+        }
+        ensure_eq!(cuda.run_graph(Run::Launch, before.out), OK, "cuGraphLaunch of the other");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Nor does a launch that the driver refuses, for its grid or its block, cost any.
+    local_memory_is_not_charged_to_a_launch_that_the_driver_refuses {
+        kind: Budget, defects: ["R28", "R12"], budget: "0=4GiB", entry_points: ["cuLaunchKernel", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        for (grid, block) in [(0, 1), (1, 0), (1, 1 << 20)] {
+            let code = cuda.launch_shaped(small.out, memory.out, grid, block);
+            ensure_eq!(code, CUresult::ERROR_INVALID_VALUE, "a launch of {grid} blocks of {block} threads");
+        }
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)?;
+        ensure_eq!(cuda.launch_function(small.out, memory.out), OUT_OF_MEMORY, "its launch beside a full budget");
         within(session, &cuda)
     }
 

@@ -308,6 +308,23 @@ impl Cuda {
         graph
     }
 
+    /// So many blocks of so many threads.
+    pub fn launch_shaped(
+        &self,
+        function: Function,
+        pointer: CUdeviceptr,
+        blocks: u32,
+        threads: u32,
+    ) -> CUresult {
+        let mut pointer = pointer;
+        let mut parameters = [(&raw mut pointer).cast::<c_void>()];
+        let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
+        let stream = CUstream::NULL;
+        call!(self.cuLaunchKernel(
+            function.0, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, none
+        ))
+    }
+
     fn launch_on(&self, stream: CUstream, function: Function, parameter: &mut [u8]) -> CUresult {
         let mut parameters = [parameter.as_mut_ptr().cast::<c_void>()];
         let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
