@@ -648,9 +648,8 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
     drop(change);
     if last {
         tenant.forget_drift(device);
-    } else {
-        tenant.look_at(device);
     }
+    tenant.look_at(device);
 }
 
 /// What a context takes, and how much of it no process row shows.

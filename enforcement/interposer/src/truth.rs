@@ -651,7 +651,13 @@ impl Tenant {
                 ledger.note_listed();
             }
             self.note_seen(index, &rows);
-            let row = own_row?;
+            let Some(row) = own_row else {
+                // What others noted of us went with what the driver held.
+                if ledger.is_listed() && !planted(Seed::R83) {
+                    ledger.forget_beyond(index);
+                }
+                return None;
+            };
             figures.listed.store(1, Ordering::Relaxed);
             let shown = ledger.shown_imports(index, &|pid| rows.of(pid));
             // A pool grows into its spare without a change of the books.

@@ -136,6 +136,10 @@ impl Floor {
             }
             self.note_seen(ledger, device, &rows);
             let Some(row) = own else {
+                // What was noted went with what the driver held.
+                if ledger.is_listed() && !planted(Seed::R83) {
+                    ledger.forget_beyond(device);
+                }
                 break;
             };
             let shown = ledger.shown_imports(device, &|pid| rows.of(pid));

@@ -373,34 +373,42 @@ impl Standing {
 pub fn end(destroy: impl FnOnce()) {
     let enforced = attachment::enforcing();
     let attachment = attachment::mine().filter(|_| enforced);
-    let _change = attachment.map(Attachment::change);
+    let change = attachment.map(Attachment::change);
     destroy();
-    if enforced {
-        ended();
+    if !enforced {
+        return;
+    }
+    let changed = ended();
+    drop(change);
+    // What was owed, and what anything took beyond the books.
+    if let Some(attachment) = attachment.filter(|_| !changed.is_empty()) {
+        attachment.look(changed, None);
     }
 }
 
-fn ended() {
+/// Answers where that changed anything.
+fn ended() -> DeviceSet {
     let _errno = KeptErrno::keep();
+    let mut changed = DeviceSet::EMPTY;
     let mut standing = lock();
     let mine = attachment::mine().filter(|attachment| standing.of == Some(attachment.id()));
     if standing.of.is_some() && mine.is_none() {
-        return;
+        return changed;
     }
     standing.instances = standing.instances.saturating_sub(1);
     if standing.instances == 0 {
         for owed in standing.owed.drain(..) {
-            if let Some(attachment) = mine {
-                attachment.look(owed.targets, None);
-            }
+            changed = changed.union(owed.targets);
         }
         for charged in standing.charged.drain(..) {
+            changed = changed.union(charged.targets);
             if let Some(attachment) = mine {
                 attachment.list(charged.targets, charged.unlisted);
                 attachment.release(charged.targets, charged.bytes);
             }
         }
     }
+    changed
 }
 
 fn lock() -> MutexGuard<'static, Standing> {

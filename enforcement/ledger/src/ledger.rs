@@ -574,6 +574,12 @@ impl Ledger {
         self.pace(device).map(|pace| &pace.words)
     }
 
+    /// Whether that was ever so: then a process without a row holds nothing.
+    pub fn is_listed(&self) -> bool {
+        let record = self.seat.layout().slots.get(self.seat.slot);
+        record.is_some_and(|record| record.start.load(Ordering::Acquire) & LISTED != 0)
+    }
+
     /// The driver's rows show this process by the pid that it has here: whoever looks for it once it is dead can tell by them.
     pub fn note_listed(&self) {
         if let Some(record) = self.seat.layout().slots.get(self.seat.slot)

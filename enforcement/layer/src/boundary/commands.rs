@@ -198,6 +198,9 @@ pub unsafe extern "system" fn destroy_device(
                 device.destroyed();
             }
             drop(change);
+            if let Some(device) = known {
+                device.look();
+            }
         }
     });
 }

@@ -93,6 +93,24 @@ cases! {
         gets_the_rest(session, &cuda, CONTEXT_ROOM + VULKAN_ROOM + Bytes::mib(64))
     }
 
+    /// What others saw of a process is theirs again when the driver holds nothing for it any more, though it lives and asks for nothing.
+    what_others_saw_of_a_process_ends_with_its_context {
+        kind: Budget, defects: ["R83", "F1"], entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"], budget: "0=6GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let cuda = cuda()?;
+        let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let mut other = Tenant::start(session)?;
+        let first = other.fill_cuda()?;
+        fills(first + UNSEEN, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM + VULKAN_ROOM)?;
+        other.free()?;
+        drop(unseen);
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        fills(other.fill_cuda()?, budget(session, 0)?, CONTEXT_ROOM)?;
+        other.peer.finish()
+    }
+
     /// So is one of the tenant's that no library of ours was asked for anything in, whose first thread has ended.
     what_a_process_without_a_first_thread_took_unseen_is_granted_to_nobody {
         kind: Budget, defects: ["R78", "R8"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",

@@ -91,6 +91,33 @@ cases! {
         fills(filled(&gpu)?, all, STEP)
     }
 
+    /// What it took is the tenant's at once when they are gone with their device, though the process lives and asks for nothing.
+    what_recorded_commands_took_is_anybodys_after_their_device {
+        kind: Budget, defects: ["R83", "F1"], entry_points: ["vkDestroyDevice", "vkDestroyInstance", "vkEndCommandBuffer", "cuMemAlloc_v2"], budget: "0=2GiB",
+    } (session) {
+        let nvml = nvml()?;
+        let mut other = Tenant::start(session)?;
+        let all = other.fill_cuda()?;
+        fills(all, budget(session, 0)?, CONTEXT_ROOM)?;
+        other.free()?;
+        let instance = instance(Client::V1_1)?;
+        let worker = instance.worker(first_gpu(&instance)?, Route::Submit)?;
+        let before = row(&nvml)?;
+        for _ in 0..512 {
+            worker.record_dispatches(DISPATCHES)?;
+        }
+        let taken = row(&nvml)?.saturating_sub(before);
+        ensure!(taken >= Bytes::mib(256), "2 million recorded dispatches took {taken}");
+        fills(other.fill_cuda()? + taken, all, VULKAN_ROOM)?;
+        other.free()?;
+        drop(worker);
+        fills(other.fill_cuda()?, all, VULKAN_ROOM)?;
+        other.free()?;
+        drop(instance);
+        fills(other.fill_cuda()?, all, STEP)?;
+        other.peer.finish()
+    }
+
     /// So beside managed memory, which is in no row, and explains nothing of what the driver takes for recorded commands.
     what_recorded_commands_take_is_charged_beside_managed_memory {
         kind: Budget, defects: ["F1", "R17"], entry_points: ["vkEndCommandBuffer", "vkAllocateMemory", "cuMemAllocManaged"], budget: "0=4GiB",
