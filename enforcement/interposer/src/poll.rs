@@ -57,20 +57,46 @@ pub fn meet_thread() {
     poll();
     if let Some(memory) = arena::enforcing() {
         let own = thread::pointer();
-        let place = (own.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % THREADS;
+        let place = place_of(own);
         if memory.poll.threads[place].load(Ordering::Relaxed) != own {
             memory.poll.meet(own, place);
         }
     }
 }
 
+/// Whether the calling thread has not been seen to use its own default stream yet.
+#[inline(always)]
+pub fn is_unmet() -> bool {
+    arena::enforcing().is_some_and(|memory| {
+        let own = thread::pointer();
+        let place = place_of(own);
+        memory.poll.threads[place].load(Ordering::Relaxed) != own
+            && memory.poll.is_unmet(own, place)
+    })
+}
+
+#[inline(always)]
+fn place_of(thread: usize) -> usize {
+    (thread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % THREADS
+}
+
 impl Poll {
+    fn ways(&self, place: usize) -> impl Iterator<Item = &AtomicUsize> {
+        (0..WAYS).map(move |way| &self.threads[(place + way) % THREADS])
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_unmet(&self, own: usize, place: usize) -> bool {
+        self.ways(place)
+            .all(|known| known.load(Ordering::Relaxed) != own)
+    }
+
     #[cold]
     #[inline(never)]
     fn meet(&self, own: usize, place: usize) {
-        let ways = (0..WAYS).map(|way| &self.threads[(place + way) % THREADS]);
         let mut free = None;
-        for known in ways {
+        for known in self.ways(place) {
             match known.load(Ordering::Relaxed) {
                 0 => free = free.or(Some(known)),
                 thread if thread == own => return,

@@ -123,6 +123,7 @@ seeds! {
     R32 = "R32", "what no row shows is charged to its context again with each graph that is made executable";
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
+    R18a = "R18a", "threads have streams of their own made for them over the budget";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

@@ -1,6 +1,7 @@
 //! What a row of the table yields: the name, the export, the typed call of the driver's function.
 
 use core::any::Any;
+use core::cell::Cell;
 use core::ffi::CStr;
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,10 @@ macro_rules! export {
             let forward = move || unsafe { next($($arg),*) };
             if seeds::unhooked(stringify!($name)) {
                 return forward();
+            }
+            let taking = own && const { !gives_back(stringify!($name)) };
+            if taking && poll::is_unmet() && let Some(refused) = turned_away(Entry::$name) {
+                return refused;
             }
             // SAFETY: the caller keeps the function's contract.
             export!(@$when $name $body, own, forward, $(unsafe { <$ty as Cross>::cross($arg) }),*)
@@ -102,9 +107,12 @@ macro_rules! export_per_thread {
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
             let own = const { is_per_thread(stringify!($name)) } $(|| names_own_stream(&$arg))*;
+            let own = own && !seeds::unhooked(stringify!($name));
+            if own && poll::is_unmet() && let Some(refused) = turned_away(Entry::$name) {
+                return refused;
+            }
             // SAFETY: the caller's own arguments.
-            let answer = unsafe { next($($arg),*) };
-            met(own && !seeds::unhooked(stringify!($name)), answer)
+            met(own, unsafe { next($($arg),*) })
         }
     };
 }
@@ -125,6 +133,39 @@ const fn is_per_thread(name: &str) -> bool {
         return false;
     };
     matches!((*kind, *last), (b's', b'z') | (b'd', b's'))
+}
+
+/// Whether a function of this name gives memory back: it is never refused.
+const fn gives_back(name: &str) -> bool {
+    matches!(
+        name.as_bytes(),
+        [b'c', b'u', b'M', b'e', b'm', b'F', b'r', b'e', b'e', ..]
+    )
+}
+
+/// The answer to a call that would be a thread's first on its own default stream, for which the driver takes memory: where the tenant is over its budget
+/// already it is refused, as by a driver whose device is full (R18 of `fixtures/defects.txt`).
+#[cold]
+#[inline(never)]
+fn turned_away<R: Answer>(entry: Entry) -> Option<R> {
+    let Standing::Enforce(tenant) = process::standing() else {
+        return None;
+    };
+    let why = Cell::new(None);
+    let code: CUresult = contain(entry, || {
+        // Before a context there is no stream.
+        let refused = tenant
+            .current_device()
+            .ok()
+            .and_then(|_| tenant.room_for_unasked().err());
+        let Some(refused) = refused.filter(|_| !planted(Seed::R18a)) else {
+            return CUresult::SUCCESS;
+        };
+        why.set(Some(refused));
+        report::outcome(entry, &Outcome::<()>::Refused(refused));
+        Answer::refused(refused)
+    });
+    (code != CUresult::SUCCESS).then(|| R::refused(why.get().unwrap_or(Refused::Panicked)))
 }
 
 /// The answer of a call, which may have been a thread's first on its own default stream.

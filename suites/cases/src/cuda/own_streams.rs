@@ -9,8 +9,10 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
-use crate::clients::{context, cuda, fill};
-use crate::ffi::cuda::{Context, Cuda, OWN_STREAM, Places};
+use crate::clients::{context, cuda, fill, nvml};
+use crate::ffi::cuda::{Context, Cuda, OWN_STREAM, Places, Stream};
+use crate::greed::budget;
+use crate::vulkan::floor::row;
 
 const OK: CUresult = CUresult::SUCCESS;
 /// What a stream takes (H200), in blocks.
@@ -53,6 +55,33 @@ fn at_once(
         ensure_eq!(code, OK, "a thread's call");
     }
     Ok(())
+}
+
+/// Runs `act` in so many threads, one after another, none of which ends before all have run it: what each answered.
+fn one_after_another(
+    cuda: &Cuda,
+    context: Context,
+    threads: usize,
+    act: impl Fn() -> CUresult + Sync,
+) -> Vec<CUresult> {
+    let all = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let (answer, answers) = std::sync::mpsc::channel();
+        let codes = (0..threads)
+            .filter_map(|_| {
+                let (answer, act, all) = (answer.clone(), &act, &all);
+                scope.spawn(move || {
+                    let current = cuda.set_current(context);
+                    let code = act();
+                    let _ = answer.send(if current == OK { code } else { current });
+                    all.wait();
+                });
+                answers.recv().ok()
+            })
+            .collect();
+        all.wait();
+        codes
+    })
 }
 
 /// By each of these a thread's first call makes its stream.
@@ -288,6 +317,32 @@ cases! {
         let most = THREADS as u64 * EACH + 2 * BLOCK;
         ensure!(charged <= most, "{} for 640 threads, 16 at a time", Bytes(charged));
         within(session, &cuda)
+    }
+
+    /// Over the budget no further thread has a stream made for it: its first call is refused, as where a device is full. What a thread frees it frees.
+    threads_streams_are_made_within_the_budget {
+        kind: Budget, defects: ["R18"], budget: "0=1GiB", entry_points: ["cuStreamQuery", "cuMemcpy_ptds", "cuMemFreeAsync_ptsz"],
+    } (session) {
+        const THREADS: usize = 96;
+        let cuda = cuda()?;
+        let current = context(&cuda, 0)?;
+        let places = Places::of(&cuda, current)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let nvml = nvml()?;
+        for name in ["cuStreamQuery", "cuMemcpy_ptds"].into_iter().filter(|name| cuda.exports(name)) {
+            let codes = one_after_another(&cuda, current, THREADS, || cuda.on_own_stream(name, &places));
+            let refused = codes.iter().filter(|code| **code == OUT_OF_MEMORY).count();
+            ensure!(codes.len() == THREADS && codes.iter().all(|code| matches!(*code, OK | OUT_OF_MEMORY)), "{name} in {THREADS} threads: {codes:?}");
+            ensure!(refused >= THREADS / 2, "{name} was refused in {refused} of {THREADS} threads");
+            let (held, budget) = (row(&nvml)?, budget(session, 0)?);
+            ensure!(held <= budget + Bytes(4 * BLOCK), "{held} in NVML's row under {budget}, after {name}");
+        }
+        if cuda.exports("cuMemFreeAsync_ptsz") {
+            let freed = one_after_another(&cuda, current, 1, || cuda.free_async(Stream::PerThread, taken.held[0]));
+            ensure_eq!(freed, [OK], "cuMemFreeAsync_ptsz in a further thread");
+        }
+        Ok(())
     }
 
     /// What takes a stream and no memory is the driver's with the budget used up as well.
