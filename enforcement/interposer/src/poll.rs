@@ -10,8 +10,13 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use ledger::Cancelability;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use budget::Bytes;
+use budget::charge::BLOCK;
+use throttle::Nanos;
+
 use crate::boundary::{arena, thread, time};
-use crate::process::{Standing, standing};
+use crate::outcome::Refused;
+use crate::process::{Standing, Tenant, standing};
 
 /// When the next look is due, by the processor's counter. All zeros: the first call that comes along sets it.
 #[repr(C)]
@@ -19,11 +24,18 @@ pub struct Poll {
     next: AtomicU64,
     /// Threads that were seen to use streams of their own, by a hash of their pointers. A thread that is pushed out by another is looked at again.
     threads: [AtomicUsize; THREADS],
+    /// Threads whose first call on a stream of their own is under way, or whose look.
+    coming: AtomicU64,
 }
 
 const THREADS: usize = 4096;
 /// Places of the table in which a thread may stand.
 const WAYS: usize = 4;
+
+/// How long a thread's first call waits, where the budget has no room for a stream for each of those that are under way.
+const PATIENCE: Nanos = Nanos::millis(100);
+/// So many of them are under way at most where it has none: some may be copies that last.
+const MOST_COMING: u64 = 4;
 
 /// So many times longer than a look lasts nobody looks again,
 const SPACING: u64 = 100;
@@ -148,6 +160,43 @@ fn look_for_new(place: &AtomicUsize, own: usize) {
     };
     place.store(own, Ordering::Relaxed);
     tenant.look_at(device);
+    let coming = &tenant.memory.poll.coming;
+    let _ = coming.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+        count.checked_sub(1)
+    });
+}
+
+impl Tenant {
+    /// Before a call that would be a thread's first on its own default stream, for which the driver takes memory. Over the budget it is refused, as where a
+    /// device is full; where there is no room for the streams of all such calls that are under way it waits for their looks (R18 of
+    /// `fixtures/defects.txt`). A look follows, by [`meet_thread`].
+    pub fn let_thread_in(self) -> Result<(), Refused> {
+        let Ok(device) = self.current_device() else {
+            return Ok(());
+        };
+        let coming = &self.memory.poll.coming;
+        let end = time::now().plus(PATIENCE);
+        loop {
+            self.room_for_unasked()?;
+            let count = coming.load(Ordering::Acquire);
+            let bytes = BLOCK.0.saturating_mul(count + 1);
+            let refusal = self.refusal_of(device.indices, Bytes(bytes));
+            let refusal = refusal.filter(|_| count != 0);
+            let waits = time::now() < end;
+            if refusal.is_none() || !waits && count < MOST_COMING {
+                let swapped =
+                    coming.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Relaxed);
+                match swapped {
+                    Ok(_) => return Ok(()),
+                    Err(_) => continue,
+                }
+            }
+            if let Some(refusal) = refusal.filter(|_| !waits) {
+                return Err(Refused::Ledger(refusal));
+            }
+            time::sleep_until(time::now().plus(Nanos::millis(1)));
+        }
+    }
 }
 
 #[inline(never)]

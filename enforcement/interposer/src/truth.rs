@@ -259,19 +259,10 @@ impl Tenant {
     /// Whether the driver may take memory that nobody asks it for (code, the stream of a thread): not while the tenant is over its budget on a
     /// device that this process has a context on (R31 of `fixtures/defects.txt`).
     pub fn room_for_unasked(self) -> Result<(), Refused> {
-        let Some(ledger) = self.ledger().filter(|_| !planted(Seed::R31b)) else {
+        if planted(Seed::R31b) {
             return Ok(());
-        };
-        let over = |device: &Device| {
-            device.indices.iter().find_map(|index| {
-                let (budget, usage) = (ledger.budget(index)?, ledger.usage(index));
-                (usage > budget).then_some(Refusal::OverBudget {
-                    requested: BLOCK,
-                    usage,
-                    budget,
-                })
-            })
-        };
+        }
+        let over = |device: &Device| self.refusal_of(device.indices, Bytes::ZERO);
         let devices = self.devices().into_iter().flat_map(Devices::iter);
         for device in devices.filter(|device| self.memory.contexts.has_any(device.ordinal)) {
             if over(device).is_none() {
@@ -285,6 +276,19 @@ impl Tenant {
             }
         }
         Ok(())
+    }
+
+    /// Why so much more is not within the budgets of these devices, if it is not.
+    pub fn refusal_of(self, devices: DeviceSet, bytes: Bytes) -> Option<Refusal> {
+        let ledger = self.ledger()?;
+        devices.iter().find_map(|index| {
+            let (budget, usage) = (ledger.budget(index)?, ledger.usage(index));
+            (usage.saturating_add(bytes) > budget).then_some(Refusal::OverBudget {
+                requested: BLOCK,
+                usage,
+                budget,
+            })
+        })
     }
 
     /// A call by which a driver takes a few bytes of blocks that it fills one after another. None is made over the budget; one that fills another

@@ -143,22 +143,19 @@ const fn gives_back(name: &str) -> bool {
     )
 }
 
-/// The answer to a call that would be a thread's first on its own default stream, for which the driver takes memory: where the tenant is over its budget
-/// already it is refused, as by a driver whose device is full (R18 of `fixtures/defects.txt`).
+/// The answer to a call that would be a thread's first on its own default stream, if it is not made.
 #[cold]
 #[inline(never)]
 fn turned_away<R: Answer>(entry: Entry) -> Option<R> {
     let Standing::Enforce(tenant) = process::standing() else {
         return None;
     };
+    if planted(Seed::R18a) {
+        return None;
+    }
     let why = Cell::new(None);
     let code: CUresult = contain(entry, || {
-        // Before a context there is no stream.
-        let refused = tenant
-            .current_device()
-            .ok()
-            .and_then(|_| tenant.room_for_unasked().err());
-        let Some(refused) = refused.filter(|_| !planted(Seed::R18a)) else {
+        let Err(refused) = tenant.let_thread_in() else {
             return CUresult::SUCCESS;
         };
         why.set(Some(refused));
