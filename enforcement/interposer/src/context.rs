@@ -393,6 +393,7 @@ fn create(
     undo: &dyn Fn(CUcontext) -> CUresult,
 ) -> Outcome<CUresult> {
     let _nvml = Scope::begin(tenant);
+    tenant.await_predecessors(device);
     let bound = match tenant.settings().context_charge {
         ContextCharge::Count => device.context_bound,
         ContextCharge::Free => Bytes::ZERO,

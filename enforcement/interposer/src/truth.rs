@@ -60,6 +60,8 @@ struct Figures {
     others_due: AtomicU64,
     /// Not 0: the last look found a row of ours.
     listed: AtomicU64,
+    /// Not 0: what this process held before execve is in our row no longer.
+    alone: AtomicU64,
     /// Not 0: a look is under way. The most that this process was charged since its last try began.
     watched: AtomicU64,
     peak: AtomicU64,
@@ -555,6 +557,28 @@ impl Tenant {
         }
     }
 
+    /// Before a context is made: what this process held before execve is waited for.
+    pub fn await_predecessors(self, device: &Device) {
+        let Some(ledger) = self.ledger() else {
+            return;
+        };
+        for index in device.indices.iter() {
+            let Some(figures) = self.figures(index) else {
+                continue;
+            };
+            if figures.alone.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            let row = || {
+                let rows = Session::open()?.rows(index)?;
+                Some(rows.own().unwrap_or_default())
+            };
+            if ledger.await_predecessors(index, &row) {
+                figures.alone.store(1, Ordering::Release);
+            }
+        }
+    }
+
     /// A device's last context is gone, and with it all that was charged for no other reason than the driver's row.
     pub fn forget_drift(self, device: &Device) {
         let _held = self.memory.truth.looking.hold();
@@ -643,7 +667,8 @@ impl Tenant {
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let spares = self.spares(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
-            let dead = match planted(Seed::P12a) {
+            let alone = figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
+            let dead = match alone {
                 true => Bytes::ZERO,
                 false => ledger.predecessors_usage(index),
             };

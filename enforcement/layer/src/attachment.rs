@@ -11,7 +11,7 @@ use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
 use crate::arena::{Arena, Id};
-use crate::boundary::nvml::Rows;
+use crate::boundary::nvml::{self, Rows};
 use crate::exports::{Descriptor, Freed, Row};
 use crate::floor::{Books, Floor};
 use crate::pace::Turns;
@@ -222,6 +222,23 @@ impl Attachment {
     pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
         ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
+    }
+
+    /// Before an instance or a device is made: what this process held before execve is waited for.
+    pub fn await_predecessors(&self, targets: DeviceSet) {
+        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.is_mine()) else {
+            return;
+        };
+        for device in targets.iter() {
+            let row = || {
+                Some(
+                    nvml::listed(device)?
+                        .of(std::process::id())
+                        .unwrap_or_default(),
+                )
+            };
+            ledger.await_predecessors(device, &row);
+        }
     }
 
     /// What was noted beyond what this process is charged is about to be charged, as far as it is known what took it. A look follows.

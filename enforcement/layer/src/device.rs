@@ -157,6 +157,7 @@ fn charged(
 ) -> vk::Result {
     let (attachment, all) = (enforced.attachment, enforced.all);
     let bound = enforced.bound();
+    attachment.await_predecessors(all);
     let held = standing::late(attachment, all).and_then(|()| enforced.reserve(bound));
     let Ok((held, reserved)) = held else {
         trace::line(format_args!(

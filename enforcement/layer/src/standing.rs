@@ -171,6 +171,7 @@ pub fn begin() -> Result<Option<Making>, Refused> {
         let held = match attachment {
             None => None,
             Some(attachment) => {
+                attachment.await_predecessors(DeviceSet::of(device));
                 let Some(bound) = bound(attachment, DeviceSet::of(device)) else {
                     continue;
                 };

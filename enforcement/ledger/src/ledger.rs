@@ -6,6 +6,7 @@ use crate::contest;
 use crate::driver::{Driver, NoDriver};
 use crate::objects::{Key, Object, Shown, SlotSet};
 use crate::reap::Reaper;
+use crate::region::clock::{Moment, pause};
 use crate::region::descriptors::{Descriptor, is_closed};
 use crate::region::{self, KeptErrno, LISTED, PACE_WORDS, Pace};
 use crate::seen;
@@ -13,6 +14,7 @@ use crate::{AttachError, Refusal};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::path::Path;
 
 /// How often the dead are looked for at most where only figures are wanted. A driver takes ten times as long to let go of them.
@@ -474,6 +476,31 @@ impl Ledger {
         });
         let bytes = dead.map(|(slot, _)| account.word(slot).used());
         Bytes(bytes.fold(0, u64::saturating_add))
+    }
+
+    /// Before this process takes anything of a device: waits, not for ever, until the driver has taken apart what its image before execve held there, so
+    /// that nothing which it takes then hides behind that. `row` tells this process's figure, `None` where the driver shows no figures. Answers whether
+    /// the figure is this image's alone.
+    pub fn await_predecessors(&self, device: DeviceIndex, row: &dyn Fn() -> Option<Bytes>) -> bool {
+        /// What its children keep alive may stay.
+        const PATIENCE: Duration = Duration::from_secs(2);
+        /// Of what takes a driver 100 ms.
+        const STEP: Duration = Duration::from_millis(2);
+        if self.predecessors_usage(device) == Bytes::ZERO {
+            return true;
+        }
+        if self.process_usage(device) != Bytes::ZERO || seeds::planted(seeds::Seed::P12b) {
+            return false;
+        }
+        let began = Moment::now();
+        loop {
+            match row() {
+                None => return false,
+                Some(Bytes::ZERO) => return true,
+                Some(_) if began.elapsed() > PATIENCE => return false,
+                Some(_) => pause(STEP),
+            }
+        }
     }
 
     /// This library's slot, and those of the others of the process.

@@ -124,6 +124,7 @@ seeds! {
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
     R18a = "R18a", "threads have streams of their own made for them over the budget";
+    P12b = "P12b", "what an image takes hides behind what the one before it held";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

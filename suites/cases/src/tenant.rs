@@ -122,6 +122,15 @@ impl Hands {
                 self.memories.extend(answer);
                 i64::from(answer.err().unwrap_or(Code::SUCCESS).0)
             }
+            "greens" => {
+                let count = bytes()?.0;
+                let cuda = self.cuda()?;
+                for _ in 0..count {
+                    let green = cuda.create_green(0).code;
+                    harness::ensure_eq!(green, CUresult::SUCCESS, "cuGreenCtxCreate in a tenant");
+                }
+                0
+            }
             "unseen" => {
                 let (bytes, driver) = object.split_once(' ').unwrap_or((object, ""));
                 let bytes = bytes.parse().map_or(Bytes::ZERO, Bytes);

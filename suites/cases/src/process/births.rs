@@ -2,7 +2,7 @@
 //! of who lives.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Parent, Session, cases, ensure_eq, fail, roles};
+use harness::{Bytes, Failure, Parent, Session, cases, ensure, ensure_eq, fail, roles};
 
 use crate::activation::scrubbed::may;
 use crate::clients::{self, context, cuda, fill};
@@ -10,6 +10,7 @@ use crate::ffi::cuda::Cuda;
 use crate::ffi::process::{Birth, Ending, born, die, end, in_fork, in_fork_named, name_next};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
+use crate::vulkan::floor::rows;
 
 const OK: CUresult = CUresult::SUCCESS;
 const OUT_OF_MEMORY: CUresult = CUresult::ERROR_OUT_OF_MEMORY;
@@ -189,6 +190,23 @@ cases! {
         ensure_eq!(tenant.ask(&format!("again cuda {}", few.0))?, 0, "64 MiB in the next image, at once");
         let taken = tenant.fill_cuda()?;
         fills(taken + few, budget(session, 0)?, CONTEXT_ROOM)?;
+        tenant.peer.finish()
+    }
+
+    /// Nor does what the new one takes hide behind it.
+    what_the_next_image_takes_is_charged_beside_what_is_taken_apart {
+        kind: Budget, defects: ["P12"], entry_points: ["cuDevicePrimaryCtxRetain", "cuGreenCtxCreate", "cuMemAlloc_v2"], budget: "0=4GiB",
+        needs: ["cuGreenCtxCreate"],
+    } (session) {
+        let mut tenant = Tenant::start(session)?;
+        let pid = tenant.ask("pid")? as u32;
+        ensure_eq!(tenant.cuda(Bytes::gib(2))?, OK, "2 GiB in the first image");
+        ensure_eq!(tenant.ask("again greens 100")?, 0, "100 green contexts in the next image, at once");
+        let taken = tenant.fill_cuda()?;
+        let (budget, rows) = (budget(session, 0)?, rows(&clients::nvml()?)?);
+        let held = rows.into_iter().find(|(row, _)| *row == pid).map_or(Bytes::ZERO, |(_, held)| Bytes(held));
+        ensure!(held <= budget && taken < held, "{held} in the next image's row under {budget}, {taken} of it granted");
+        fills(held, budget, CONTEXT_ROOM)?;
         tenant.peer.finish()
     }
 
