@@ -20,7 +20,7 @@ use crate::boundary::arena::Lock;
 use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
-use crate::nvml::{Processes, Session};
+use crate::nvml::{Processes, Rows, Session};
 use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
 use crate::process::Tenant;
@@ -573,7 +573,7 @@ impl Tenant {
                 let rows = Session::open()?.rows(index)?;
                 Some(rows.own().unwrap_or_default())
             };
-            if ledger.await_predecessors(index, &row) {
+            if ledger.await_predecessors(index, &Rows, &row) {
                 figures.alone.store(1, Ordering::Release);
             }
         }

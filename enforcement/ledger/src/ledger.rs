@@ -481,15 +481,26 @@ impl Ledger {
     /// Before this process takes anything of a device: waits, not for ever, until the driver has taken apart what its image before execve held there, so
     /// that nothing which it takes then hides behind that. `row` tells this process's figure, `None` where the driver shows no figures. Answers whether
     /// the figure is this image's alone.
-    pub fn await_predecessors(&self, device: DeviceIndex, row: &dyn Fn() -> Option<Bytes>) -> bool {
+    pub fn await_predecessors(
+        &self,
+        device: DeviceIndex,
+        driver: &dyn Driver,
+        row: &dyn Fn() -> Option<Bytes>,
+    ) -> bool {
         /// What its children keep alive may stay.
         const PATIENCE: Duration = Duration::from_secs(2);
         /// Of what takes a driver 100 ms.
         const STEP: Duration = Duration::from_millis(2);
+        // Nobody may have seen yet that it is dead.
+        if self.has_other_slots() {
+            self.reap(driver);
+        }
         if self.predecessors_usage(device) == Bytes::ZERO {
             return true;
         }
-        if self.process_usage(device) != Bytes::ZERO || seeds::planted(seeds::Seed::P12b) {
+        // What is in no row hides nothing, and is not waited for.
+        let listed = self.process_usage(device) != self.process_unlisted(device);
+        if listed || seeds::planted(seeds::Seed::P12b) {
             return false;
         }
         let began = Moment::now();
@@ -501,6 +512,14 @@ impl Ledger {
                 Some(_) => pause(STEP),
             }
         }
+    }
+
+    /// Whether a slot has this process's pid and is not this library's.
+    fn has_other_slots(&self) -> bool {
+        let owner = self.seat.owner();
+        let slots = self.seat.layout().slots.iter().enumerate();
+        let mut others = slots.filter(|(slot, _)| *slot != self.seat.slot);
+        others.any(|(_, record)| record.owner.load(Ordering::Acquire) == owner)
     }
 
     /// This library's slot, and those of the others of the process.
