@@ -666,6 +666,8 @@ struct Meter {
     bound: Bytes,
     /// The caller's grants.
     own_changes: u64,
+    /// No context of the device is there yet.
+    first: bool,
     before: Option<(Session, DeviceIndex, Reading)>,
 }
 
@@ -677,6 +679,8 @@ struct Reading {
     charged: Bytes,
     /// What no context owns: without one it is in no row, and with the next in ours again.
     apart: Bytes,
+    /// Imported, and in our row alone.
+    imported: Bytes,
     /// How many changes have begun.
     changes: u64,
 }
@@ -695,6 +699,7 @@ impl Meter {
             device,
             bound,
             own_changes,
+            first: !tenant.memory.contexts.has_any(device.ordinal),
             before,
         }
     }
@@ -707,6 +712,7 @@ impl Meter {
             device,
             bound,
             own_changes,
+            first,
             before,
         } = self;
         let measured = before.and_then(|(nvml, index, before)| {
@@ -715,12 +721,21 @@ impl Meter {
             if let Some(ledger) = tenant.ledger() {
                 ledger.note_listed();
             }
-            let known = match before.rows.own() {
+            let stood = before.rows.own();
+            let known = match stood {
                 Some(row) if planted(Seed::R74) => row,
-                Some(row) => row
-                    .saturating_add(after.charged)
-                    .saturating_sub(before.charged),
-                None => after.apart,
+                _ => {
+                    let returned = match (first, stood) {
+                        (true, Some(_)) if planted(Seed::R74a) => Bytes::ZERO,
+                        (true, _) => before.apart.saturating_add(after.imported),
+                        (false, _) => Bytes::ZERO,
+                    };
+                    stood
+                        .unwrap_or_default()
+                        .saturating_add(returned)
+                        .saturating_add(after.charged)
+                        .saturating_sub(before.charged)
+                }
             };
             let own = row.saturating_sub(known);
             let undisturbed = after.changes == before.changes || planted(Seed::R74);
@@ -764,8 +779,11 @@ impl Reading {
         for _ in 0..TRIES {
             let begun = changes.quiet(own_changes);
             let stood = books();
+            let rows = nvml.rows(index)?;
+            let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
             let reading = Reading {
-                rows: nvml.rows(index)?,
+                rows,
+                imported: Bytes(imported),
                 device: nvml.device_usage(index),
                 charged: stood.0,
                 apart: tenant

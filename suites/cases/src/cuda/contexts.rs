@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
+use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
+use crate::ffi::cuda::Stream;
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
+/// Of a context's time, and more of it after its end.
+const KEPT: Bytes = Bytes::gib(2);
 
 cases! {
     /// Contexts made by any of the calls are charged, and given back by the call that ends them.
@@ -92,6 +95,39 @@ cases! {
         ensure_eq!((code, taken), (OK, 48), "a context, and blocks of {PART} beside it");
         let all = fill(&cuda).bytes + Bytes(taken * PART.0);
         fills(all, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
+    }
+
+    /// What outlives a context is not charged once more with the next one, though the process has a row of its own for a VkDevice.
+    what_outlives_a_context_is_not_charged_to_the_next_beside_vulkan {
+        kind: Budget, defects: ["R74", "C10"], budget: "0=6GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain", "cuMemCreate", "cuMemAlloc_v2", "vkCreateDevice"],
+    } (session) {
+        let _gpu = Gpu::first()?;
+        let cuda = cuda()?;
+        ensure_eq!(cuda.create_memory(0, KEPT.0).code, OK, "cuMemCreate");
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes + KEPT, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
+    }
+
+    /// Nor is what is left of a pool that is destroyed.
+    what_outlives_a_destroyed_pool_is_not_charged_to_the_next_context {
+        kind: Budget, defects: ["R74", "C10"], budget: "0=6GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        ensure_eq!(cuda.allocate_from_pool(Stream::Legacy, pool.out, KEPT.0).code, OK, "cuMemAllocFromPoolAsync");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        let before = fill(&cuda);
+        fills(before.bytes + KEPT, budget(session, 0)?, CONTEXT_ROOM)?;
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        context(&cuda, 0)?;
+        // A driver may give all of it back with the context, or keep it.
+        ensure!(fill(&cuda).bytes + Bytes::mib(64) >= before.bytes, "less than before the reset, {}", before.bytes);
+        Ok(())
     }
 
     /// So are contexts of 32-bit days: what one was charged comes back with it, and while it lives the books show it (the
