@@ -17,6 +17,9 @@ use std::os::fd::RawFd;
 
 /// How long bytes drain where no driver can tell. Teardown of 100 GiB took 136 ms on an H200; this leaves room for a loaded host.
 pub const DRAIN_MS: u64 = 2_000;
+/// How long bytes drain that were in no row, by which their end could be seen: a process that did cuInit alone has 3.25 MiB (H200), and a killed one keeps
+/// them for some 100 ms.
+const UNLISTED_MS: u64 = 250;
 /// For whom is dead so long nobody waits any more.
 const WAITED_FOR_MS: u64 = 5_000;
 /// How long rows are believed that say a dead process still holds memory, where they are perhaps in terms of another PID namespace. Rows that once showed it by its own pid are believed as long as they do: children that it forked keep its memory
@@ -297,12 +300,23 @@ impl Reaper<'_> {
             None
         };
         match told {
+            // What is in no row has no end that the rows show, and is taken apart all the same.
+            Some(false) if self.is_unlisted(slot, device) => age >= UNLISTED_MS,
             Some(false) => true,
             // The row is another's.
             Some(true) if self.has_namesake(slot, owner) => age >= DRAIN_MS,
             Some(true) => !listed && age >= DRAIN_MOST_MS,
             None => age >= DRAIN_MS,
         }
+    }
+
+    /// Whether all that a slot is charged is in no row of the driver's, as its owner said.
+    fn is_unlisted(&self, slot: usize, device: DeviceIndex) -> bool {
+        let account = device.slot().and_then(|slot| self.layout.account(slot));
+        account.is_some_and(|account| {
+            let unlisted = account.unlisted(slot);
+            unlisted != 0 && account.word(slot).used() <= unlisted && !planted(Seed::P3a)
+        })
     }
 
     /// Whether the pid of a slot's dead owner is another's now: the row that the driver shows under it says nothing of the dead (P12 of

@@ -127,6 +127,7 @@ seeds! {
     P12b = "P12b", "what an image takes hides behind what the one before it held";
     R74a = "R74a", "what outlives a context is charged to the next one, where the process has a row besides";
     R74b = "R74b", "what outlives a destroyed pool is charged to the next context";
+    P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

@@ -137,6 +137,10 @@ impl Hands {
                 self.unseen.push(Unseen::take(driver, bytes)?);
                 0
             }
+            "init" => {
+                self.cuda = Some(clients::cuda_without_context()?);
+                0
+            }
             "ready-cuda" => {
                 self.cuda()?;
                 0

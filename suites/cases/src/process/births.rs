@@ -1,6 +1,8 @@
 //! Every way in which processes are born, and the names that they have then: what children keep of their parents' is charged, and a pid says nothing
 //! of who lives.
 
+use std::time::{Duration, Instant};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Parent, Session, cases, ensure, ensure_eq, fail, roles};
 
@@ -122,6 +124,32 @@ cases! {
             ensure_eq!(again, OK, "20 GiB of a parent that bore by {way}");
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What processes held that did no more than initialise, and are in no row of the driver's, is granted to nobody before it has taken them apart.
+    what_was_in_no_row_is_granted_once_it_is_taken_apart {
+        kind: Budget, defects: ["P3"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=2GiB", unordered: "asks while processes are taken apart",
+    } (session) {
+        const MANY: usize = 24;
+        let mut many = Vec::new();
+        for _ in 0..MANY {
+            let mut tenant = Tenant::start(session)?;
+            tenant.ask("init")?;
+            many.push(tenant);
+        }
+        let cuda = cuda()?;
+        let first = fill(&cuda);
+        first.refused_with(OUT_OF_MEMORY)?;
+        for tenant in &mut many {
+            tenant.peer.kill()?;
+        }
+        let (mut more, end) = (Bytes::ZERO, Instant::now() + Duration::from_secs(2));
+        while Instant::now() < end {
+            if cuda.allocate(Bytes::mib(2).0).code == OK {
+                more = more + Bytes::mib(2);
+            }
+        }
+        fills(first.bytes + more, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// Two processes that are both pid 1, each in a namespace of its own, have a budget together; one's death gives back what was its own, and
