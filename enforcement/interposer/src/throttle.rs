@@ -69,7 +69,7 @@ impl Tenant {
             work.launched,
             context,
             || self.pace_alone(work, &call),
-            || call(),
+            &call,
         )
     }
 

@@ -146,7 +146,7 @@ cases! {
         let (mut more, end) = (Bytes::ZERO, Instant::now() + Duration::from_secs(2));
         while Instant::now() < end {
             if cuda.allocate(Bytes::mib(2).0).code == OK {
-                more = more + Bytes::mib(2);
+                more += Bytes::mib(2);
             }
         }
         fills(first.bytes + more, budget(session, 0)?, CONTEXT_ROOM)
