@@ -78,12 +78,16 @@ impl ProcessUsage {
     }
 
     /// Whether a row names what the process holds for this. Pools and cuMemCreate's memory outlive the contexts of their device, and are in
-    /// no row until there is one again; managed memory never is in any (H200, 580.159.04: `fixtures/oracle/resets-580.txt`).
+    /// no row until there is one again, or a VkInstance beside them; managed memory never is in any (H200, 580.159.04: `fixtures/oracle/resets-580.txt`,
+    /// and *without a context* in `held-580.txt`).
     #[must_use]
     pub fn lists(&self, kind: Kind) -> bool {
         match kind {
             Kind::Unlisted | Kind::Managed => false,
-            Kind::Pool | Kind::Vmm => self.of(Kind::Context) > Bytes::ZERO,
+            Kind::Pool | Kind::Vmm => {
+                let holders = [Kind::Context, Kind::VulkanInstance, Kind::VulkanDevice];
+                holders.into_iter().any(|kind| self.of(kind) > Bytes::ZERO)
+            }
             _ => true,
         }
     }

@@ -12,6 +12,7 @@ use crate::conditional;
 use crate::driver::{self, Driver};
 use crate::graph::{GraphId, Graphs, NodeId, Payload, node_handle};
 use crate::handle;
+use crate::image::Attributes;
 use crate::memop;
 use crate::process::{ContextId, Process};
 use crate::stream::Work;
@@ -153,6 +154,7 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     conditional::may_run(graph, &body, process.graphs.execs.values())?;
     crate::graph_memory::one_instance(process, &body)?;
     take_branches(process, context, Some(&body))?;
+    take_local(process, &body)?;
     let objects = process.graphs.graph(graph).objects.clone();
     process.keep_objects(&objects);
     let id = process.graphs.next();
@@ -233,6 +235,29 @@ fn take_branches(process: &mut Process, context: ContextId, new: Option<&Body>) 
         let device = process.context(context).device;
         process.charge(driver, device, Kind::Context, needed - taken)?;
         process.branch_memory.insert(context, needed);
+    }
+    Ok(())
+}
+
+/// The kernels of a body, each with the context that it runs in.
+fn kernels(body: &Body) -> Vec<(ContextId, Attributes)> {
+    let mut kernels = Vec::new();
+    walk(body, &mut |node| {
+        if let Payload::Kernel(kernel) = &node.payload {
+            kernels.push((kernel.context, kernel.cost.needs));
+        }
+    });
+    kernels
+}
+
+/// Local memory is taken when a kernel becomes part of an executable graph: made, updated or set to it (H200, 580.159.04: *local memory in graphs* in
+/// `fixtures/oracle/held-580.txt`).
+fn take_local(process: &mut Process, body: &Body) -> Answer {
+    let driver = driver::get()?;
+    for (context, needs) in kernels(body) {
+        if process.context(context).alive {
+            process.reserve_local(driver, context, &needs)?;
+        }
     }
     Ok(())
 }
@@ -383,6 +408,12 @@ pub fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
     if capture::takes(&mut process, stream, line)? {
         return capture::forbids_waiting(&mut process, stream, line);
     }
+    // What a smaller stack has given back since is taken again.
+    for (context, needs) in kernels(&body) {
+        if process.context(context).alive {
+            process.reserve_for_launch(driver, context, &needs)?;
+        }
+    }
     crate::graph_memory::begin_launch(&mut process, driver, id)?;
     let start = Moment::unknown();
     process.put(driver, line, Op::Record(start.clone()));
@@ -515,7 +546,9 @@ pub fn replace(
         take_over(&mut node.child, child);
     }
     node.do_instead(payload);
-    take_branches(process, context, None)
+    take_branches(process, context, None)?;
+    let body = process.graphs.execs[&exec].body.clone();
+    take_local(process, &body)
 }
 
 fn same_shape(old: &Body, new: &Body) -> bool {
@@ -616,7 +649,9 @@ fn update_with(exec: CUgraphExec, graph: CUgraph) -> Result<Result<(), Differenc
     }
     let context = exec.context;
     take_over(&mut exec.body, body);
+    let body = exec.body.clone();
     take_branches(&mut process, context, None)?;
+    take_local(&mut process, &body)?;
     Ok(Ok(()))
 }
 

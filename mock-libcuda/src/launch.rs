@@ -5,9 +5,9 @@ use abi::cuda::*;
 use crate::boundary::{Answer, Host, In, Out};
 use crate::driver::{self, Driver};
 use crate::function::Function;
-use crate::image::Kernel;
+use crate::image::{Attributes, Kernel};
 use crate::occupancy::Sm;
-use crate::process::Process;
+use crate::process::{ContextId, Process};
 use crate::stream;
 use crate::{capture, context};
 
@@ -24,6 +24,8 @@ pub struct KernelCost {
     pub instructions: u32,
     /// Bytes of its parameters.
     pub parameters: u32,
+    /// What its context has to have for it.
+    pub needs: Attributes,
     /// How the launch ends, where that is known to be an error.
     pub fault: Option<CUresult>,
 }
@@ -258,6 +260,7 @@ impl Request {
             blocks_per_sm: resident.max(1),
             instructions: function.kernel().instructions.max(1),
             parameters: function.kernel().param_bytes(),
+            needs: function.kernel().attributes,
             fault: None,
         })
     }
@@ -376,9 +379,24 @@ fn launch(request: &Request, params: Out<*mut c_void>, extra: Out<*mut c_void>) 
     if function.context != current || process.stream_context(request.stream)? != current {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
-    process.reserve_for_launch(driver, current, &function.kernel().attributes)?;
+    reserve(&mut process, driver, current, request.stream, &cost)?;
     let node = request.node(context::handle_of(current), &params, &extra);
     stream::enqueue_kernel(&mut process, driver, request.stream, &cost, node)
+}
+
+/// What is captured takes nothing yet (H200, 580.159.04: *local memory in graphs* in `fixtures/oracle/held-580.txt`).
+fn reserve(
+    process: &mut Process,
+    driver: &Driver,
+    context: ContextId,
+    stream: CUstream,
+    cost: &KernelCost,
+) -> Answer {
+    let line = process.line_of(stream)?;
+    match capture::takes(process, stream, line)? {
+        true => Ok(()),
+        false => process.reserve_for_launch(driver, context, &cost.needs),
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the C signature")]
@@ -494,7 +512,7 @@ fn legacy(function: CUfunction, width: c_int, height: c_int, stream: CUstream) -
     if known.context != current || process.stream_context(stream)? != current {
         return Err(CUresult::ERROR_INVALID_HANDLE);
     }
-    process.reserve_for_launch(driver, current, &known.kernel().attributes)?;
+    reserve(&mut process, driver, current, stream, &cost)?;
     let (none, no_extra) = (Host(0).out(), Host(0).out());
     let node = request.node(context::handle_of(current), &none, &no_extra);
     stream::enqueue_kernel(&mut process, driver, stream, &cost, node)

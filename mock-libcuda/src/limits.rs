@@ -163,10 +163,7 @@ impl Process {
         context: ContextId,
         needs: &Attributes,
     ) -> Answer {
-        let local = (needs.local as usize).next_multiple_of(STACK_UNIT);
-        if local > self.limit(driver, context, STACK)? {
-            self.set_stack(driver, context, local)?;
-        }
+        self.reserve_local(driver, context, needs)?;
         if needs.calls_malloc && !self.modules.held(context).reserves.heap_taken {
             let heap = self.limit(driver, context, HEAP)? as u64 + HEAP_MARGIN;
             let device = self.context(context).device;
@@ -177,6 +174,20 @@ impl Process {
         }
         self.modules.held(context).reserves.printf_taken |= needs.calls_printf;
         Ok(())
+    }
+
+    /// When a kernel is launched, or made part of an executable graph: the local memory of its threads.
+    pub fn reserve_local(
+        &mut self,
+        driver: &Driver,
+        context: ContextId,
+        needs: &Attributes,
+    ) -> Answer {
+        let local = (needs.local as usize).next_multiple_of(STACK_UNIT);
+        match local > self.limit(driver, context, STACK)? {
+            true => self.set_stack(driver, context, local),
+            false => Ok(()),
+        }
     }
 
     /// What a context's first module with malloc takes when it is loaded.

@@ -666,8 +666,6 @@ struct Meter {
     bound: Bytes,
     /// The caller's grants.
     own_changes: u64,
-    /// No context of the device is there yet.
-    first: bool,
     before: Option<(Session, DeviceIndex, Reading)>,
 }
 
@@ -699,7 +697,6 @@ impl Meter {
             device,
             bound,
             own_changes,
-            first: !tenant.memory.contexts.has_any(device.ordinal),
             before,
         }
     }
@@ -712,7 +709,6 @@ impl Meter {
             device,
             bound,
             own_changes,
-            first,
             before,
         } = self;
         let measured = before.and_then(|(nvml, index, before)| {
@@ -721,20 +717,18 @@ impl Meter {
             if let Some(ledger) = tenant.ledger() {
                 ledger.note_listed();
             }
-            let stood = before.rows.own();
-            let known = match stood {
+            let known = match before.rows.own() {
                 Some(row) if planted(Seed::R74) => row,
-                _ => {
-                    let returned = match (first, stood) {
-                        (true, Some(_)) if planted(Seed::R74a) => Bytes::ZERO,
-                        (true, _) => before.apart.saturating_add(after.imported),
-                        (false, _) => Bytes::ZERO,
+                // By a row of its own, a VkInstance's too, all that the process holds is listed.
+                Some(row) => row
+                    .saturating_add(after.charged)
+                    .saturating_sub(before.charged),
+                None => {
+                    let imported = match planted(Seed::R74a) {
+                        true => Bytes::ZERO,
+                        false => after.imported,
                     };
-                    stood
-                        .unwrap_or_default()
-                        .saturating_add(returned)
-                        .saturating_add(after.charged)
-                        .saturating_sub(before.charged)
+                    after.apart.saturating_add(imported)
                 }
             };
             let own = row.saturating_sub(known);

@@ -283,7 +283,7 @@ impl Tenant {
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
         self.memory.local.note(handles.zip(needs));
         if planted(Seed::R28) {
-            self.afford_more(Launched::Any, &mut Some(current_context))?;
+            self.afford_more(Launched::Any, &mut Some(|| Some(current_context())))?;
         }
         Ok(())
     }
@@ -354,13 +354,13 @@ impl Tenant {
         }
     }
 
-    /// Makes a call that launches: what local memory it may take is charged before, or it is refused. `context` is asked for where none is current.
-    /// `through` is the driver's call.
+    /// Makes a call that launches: what local memory it may take is charged before, or it is refused. `context` tells where, and nothing where
+    /// nothing is taken; it is asked for where some launch may take something. `through` is the driver's call.
     #[inline(always)]
     pub fn with_local(
         self,
         launched: Launched,
-        context: impl FnOnce() -> u64,
+        context: impl FnOnce() -> Option<u64>,
         call: impl FnOnce() -> Outcome<CUresult>,
         through: impl FnOnce() -> CUresult,
     ) -> Outcome<CUresult> {
@@ -377,7 +377,7 @@ impl Tenant {
 
     #[cold]
     #[inline(never)]
-    fn afford_for<F: FnOnce() -> u64>(
+    fn afford_for<F: FnOnce() -> Option<u64>>(
         self,
         launched: Launched,
         context: &mut Option<F>,
@@ -405,7 +405,7 @@ impl Tenant {
         outcome
     }
 
-    fn afford_more<F: FnOnce() -> u64>(
+    fn afford_more<F: FnOnce() -> Option<u64>>(
         self,
         launched: Launched,
         context: &mut Option<F>,
@@ -428,9 +428,8 @@ impl Tenant {
         if local <= HAD_BY_ALL {
             return Ok(None);
         }
-        let context = match (current_context(), context.take()) {
-            (0, Some(context)) => context(),
-            (current, _) => current,
+        let Some(context) = context.take().and_then(|context| context()) else {
+            return Ok(None);
         };
         let ordinal = self.memory.contexts.ordinal_of(context);
         let device = ordinal.and_then(|ordinal| self.device(ordinal));

@@ -217,14 +217,22 @@ fn exchanged(
     new: Option<Code>,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    if let Some(new) = new.filter(|_| !planted(Seed::R28c)) {
-        tenant.add_to_graph(exec, tenant.local_of(new));
-    }
+    // The driver takes its local memory now, and again at a launch if a smaller stack has given it back.
+    let local = new.filter(|_| !planted(Seed::R28c));
+    let local = local.map_or(0, |new| tenant.local_of(new));
     let other = new.filter(|new| Code::of(node) != Some(*new) && !planted(Seed::R73));
-    match other {
+    let whole = || match other {
         Some(new) => tenant.creep(&tenant.memory.graphs.exchanged, 2 * new.memory(), call),
         None => Outcome::Done(call()),
+    };
+    let context = || Some(current_context());
+    let outcome = tenant.with_local(Launched::Kernels(local), context, whole, || {
+        CUresult::ERROR_UNKNOWN
+    });
+    if matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
+        tenant.add_to_graph(exec, local);
     }
+    outcome
 }
 
 macro_rules! captures {
@@ -438,7 +446,8 @@ fn launched(
         false => granted(),
         true => paced(&granted, call, pace),
     };
-    tenant.with_local(Launched::Graph(exec), current_context, whole, call)
+    let context = || Some(current_context());
+    tenant.with_local(Launched::Graph(exec), context, whole, call)
 }
 
 /// A launch that waits until it may begin, and takes its memory then: nobody waits with memory granted.
@@ -609,6 +618,7 @@ fn instantiated(
         return outcome;
     };
     if matches!(outcome, Outcome::Refused(_)) {
+        tenant.forget_graph(exec);
         let _ = next::cuGraphExecDestroy(exec);
         before.into_iter().for_each(|before| place.write(before));
         // Its context keeps what the driver took for it.
@@ -635,50 +645,39 @@ fn branching(
         return Outcome::Done(call().0);
     };
     let Wanted { bound, local } = tenant.branch_memory(graph, change);
-    let mut made = None;
-    let outcome = tenant.with_local(
-        // It is taken now or at a launch.
-        local.map_or(Launched::Any, Launched::Kernels),
-        current_context,
-        || {
-            branching_within(tenant, device, (change, bound), || {
-                let (code, exec) = call();
-                made = exec.filter(|_| code == CUresult::SUCCESS);
-                (code, exec)
-            })
-        },
-        || CUresult::ERROR_UNKNOWN,
-    );
-    match (made, local, change) {
-        (None, ..) => {}
-        (Some(exec), None, _) => tenant.forget_graph(exec),
-        (Some(exec), Some(local), Instantiation::New) => tenant.note_graph(exec, local),
-        (Some(exec), Some(local), Instantiation::Exchanged) => tenant.add_to_graph(exec, local),
-    }
-    outcome
-}
-
-fn branching_within(
-    tenant: Tenant,
-    device: &Device,
-    (change, bound): (Instantiation, Bytes),
-    call: impl FnOnce() -> (CUresult, Option<CUgraphExec>),
-) -> Outcome<CUresult> {
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),
     };
+    // From before its local memory is charged, which the driver takes in this call.
     let before = tenant.look_before(device, bound);
-    let (code, exec) = call();
-    if code != CUresult::SUCCESS {
-        return Outcome::Done(code);
+    let mut made = None;
+    let outcome = tenant.with_local(
+        local.map_or(Launched::Any, Launched::Kernels),
+        || Some(current_context()),
+        || {
+            let (code, exec) = call();
+            made = exec.filter(|_| code == CUresult::SUCCESS);
+            Outcome::Done(code)
+        },
+        || CUresult::ERROR_UNKNOWN,
+    );
+    let Outcome::Done(code @ CUresult::SUCCESS) = outcome else {
+        return outcome;
+    };
+    if let Some(exec) = made {
+        match (local, change) {
+            (None, _) => tenant.forget_graph(exec),
+            (Some(local), Instantiation::New) => tenant.note_graph(exec, local),
+            (Some(local), Instantiation::Exchanged) => tenant.add_to_graph(exec, local),
+        }
     }
     match tenant.settle_by_row(device, before, grant, (bound, Bytes::ZERO, bound)) {
         Ok(Bytes::ZERO) => Outcome::Done(code),
         // No row: it is charged as what it takes at most.
         Ok(most) => {
             let context = current_context();
-            let more = match exec.filter(|_| !planted(Seed::R32) && !planted(Seed::R30)) {
+            let more = match made.filter(|_| !planted(Seed::R32) && !planted(Seed::R30)) {
                 Some(exec) => match change {
                     Instantiation::Exchanged if !planted(Seed::R32b) => {
                         tenant.exchange_branches(context, exec, most)

@@ -63,8 +63,12 @@ impl Tenant {
     /// together only for what is not.
     #[inline(always)]
     fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
-        // What is captured will be launched: its local memory is charged, too.
-        let context = || work.line.context();
+        // What is captured takes nothing before its graph is made executable.
+        let context = || match (work.line.is_captured(), current_context()) {
+            (true, _) if !planted(Seed::R28d) => None,
+            (_, 0) => Some(work.line.context()),
+            (_, current) => Some(current),
+        };
         self.with_local(
             work.launched,
             context,

@@ -125,7 +125,7 @@ seeds! {
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
     R18a = "R18a", "threads have streams of their own made for them over the budget";
     P12b = "P12b", "what an image takes hides behind what the one before it held";
-    R74a = "R74a", "what outlives a context is charged to the next one, where the process has a row besides";
+    R74a = "R74a", "what a process alone holds of a dead maker's is charged to its first context";
     R74b = "R74b", "what outlives a destroyed pool is charged to the next context";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
@@ -172,6 +172,7 @@ seeds! {
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R28a = "R28a", "a graph is charged for the local memory of any function that was obtained";
     R28b = "R28b", "local memory stays charged for a launch that the driver refuses";
+    R28d = "R28d", "a launch that is captured is charged local memory";
     R28c = "R28c", "a kernel that an executable graph was set to is not known to need more local memory";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
     R15 = "R15", "managed memory is not charged", unhooks: ["cuMemAllocManaged"];

@@ -10,6 +10,7 @@ use crate::ffi::cuda::{Cuda, Exchange, Image, Instantiate, LoadedLibrary, Module
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
+const BLOCK: Bytes = Bytes::mib(2);
 /// CU_LIMIT_STACK_SIZE.
 const STACK_SIZE: i32 = 0;
 
@@ -140,7 +141,7 @@ cases! {
         within(session, &cuda)
     }
 
-    /// A graph's kernels take as much: none is captured, or it is not made executable.
+    /// A graph's kernels take as much when it is made executable, which is refused; a launch that is captured takes nothing.
     local_memory_of_graphs_is_no_way_past_the_budget {
         kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags"], needs: ["cuGraphInstantiateWithFlags"],
     } (session) {
@@ -150,11 +151,24 @@ cases! {
         let large = cuda.function(module(&cuda)?, "large");
         ensure_eq!(large.code, OK, "cuModuleGetFunction");
         let graph = cuda.captured_launch(large.out, memory.out);
-        let code = match graph.code {
-            OK => cuda.instantiate(Instantiate::WithFlags, graph.out).code,
-            code => code,
-        };
-        ensure_eq!(code, OUT_OF_MEMORY, "a captured launch, or cuGraphInstantiateWithFlags");
+        ensure_eq!(graph.code, OK, "a captured launch");
+        ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph.out).code, OUT_OF_MEMORY, "cuGraphInstantiateWithFlags");
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        let graph = cuda.captured_launch(small.out, memory.out);
+        ensure_eq!(graph.code, OK, "a captured launch");
+        let before = cuda.memory_info().out.0;
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags of the small function");
+        let taken = before.saturating_sub(cuda.memory_info().out.0);
+        ensure!(Bytes(taken) >= Bytes::mib(256), "{} were charged for it", Bytes(taken));
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OK, "cuGraphLaunch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let charged = before.saturating_sub(cuda.memory_info().out.0);
+        ensure!(charged <= taken + BLOCK.0, "{} were charged for it and its launch, {} before", Bytes(charged), Bytes(taken));
+        let all = fill(&cuda);
+        all.refused_with(OUT_OF_MEMORY)?;
+        fills(all.bytes + Bytes(charged) + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)?;
         within(session, &cuda)
     }
 
