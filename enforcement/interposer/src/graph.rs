@@ -22,7 +22,7 @@ use seeds::{Seed, planted};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
-use crate::devices::{Device, current_context};
+use crate::devices::current_context;
 use crate::function::Launched;
 use crate::graphs::{Code, Instantiation, Need, Wanted};
 use crate::marks::NoStream;
