@@ -17,8 +17,8 @@ use std::os::fd::RawFd;
 
 /// How long bytes drain where no driver can tell. Teardown of 100 GiB took 136 ms on an H200; this leaves room for a loaded host.
 pub const DRAIN_MS: u64 = 2_000;
-/// How long bytes drain that were in no row, by which their end could be seen: a process that did cuInit alone has 3.25 MiB (H200), and a killed one keeps
-/// them for some 100 ms.
+/// How long bytes drain of who has no row, at least: it may have had none when it died. What cuInit takes is in none, nor is what a process holds by
+/// cuMemCreate or in pools on a device where it has no context.
 const UNLISTED_MS: u64 = 250;
 /// For whom is dead so long nobody waits any more.
 const WAITED_FOR_MS: u64 = 5_000;
@@ -300,23 +300,13 @@ impl Reaper<'_> {
             None
         };
         match told {
-            // What is in no row has no end that the rows show, and is taken apart all the same.
-            Some(false) if self.is_unlisted(slot, device) => age >= UNLISTED_MS,
-            Some(false) => true,
+            // What was in no row has no end that the rows show, and is taken apart all the same.
+            Some(false) => age >= UNLISTED_MS || planted(Seed::P3a),
             // The row is another's.
             Some(true) if self.has_namesake(slot, owner) => age >= DRAIN_MS,
             Some(true) => !listed && age >= DRAIN_MOST_MS,
             None => age >= DRAIN_MS,
         }
-    }
-
-    /// Whether all that a slot is charged is in no row of the driver's, as its owner said.
-    fn is_unlisted(&self, slot: usize, device: DeviceIndex) -> bool {
-        let account = device.slot().and_then(|slot| self.layout.account(slot));
-        account.is_some_and(|account| {
-            let unlisted = account.unlisted(slot);
-            unlisted != 0 && account.word(slot).used() <= unlisted && !planted(Seed::P3a)
-        })
     }
 
     /// Whether the pid of a slot's dead owner is another's now: the row that the driver shows under it says nothing of the dead (P12 of

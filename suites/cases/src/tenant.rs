@@ -137,6 +137,14 @@ impl Hands {
                 self.unseen.push(Unseen::take(driver, bytes)?);
                 0
             }
+            "without-context" => {
+                let bytes = bytes()?;
+                let cuda = self.cuda()?;
+                let made = cuda.create_memory(0, bytes.0).code;
+                let reset = cuda.reset_primary(0);
+                harness::ensure_eq!(reset, CUresult::SUCCESS, "cuDevicePrimaryCtxReset_v2");
+                i64::from(made.0)
+            }
             "init" => {
                 self.cuda = Some(clients::cuda_without_context()?);
                 0

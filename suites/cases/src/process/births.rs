@@ -152,6 +152,23 @@ cases! {
         fills(first.bytes + more, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Nor is what a process held by cuMemCreate, whose context was gone before it.
+    what_outlived_a_context_is_granted_once_it_is_taken_apart {
+        kind: Budget, defects: ["P3"], entry_points: ["cuMemCreate", "cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"], budget: "0=6GiB",
+        unordered: "asks while processes are taken apart",
+    } (session) {
+        let part = Bytes::gib(4);
+        for round in 0..3 {
+            let mut tenant = Tenant::start(session)?;
+            ensure_eq!(tenant.ask(&format!("without-context {}", part.0))?, 0, "{part} in round {round}");
+            tenant.peer.kill()?;
+        }
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(part.0).code, OK, "{part} after the last");
+        ensure_eq!(cuda.allocate(part.0).code, OUT_OF_MEMORY, "{part} more");
+        Ok(())
+    }
+
     /// Two processes that are both pid 1, each in a namespace of its own, have a budget together; one's death gives back what was its own, and
     /// the other's stays charged.
     namesakes_of_two_pid_namespaces_are_told_apart {
