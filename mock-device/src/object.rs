@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::holds::{self, Facts, Holder};
+use crate::holds::{self, Claim, Facts};
 use crate::memory::{Kind, OutOfDeviceMemory};
 use crate::os;
 use crate::units::{Bytes, DeviceIndex};
@@ -59,7 +59,7 @@ pub struct Object<'w> {
     pub(crate) world: &'w World,
     pub(crate) facts: Facts,
     /// Row and generation: a fork child finds its parent's object here, and holds nothing.
-    pub(crate) holder: Holder,
+    pub(crate) claim: Claim,
     file: File,
 }
 
@@ -108,16 +108,16 @@ impl World {
             None => self.own_descriptor(id).ok_or(gone)?,
         };
         let held = self.hold_by(|region| holds::find(region, id.0).map(Facts::read));
-        let (facts, holder) = held?.ok_or(ObjectError::Gone(id))?;
+        let (facts, claim) = held?.ok_or(ObjectError::Gone(id))?;
         let release = |error| {
-            self.end_hold(holder, facts.id);
+            self.end_hold(claim, facts.id);
             ObjectError::Io(error)
         };
         let file = os::open(&path).map_err(release)?;
         Ok(Object {
             world: self,
             facts,
-            holder,
+            claim,
             file,
         })
     }
@@ -133,9 +133,9 @@ impl World {
         let (device, inode) = (meta.dev(), meta.ino());
         let held =
             self.hold_by(|region| holds::find_by_file(region, device, inode).map(Facts::read))?;
-        let (facts, holder) = held.ok_or(ObjectError::Foreign(number))?;
+        let (facts, claim) = held.ok_or(ObjectError::Foreign(number))?;
         let release = |error| {
-            self.end_hold(holder, facts.id);
+            self.end_hold(claim, facts.id);
             ObjectError::Io(error)
         };
         // A description of its own, without the export's lock.
@@ -143,7 +143,7 @@ impl World {
         Ok(Object {
             world: self,
             facts,
-            holder,
+            claim,
             file,
         })
     }
@@ -170,10 +170,10 @@ impl World {
         };
         let entered = self.enter_object(dev, &facts, origin);
         match entered {
-            Ok(holder) => Ok(Object {
+            Ok(claim) => Ok(Object {
                 world: self,
                 facts,
-                holder,
+                claim,
                 file,
             }),
             Err(error) => {
@@ -190,7 +190,7 @@ impl World {
         dev: DeviceIndex,
         facts: &Facts,
         origin: Origin,
-    ) -> Result<Holder, ObjectError> {
+    ) -> Result<Claim, ObjectError> {
         let row = self.accounts.own_row().ok_or(ObjectError::Full)?;
         let holder = self.accounts.own_place().ok_or(ObjectError::Full)?;
         let region = &self.accounts.region;
@@ -209,11 +209,10 @@ impl World {
                 }));
             }
             cell.store(held - facts.size, Relaxed);
-            if !holds::enter(region, holder, facts) {
+            return holds::enter(region, holder, facts).ok_or_else(|| {
                 cell.store(held, Relaxed);
-                return Err(ObjectError::Full);
-            }
-            return Ok(holder);
+                ObjectError::Full
+            });
         }
         let sum = used.checked_add(facts.size).filter(|sum| *sum <= capacity);
         let Some(sum) = sum else {
@@ -223,35 +222,31 @@ impl World {
                 free: Bytes(capacity.saturating_sub(used)),
             }));
         };
-        if !holds::enter(region, holder, facts) {
-            return Err(ObjectError::Full);
-        }
+        let claim = holds::enter(region, holder, facts).ok_or(ObjectError::Full)?;
         total.used.store(sum, Relaxed);
         total.peak.fetch_max(sum, Relaxed);
-        Ok(holder)
+        Ok(claim)
     }
 
     /// A hold of this process on what `find` finds in the books.
     fn hold_by(
         &self,
         find: impl FnOnce(&crate::region::Region) -> Option<Facts>,
-    ) -> Result<Option<(Facts, Holder)>, ObjectError> {
+    ) -> Result<Option<(Facts, Claim)>, ObjectError> {
         let holder = self.accounts.own_place().ok_or(ObjectError::Full)?;
         let region = &self.accounts.region;
         let _guard = region.lock();
         let Some(facts) = find(region) else {
             return Ok(None);
         };
-        if !holds::hold(region, holder, facts.id) {
-            return Err(ObjectError::Full);
-        }
-        Ok(Some((facts, holder)))
+        let claim = holds::hold(region, holder, facts.id).ok_or(ObjectError::Full)?;
+        Ok(Some((facts, claim)))
     }
 
-    fn end_hold(&self, holder: Holder, id: u64) {
+    fn end_hold(&self, claim: Claim, id: u64) {
         let region = &self.accounts.region;
         let _guard = region.lock();
-        holds::release(region, holder, id);
+        holds::release(region, claim, id);
         holds::bury_unheld(region, self.accounts.place.as_ref());
     }
 
@@ -314,17 +309,17 @@ impl<'w> Object<'w> {
         let held = self
             .world
             .hold_by(|region| holds::find(region, self.facts.id).map(Facts::read))?;
-        let (facts, holder) = held.ok_or(ObjectError::Gone(self.id()))?;
+        let (facts, claim) = held.ok_or(ObjectError::Gone(self.id()))?;
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match os::open(Path::new(&own)) {
             Ok(file) => Ok(Object {
                 world: self.world,
                 facts,
-                holder,
+                claim,
                 file,
             }),
             Err(error) => {
-                self.world.end_hold(holder, facts.id);
+                self.world.end_hold(claim, facts.id);
                 Err(error.into())
             }
         }
@@ -334,8 +329,8 @@ impl<'w> Object<'w> {
 impl Drop for Object<'_> {
     fn drop(&mut self) {
         // What a fork child has of its parent's objects is not its own to end.
-        if self.world.accounts.known_place() == Some(self.holder) {
-            self.world.end_hold(self.holder, self.facts.id);
+        if self.world.accounts.known_place() == Some(self.claim.holder) {
+            self.world.end_hold(self.claim, self.facts.id);
         }
     }
 }

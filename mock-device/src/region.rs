@@ -30,7 +30,7 @@ pub(crate) const GRAINS: usize = 128;
 pub(crate) const RUNS: usize = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ringwrld");
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const SPEC_SIZE: usize = 2 << 20;
 
 #[repr(C)]
@@ -150,6 +150,8 @@ pub(crate) struct ObjectEntry {
     pub(crate) file_inode: AtomicU64,
     /// One more than the row of whoever made it, while that one has held it all along; 0 after.
     pub(crate) maker: AtomicU32,
+    /// The number of the hold that it was made with; that one's end makes it nobody's.
+    pub(crate) made_with: AtomicU64,
     /// 1 for a store, whose size its maker changes.
     pub(crate) store: AtomicU32,
     /// Of a store: how much of its size is in its maker's row.

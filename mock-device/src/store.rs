@@ -56,7 +56,7 @@ impl Object<'_> {
     /// So much of the store is in its maker's row from here on.
     pub fn show(&self, bytes: Bytes) {
         // A fork child's copy is not the maker's.
-        if self.world.accounts.known_place() != Some(self.holder) {
+        if self.world.accounts.known_place() != Some(self.claim.holder) {
             return;
         }
         let _guard = self.world.accounts.region.lock();
