@@ -723,13 +723,7 @@ impl Meter {
                 Some(row) => row
                     .saturating_add(after.charged)
                     .saturating_sub(before.charged),
-                None => {
-                    let imported = match planted(Seed::R74a) {
-                        true => Bytes::ZERO,
-                        false => after.imported,
-                    };
-                    after.apart.saturating_add(imported)
-                }
+                None => after.apart.saturating_add(after.imported),
             };
             let own = row.saturating_sub(known);
             let undisturbed = after.changes == before.changes || planted(Seed::R74);
