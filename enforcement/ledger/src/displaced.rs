@@ -95,7 +95,9 @@ pub fn find(path: &CStr) -> Option<Opened> {
                 continue;
             };
             let in_our_tree = || here.is_some() && Tree::of(&process) == here;
-            if place.made(map.layout(), in_our_tree) {
+            // One in which nobody has a place is being made, and has no name yet.
+            let is_used = map.layout().high().load(Ordering::Acquire) != 0;
+            if is_used && place.made(map.layout(), in_our_tree) {
                 found.push((charged(map.layout()), ledger));
             }
         }
