@@ -67,7 +67,7 @@ impl Facts {
     }
 }
 
-/// Writes an object into the books, its first hold included; false where they are full. The caller has counted it.
+/// Writes an object into the books, its first hold included; `None` where they are full. The caller has counted it.
 pub(crate) fn enter(region: &Region, holder: Holder, facts: &Facts) -> Option<Claim> {
     let mut entries = region.all_objects().iter().enumerate();
     let (index, entry) = entries.find(|(_, entry)| !entry.is_live())?;
@@ -78,7 +78,6 @@ pub(crate) fn enter(region: &Region, holder: Holder, facts: &Facts) -> Option<Cl
     entry.size.store(facts.size, Relaxed);
     entry.file_device.store(facts.file.0, Relaxed);
     entry.file_inode.store(facts.file.1, Relaxed);
-    entry.maker.store(holder.row as u32 + 1, Relaxed);
     entry.made_with.store(claim.opened, Relaxed);
     entry.store.store(facts.is_store.into(), Relaxed);
     entry.shown.store(0, Relaxed);
@@ -119,22 +118,7 @@ pub(crate) fn release(region: &Region, claim: Claim, id: u64) {
         region.header().overreturns.fetch_add(1, Relaxed);
         return;
     };
-    end(region, hold);
-}
-
-/// Without the hold that it was made with an object has no maker any longer, though that one imported it besides (H200, 580.159.04: *its maker's own
-/// imports* in `fixtures/oracle/held-580.txt`).
-fn end(region: &Region, hold: &Hold) {
-    let object = find(region, hold.object.load(Relaxed));
     hold.object.store(0, Release);
-    let opened = hold.opened.load(Relaxed);
-    if let Some(object) = object.filter(|object| object.made_with.load(Relaxed) == opened) {
-        object.maker.store(0, Relaxed);
-    }
-}
-
-fn is_made_by(object: &ObjectEntry, row: u32) -> bool {
-    object.maker.load(Relaxed) == row + 1
 }
 
 fn hold_of(region: &Region, claim: Claim, id: u64) -> Option<&Hold> {
@@ -179,7 +163,7 @@ fn holders<'a>(region: &'a Region, object: &'a ObjectEntry) -> impl Iterator<Ite
     holds_of(region, object).map(|(_, row)| row)
 }
 
-/// Whose bytes the objects of a device are: its maker's while that one lives and holds it; nobody's, whoever imported it, while a
+/// Whose bytes the objects of a device are: its maker's while that one lives and has the hold that it was made with, an import of its own being none; nobody's, whoever imported it, while a
 /// descriptor of it is open; then the living holder's who opened it last, or a dying one's while nobody else is left. Of a store what its
 /// maker shows is that one's, and the rest nobody's. So says an H200 (fixtures/oracle/{shared-memory,shared-pools,held}-580.txt).
 pub(crate) fn attributed(
@@ -192,8 +176,9 @@ pub(crate) fn attributed(
         .filter(|object| object.is_live() && object.device.load(Relaxed) as usize == device)
         .filter_map(|object| {
             let is_living = |row: &&Row| row.state.load(Relaxed) == state::LIVE;
+            let made_with = object.made_with.load(Relaxed);
             let maker = holds_of(region, object)
-                .find(|(hold, _)| is_made_by(object, hold.row.load(Relaxed)))
+                .find(|(hold, _)| hold.opened.load(Relaxed) == made_with)
                 .map(|(_, row)| row);
             let facts = Facts::read(object);
             let owner = match maker.filter(is_living) {
@@ -260,7 +245,7 @@ pub(crate) fn end_row(region: &Region, index: usize, row: &Row, age: u64) -> boo
         if age < lag {
             left = true;
         } else {
-            end(region, hold);
+            hold.object.store(0, Release);
         }
     }
     left

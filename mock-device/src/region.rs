@@ -148,9 +148,7 @@ pub(crate) struct ObjectEntry {
     /// The file of its contents, by which an importer of a descriptor knows it.
     pub(crate) file_device: AtomicU64,
     pub(crate) file_inode: AtomicU64,
-    /// One more than the row of whoever made it, while that one has held it all along; 0 after.
-    pub(crate) maker: AtomicU32,
-    /// The number of the hold that it was made with; that one's end makes it nobody's.
+    /// The number of the hold that it was made with: whose that is, as long as it lasts, has made it.
     pub(crate) made_with: AtomicU64,
     /// 1 for a store, whose size its maker changes.
     pub(crate) store: AtomicU32,
