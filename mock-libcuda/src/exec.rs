@@ -154,7 +154,8 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     conditional::may_run(graph, &body, process.graphs.execs.values())?;
     crate::graph_memory::one_instance(process, &body)?;
     take_branches(process, context, Some(&body))?;
-    take_local(process, &body)?;
+    let kernels = kernels(process, &body);
+    take_local(process, &kernels)?;
     let objects = process.graphs.graph(graph).objects.clone();
     process.keep_objects(&objects);
     let id = process.graphs.next();
@@ -239,11 +240,13 @@ fn take_branches(process: &mut Process, context: ContextId, new: Option<&Body>) 
     Ok(())
 }
 
-/// The kernels of a body, each with the context that it runs in.
-fn kernels(body: &Body) -> Vec<(ContextId, Attributes)> {
+/// What the kernels of a body need, each with the context that it runs in, if that is there still.
+fn kernels(process: &Process, body: &Body) -> Vec<(ContextId, Attributes)> {
     let mut kernels = Vec::new();
     walk(body, &mut |node| {
-        if let Payload::Kernel(kernel) = &node.payload {
+        if let Payload::Kernel(kernel) = &node.payload
+            && process.context(kernel.context).alive
+        {
             kernels.push((kernel.context, kernel.cost.needs));
         }
     });
@@ -252,14 +255,11 @@ fn kernels(body: &Body) -> Vec<(ContextId, Attributes)> {
 
 /// Local memory is taken when a kernel becomes part of an executable graph: made, updated or set to it (H200, 580.159.04: *local memory in graphs* in
 /// `fixtures/oracle/held-580.txt`).
-fn take_local(process: &mut Process, body: &Body) -> Answer {
+fn take_local(process: &mut Process, kernels: &[(ContextId, Attributes)]) -> Answer {
     let driver = driver::get()?;
-    for (context, needs) in kernels(body) {
-        if process.context(context).alive {
-            process.reserve_local(driver, context, &needs)?;
-        }
-    }
-    Ok(())
+    kernels
+        .iter()
+        .try_for_each(|(context, needs)| process.reserve_local(driver, *context, needs))
 }
 
 /// What the device can launch itself: kernels, copies, memsets and graphs of these, and something of them.
@@ -409,10 +409,8 @@ pub fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
         return capture::forbids_waiting(&mut process, stream, line);
     }
     // What a smaller stack has given back since is taken again.
-    for (context, needs) in kernels(&body) {
-        if process.context(context).alive {
-            process.reserve_for_launch(driver, context, &needs)?;
-        }
+    for (context, needs) in kernels(&process, &body) {
+        process.reserve_for_launch(driver, context, &needs)?;
     }
     crate::graph_memory::begin_launch(&mut process, driver, id)?;
     let start = Moment::unknown();
@@ -547,8 +545,8 @@ pub fn replace(
     }
     node.do_instead(payload);
     take_branches(process, context, None)?;
-    let body = process.graphs.execs[&exec].body.clone();
-    take_local(process, &body)
+    let kernels = kernels(process, &process.graphs.execs[&exec].body);
+    take_local(process, &kernels)
 }
 
 fn same_shape(old: &Body, new: &Body) -> bool {
@@ -649,9 +647,9 @@ fn update_with(exec: CUgraphExec, graph: CUgraph) -> Result<Result<(), Differenc
     }
     let context = exec.context;
     take_over(&mut exec.body, body);
-    let body = exec.body.clone();
     take_branches(&mut process, context, None)?;
-    take_local(&mut process, &body)?;
+    let kernels = kernels(&process, &process.graphs.execs[&id].body);
+    take_local(&mut process, &kernels)?;
     Ok(Ok(()))
 }
 
