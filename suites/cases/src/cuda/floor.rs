@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library, Session, cases, ensure, ensure_eq};
 
+use super::functions::plain;
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{Gpu, cuda, fill, first_gpu};
 use crate::faults::plan;
@@ -303,16 +304,12 @@ ret;
         unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
     } (session) {
         let cuda = cuda()?;
-        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
-        let module = cuda.load_module(&Image::ptx(text));
-        ensure_eq!(module.code, OK, "cuModuleLoadData");
-        let function = cuda.function(module.out, "empty");
-        ensure_eq!(function.code, OK, "cuModuleGetFunction");
+        let function = plain(&cuda)?;
         let _unseen = Unseen::take(&driver(session)?, UNSEEN)?;
         let budget = budget(session, 0)?;
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
-            ensure_eq!(cuda.launch_function(function.out, 0), OK, "cuLaunchKernel");
+            ensure_eq!(cuda.launch_function(function, 0), OK, "cuLaunchKernel");
             let info = cuda.memory_info();
             ensure_eq!(info.code, OK, "cuMemGetInfo_v2");
             let (free, _) = info.out;

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Cuda, Exchange, Image, Instantiate, LoadedLibrary, Module, Run};
+use crate::ffi::cuda::{Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -37,6 +37,16 @@ fn module(cuda: &Cuda) -> Result<Module, Failure> {
     let module = cuda.load_module(&image());
     ensure_eq!(module.code, OK, "cuModuleLoadData");
     Ok(module.out)
+}
+
+/// A function that does nothing and needs no local memory; its parameter is an address.
+pub fn plain(cuda: &Cuda) -> Result<Function, Failure> {
+    let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
+    let module = cuda.load_module(&Image::ptx(text));
+    ensure_eq!(module.code, OK, "cuModuleLoadData");
+    let function = cuda.function(module.out, "empty");
+    ensure_eq!(function.code, OK, "cuModuleGetFunction");
+    Ok(function.out)
 }
 
 fn library(cuda: &Cuda) -> Result<LoadedLibrary, Failure> {
@@ -106,13 +116,9 @@ cases! {
         ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
         let module = module(&cuda)?;
         ensure_eq!(cuda.function(module, "large").code, OK, "a function of 64 KiB a thread");
-        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
-        let plain = cuda.load_module(&Image::ptx(text));
-        ensure_eq!(plain.code, OK, "cuModuleLoadData");
-        let plain = cuda.function(plain.out, "empty");
-        ensure_eq!(plain.code, OK, "a function without local memory");
+        let plain = plain(&cuda)?;
         for _ in 0..4 {
-            ensure_eq!(cuda.launch_function(plain.out, memory.out), OK, "its launch");
+            ensure_eq!(cuda.launch_function(plain, memory.out), OK, "its launch");
         }
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
         let taken = fill(&cuda);
@@ -180,12 +186,8 @@ cases! {
         let cuda = cuda()?;
         let memory = cuda.allocate(4096);
         ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
-        let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry empty(.param .u64 into)\n{\nret;\n}\n";
-        let plain = cuda.load_module(&Image::ptx(text));
-        ensure_eq!(plain.code, OK, "cuModuleLoadData");
-        let plain = cuda.function(plain.out, "empty");
-        ensure_eq!(plain.code, OK, "a function without local memory");
-        let graph = cuda.captured_launch(plain.out, memory.out);
+        let plain = plain(&cuda)?;
+        let graph = cuda.captured_launch(plain, memory.out);
         ensure_eq!(graph.code, OK, "its launch in a capture");
         let before = cuda.instantiate(Instantiate::WithFlags, graph.out);
         ensure_eq!(before.code, OK, "cuGraphInstantiateWithFlags");

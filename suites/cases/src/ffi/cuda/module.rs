@@ -316,19 +316,26 @@ impl Cuda {
         blocks: u32,
         threads: u32,
     ) -> CUresult {
-        let mut pointer = pointer;
-        let mut parameters = [(&raw mut pointer).cast::<c_void>()];
-        let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
-        let stream = CUstream::NULL;
-        call!(self.cuLaunchKernel(
-            function.0, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, none
-        ))
+        let (stream, mut pointer) = (CUstream::NULL, pointer.to_ne_bytes());
+        self.launch_as(stream, function, &mut pointer, (blocks, threads))
     }
 
     fn launch_on(&self, stream: CUstream, function: Function, parameter: &mut [u8]) -> CUresult {
+        self.launch_as(stream, function, parameter, (1, 1))
+    }
+
+    fn launch_as(
+        &self,
+        stream: CUstream,
+        function: Function,
+        parameter: &mut [u8],
+        (blocks, threads): (u32, u32),
+    ) -> CUresult {
         let mut parameters = [parameter.as_mut_ptr().cast::<c_void>()];
         let (parameters, none) = (parameters.as_mut_ptr(), null_mut());
-        call!(self.cuLaunchKernel(function.0, 1, 1, 1, 1, 1, 1, 0, stream, parameters, none))
+        call!(self.cuLaunchKernel(
+            function.0, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, none
+        ))
     }
 
     /// The same of a kernel, whose handle cuLaunchKernel takes as a function's.
