@@ -20,7 +20,7 @@ use crate::boundary::entries::next;
 use crate::devices::{Device, NoDevice, current_context};
 use crate::graphs::Code;
 use crate::limits::Raised;
-use crate::outcome::{Outcome, Reason, Refused};
+use crate::outcome::{Outcome, Refused};
 use crate::process::Tenant;
 
 /// CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
@@ -267,7 +267,7 @@ pub enum Launched {
     One(u64),
     /// An executable graph.
     Graph(CUgraphExec),
-    /// A graph that is to be made executable, whose kernels need so much, in bytes a thread.
+    /// Kernels that become part of an executable graph and need so much, in bytes a thread.
     Kernels(u64),
     /// Any of what was obtained.
     Any,
@@ -283,7 +283,7 @@ impl Tenant {
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
         self.memory.local.note(handles.zip(needs));
         if planted(Seed::R28) {
-            self.afford_more(Launched::Any, &mut Some(|| Some(current_context())))?;
+            self.afford_more(Launched::Any, || Some(current_context()))?;
         }
         Ok(())
     }
@@ -365,31 +365,23 @@ impl Tenant {
         through: impl FnOnce() -> CUresult,
     ) -> Outcome<CUresult> {
         if self.memory.local.is_short() && launched != Launched::None {
-            return self.afford_for(
-                launched,
-                &mut Some(context),
-                &mut Some(call),
-                &mut Some(through),
-            );
+            return self.afford_for(launched, context, call, through);
         }
         call()
     }
 
     #[cold]
     #[inline(never)]
-    fn afford_for<F: FnOnce() -> Option<u64>>(
+    fn afford_for(
         self,
         launched: Launched,
-        context: &mut Option<F>,
-        call: &mut Option<impl FnOnce() -> Outcome<CUresult>>,
-        through: &mut Option<impl FnOnce() -> CUresult>,
+        context: impl FnOnce() -> Option<u64>,
+        call: impl FnOnce() -> Outcome<CUresult>,
+        through: impl FnOnce() -> CUresult,
     ) -> Outcome<CUresult> {
         let raised = match self.afford_more(launched, context) {
             Ok(raised) => raised,
             Err(refused) => return Outcome::Refused(refused),
-        };
-        let Some((call, through)) = call.take().zip(through.take()) else {
-            return Outcome::PassThrough(Reason::TakesNothing);
         };
         let outcome = call();
         let Some(raised) = raised.filter(|_| !planted(Seed::R28b)) else {
@@ -405,10 +397,10 @@ impl Tenant {
         outcome
     }
 
-    fn afford_more<F: FnOnce() -> Option<u64>>(
+    fn afford_more(
         self,
         launched: Launched,
-        context: &mut Option<F>,
+        context: impl FnOnce() -> Option<u64>,
     ) -> Result<Option<Raised>, Refused> {
         let memory = &self.memory.local;
         let most = memory.obtained.load(Ordering::Acquire);
@@ -428,7 +420,7 @@ impl Tenant {
         if local <= HAD_BY_ALL {
             return Ok(None);
         }
-        let Some(context) = context.take().and_then(|context| context()) else {
+        let Some(context) = context() else {
             return Ok(None);
         };
         let ordinal = self.memory.contexts.ordinal_of(context);

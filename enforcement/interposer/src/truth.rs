@@ -20,7 +20,7 @@ use crate::boundary::arena::Lock;
 use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
-use crate::nvml::{Processes, Rows, Session};
+use crate::nvml::{Processes, Session};
 use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
 use crate::process::Tenant;
@@ -573,7 +573,7 @@ impl Tenant {
                 let rows = Session::open()?.rows(index)?;
                 Some(rows.own().unwrap_or_default())
             };
-            if ledger.await_predecessors(index, &Rows, &row) {
+            if ledger.await_predecessors(index, &row) {
                 figures.alone.store(1, Ordering::Release);
             }
         }
@@ -681,10 +681,7 @@ impl Tenant {
             }
             self.note_seen(index, &rows);
             let Some(row) = own_row else {
-                // What others noted of us went with what the driver held.
-                if ledger.is_listed() && !planted(Seed::R83) {
-                    ledger.forget_beyond(index);
-                }
+                ledger.note_no_row(index);
                 return None;
             };
             figures.listed.store(1, Ordering::Relaxed);

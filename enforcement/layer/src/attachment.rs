@@ -237,7 +237,7 @@ impl Attachment {
                         .unwrap_or_default(),
                 )
             };
-            ledger.await_predecessors(device, &Rows, &row);
+            ledger.await_predecessors(device, &row);
         }
     }
 

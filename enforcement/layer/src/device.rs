@@ -341,9 +341,7 @@ impl Device {
             Bytes(enforced.overhead.swap(0, Ordering::Relaxed)),
         );
     }
-}
 
-impl Device {
     /// What its command buffers took beyond the books is back with it.
     pub fn look(&self) {
         if let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::R83)) {

@@ -136,10 +136,7 @@ impl Floor {
             }
             self.note_seen(ledger, device, &rows);
             let Some(row) = own else {
-                // What was noted went with what the driver held.
-                if ledger.is_listed() && !planted(Seed::R83) {
-                    ledger.forget_beyond(device);
-                }
+                ledger.note_no_row(device);
                 break;
             };
             let shown = ledger.shown_imports(device, &|pid| rows.of(pid));

@@ -401,6 +401,16 @@ impl Ledger {
         }
     }
 
+    /// The driver shows no row of this process. If it ever did (see [`Ledger::note_listed`]) it holds nothing for it now, and what was noted went with that.
+    pub fn note_no_row(&self, device: DeviceIndex) {
+        let record = self.seat.layout().slots.get(self.seat.slot);
+        let listed =
+            record.is_some_and(|record| record.start.load(Ordering::Acquire) & LISTED != 0);
+        if listed && !seeds::planted(seeds::Seed::R83) {
+            self.forget_beyond(device);
+        }
+    }
+
     /// What this process imported and is not charged for: its maker is, or the object's own row.
     pub fn shared_usage(&self, device: DeviceIndex) -> Bytes {
         let Some(device) = device.slot() else {
@@ -481,20 +491,11 @@ impl Ledger {
     /// Before this process takes anything of a device: waits, not for ever, until the driver has taken apart what its image before execve held there, so
     /// that nothing which it takes then hides behind that. `row` tells this process's figure, `None` where the driver shows no figures. Answers whether
     /// the figure is this image's alone.
-    pub fn await_predecessors(
-        &self,
-        device: DeviceIndex,
-        driver: &dyn Driver,
-        row: &dyn Fn() -> Option<Bytes>,
-    ) -> bool {
+    pub fn await_predecessors(&self, device: DeviceIndex, row: &dyn Fn() -> Option<Bytes>) -> bool {
         /// What its children keep alive may stay.
         const PATIENCE: Duration = Duration::from_secs(2);
         /// Of what takes a driver 100 ms.
         const STEP: Duration = Duration::from_millis(2);
-        // Nobody may have seen yet that it is dead.
-        if self.has_other_slots() {
-            self.reap(driver);
-        }
         if self.predecessors_usage(device) == Bytes::ZERO {
             return true;
         }
@@ -512,14 +513,6 @@ impl Ledger {
                 Some(_) => pause(STEP),
             }
         }
-    }
-
-    /// Whether a slot has this process's pid and is not this library's.
-    fn has_other_slots(&self) -> bool {
-        let owner = self.seat.owner();
-        let slots = self.seat.layout().slots.iter().enumerate();
-        let mut others = slots.filter(|(slot, _)| *slot != self.seat.slot);
-        others.any(|(_, record)| record.owner.load(Ordering::Acquire) == owner)
     }
 
     /// This library's slot, and those of the others of the process.
@@ -618,12 +611,6 @@ impl Ledger {
     #[inline]
     pub fn pace_words(&self, device: DeviceIndex) -> Option<&[AtomicU64; PACE_WORDS]> {
         self.pace(device).map(|pace| &pace.words)
-    }
-
-    /// Whether that was ever so: then a process without a row holds nothing.
-    pub fn is_listed(&self) -> bool {
-        let record = self.seat.layout().slots.get(self.seat.slot);
-        record.is_some_and(|record| record.start.load(Ordering::Acquire) & LISTED != 0)
     }
 
     /// The driver's rows show this process by the pid that it has here: whoever looks for it once it is dead can tell by them.
