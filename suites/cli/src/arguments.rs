@@ -148,6 +148,9 @@ pub struct ListArguments {
 pub struct ScoreArguments {
     /// Only these seeds, by the id of their row
     pub seeds: Vec<String>,
+    /// Seeds at a time
+    #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
 }
 
 #[derive(Args)]
