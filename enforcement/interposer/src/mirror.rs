@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use budget::Bytes;
 use budget::charge::POOL_STEP;
+use seeds::{Seed, planted};
 use throttle::Nanos;
 
 use crate::boundary::arena::{Held, Lock};
@@ -583,7 +584,8 @@ impl Tenant {
         }
     }
 
-    /// What a device's pools are charged for that the driver has not taken yet, and what it may not have: it does not tell.
+    /// What a device's pools are charged for that is not in our row: the driver has not taken it yet, or it is lent and idle; and what it may not have: it does
+    /// not tell.
     pub fn spares(self, device: &Device) -> Spares {
         let of_device = self
             .pools()
@@ -592,8 +594,7 @@ impl Tenant {
         of_device.fold(Spares::default(), |sum, known| {
             let charged = known.pool.charged();
             match self.told_reserved(known) {
-                Some(told) => {
-                    // In nobody's row, or not beside what is reserved.
+                Some(told) if planted(Seed::R9b) => {
                     let lent = self.lent_beside(known, told);
                     let reserved = told.saturating_add(lent);
                     Spares {
@@ -601,6 +602,11 @@ impl Tenant {
                         unknown: sum.unknown.saturating_add(lent),
                     }
                 }
+                // The row shows what is reserved and no more: what is lent beside it is in nobody's.
+                Some(told) => Spares {
+                    untaken: sum.untaken.saturating_add(charged.saturating_sub(told)),
+                    ..sum
+                },
                 None => Spares {
                     unknown: sum.unknown.saturating_add(known.pool.spare()),
                     ..sum

@@ -111,6 +111,7 @@ seeds! {
     R8b = "R8b", "of what nobody was asked for NVML tells one device's figure at a time";
     R8c = "R8c", "a process that lets nobody look at it is no tenant's";
     R9 = "R9", "imported memory is charged again";
+    R9b = "R9b", "what a pool lends and nobody uses passes for what the driver's row shows";
     R9a = "R9a", "what was exported before a device's first context is charged to that context too";
     R10 = "R10", "CUDA's ordinals are taken for NVML's";
     R11 = "R11", "a budget that does not parse is none";

@@ -3,11 +3,13 @@
 
 use std::os::fd::OwnedFd;
 
-use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
+use harness::{Bytes, Failure, Library, cases, ensure, ensure_eq, fail};
 
 use super::objects::{Holder, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back};
-use crate::clients::{context, cuda, cuda_without_context};
+use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::cuda::floor::Unseen;
 use crate::ffi::cuda::{Cuda, Pool, Stream, UNTOUCHED};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
 
 fn exported(cuda: &Cuda, pool: Pool) -> Result<OwnedFd, Failure> {
     match cuda.export_pool(pool) {
@@ -138,6 +140,28 @@ cases! {
         drop(descriptor);
         fits_again(&cuda, "when the descriptor is closed")?;
         is_given_back(session, &cuda, &mut other)
+    }
+
+    /// It is in nobody's row, and explains nothing that the driver's row shows of its maker.
+    what_a_pool_lends_hides_nothing_that_is_taken_unseen {
+        kind: Budget, defects: ["R9", "F1"], budget: "0=8GiB", entry_points: ["cuMemPoolExportPointer", "cuMemPoolTrimTo", "cuMemAlloc_v2"],
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let unseen = Bytes::gib(2);
+        let cuda = cuda()?;
+        let pool = cuda.create_shared_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let _descriptor = exported(&cuda, pool.out)?;
+        let lent = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+        ensure_eq!((lent.code, cuda.synchronize()), (OK, OK), "4 GiB of a pool");
+        ensure_eq!(cuda.export_pool_pointer(lent.out).code, OK, "cuMemPoolExportPointer");
+        leaves(&cuda, pool.out, lent.out)?;
+        let driver = session.library(Library::MockIcd)?.display().to_string();
+        let _unseen = Unseen::take(&driver, unseen)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + SHARED + unseen, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
     }
 
     /// A pool whose pointers nobody exported gives back what it frees, descriptors of it or not.
