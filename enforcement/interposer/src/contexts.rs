@@ -209,12 +209,25 @@ impl Contexts {
         each.min().unwrap_or(0)
     }
 
-    /// What is charged for the limits of all of a device's contexts.
-    pub fn limits_charged(&self, ordinal: u32) -> Bytes {
+    /// What is charged for the limits of all of a device's contexts that the driver may have taken or not: local memory.
+    pub fn limits_deferred(&self, ordinal: u32) -> Bytes {
+        let buffers = |limits: &Limits| limits.buffers(true).saturating_add(limits.buffers(false));
+        self.of_limits(ordinal, |limits| {
+            limits.charged().saturating_sub(buffers(limits))
+        })
+    }
+
+    /// What is charged for buffers that no launch has made the driver take.
+    pub fn buffers_awaited(&self, ordinal: u32) -> Bytes {
+        self.of_limits(ordinal, |limits| limits.buffers(false))
+    }
+
+    /// A sum over a device's contexts.
+    fn of_limits(&self, ordinal: u32, each: impl Fn(&Limits) -> Bytes) -> Bytes {
         self.iter()
             .filter(|(_, context)| context.ordinal == ordinal)
             .fold(Bytes::ZERO, |sum, (slot, _)| {
-                sum.saturating_add(slot.limits.charged())
+                sum.saturating_add(each(&slot.limits))
             })
     }
 

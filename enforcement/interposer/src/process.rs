@@ -67,6 +67,8 @@ pub struct Memory {
     pub slack: AtomicU64,
     /// Held while what a limit costs is charged.
     pub limiting: Lock,
+    /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
+    pub resizing: Lock,
     pub page_tables: PageTables,
     pub truth: Truth,
     pub poll: Poll,

@@ -650,6 +650,7 @@ impl Tenant {
             return None;
         }
         let nvml = Session::open()?;
+        self.ask_of_buffers(device);
         let others = ledger.others(index);
         let mut least: Option<Look> = None;
         let watch = figures.watch();
@@ -666,6 +667,7 @@ impl Tenant {
             let imported = ledger.shared_usage(index);
             let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
             let spares = self.spares(device);
+            let awaited = self.buffers_awaited(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
             let alone = figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
             let dead = match alone {
@@ -694,7 +696,8 @@ impl Tenant {
                 && all_after == all
                 && ledger.process_releases(index) == releases
                 && imported_after == imported
-                && self.spares(device) == spares;
+                && self.spares(device) == spares
+                && self.buffers_awaited(device) == awaited;
             let known = |all: Bytes| {
                 all.saturating_add(Bytes(shown.certain.saturating_add(shown.perhaps)))
                     .saturating_sub(pending)
@@ -702,7 +705,7 @@ impl Tenant {
             };
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
-                known: known(all).saturating_sub(spares.untaken),
+                known: known(all).saturating_sub(spares.untaken.saturating_add(awaited)),
                 deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,
@@ -733,12 +736,25 @@ impl Tenant {
             .map(|look| (figures, look))
     }
 
-    /// What is charged for limits, functions and libraries, of which the driver takes some when a kernel is launched.
+    /// What is charged for local memory and libraries, of which the driver takes some when a kernel is launched.
     fn deferred(self, device: &Device) -> Bytes {
+        let buffers = match planted(Seed::F1e) {
+            true => self.memory.contexts.buffers_awaited(device.ordinal),
+            false => Bytes::ZERO,
+        };
         self.memory
             .contexts
-            .limits_charged(device.ordinal)
+            .limits_deferred(device.ordinal)
             .saturating_add(self.awaited(device.ordinal))
+            .saturating_add(buffers)
+    }
+
+    /// What is charged for buffers and certainly in no row.
+    fn buffers_awaited(self, device: &Device) -> Bytes {
+        match planted(Seed::F1e) {
+            true => Bytes::ZERO,
+            false => self.memory.contexts.buffers_awaited(device.ordinal),
+        }
     }
 
     /// This process was charged more, and the driver is not asked yet.

@@ -60,6 +60,7 @@ seeds! {
     F1b = "F1b", "who was told of memory that nobody asked for is not told of an overdrawn budget";
     F1c = "F1c", "the layer never reads the driver's figure of its process";
     F1d = "F1d", "of Vulkan's commands only vkAllocateMemory is followed by a look", unhooks: ["vkCreate*Pipelines", "vkQueueSubmit*", "vkBeginCommandBuffer", "vkEndCommandBuffer"];
+    F1e = "F1e", "a malloc heap that no launch has made the driver take passes for what the row shows";
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R21 = "R21", "a new ledger knows nothing of who uses a deleted one";

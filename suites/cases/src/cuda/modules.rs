@@ -60,7 +60,7 @@ fn load(cuda: &Cuda, bytes: Bytes) -> Result<crate::ffi::cuda::Module, Failure> 
 }
 
 /// A kernel that takes memory from the device's heap.
-const CALLS_MALLOC: &str = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b64 r) malloc (.param .b64 n);\n.visible .entry k()\n{\n.reg .b64 %d<4>;\n{\n.param .b64 a;\nst.param.b64 [a], 16;\n.param .b64 b;\ncall.uni (b), malloc, (a);\nld.param.b64 %d1, [b];\n}\nret;\n}\n";
+pub const CALLS_MALLOC: &str = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b64 r) malloc (.param .b64 n);\n.visible .entry k()\n{\n.reg .b64 %d<4>;\n{\n.param .b64 a;\nst.param.b64 [a], 16;\n.param .b64 b;\ncall.uni (b), malloc, (a);\nld.param.b64 %d1, [b];\n}\nret;\n}\n";
 
 cases! {
     /// The first module of a context that calls malloc is refused where what it takes does not fit, and takes nothing.
