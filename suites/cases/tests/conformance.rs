@@ -16,7 +16,8 @@ use harness::driver::DEFAULT_GENERATION;
 use harness::environment::{Environment, Request};
 use harness::runner::UNCHANGED;
 use harness::{
-    Case, Driver, Entry, Libraries, Runner, Status, Target, Verdict, child_main, report, symbols,
+    Case, Driver, Entry, Libraries, Runner, Status, Target, Verdict, child_main, pool, report,
+    symbols,
 };
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mock_device::Api;
@@ -25,7 +26,10 @@ fn main() -> ExitCode {
     if let Some(code) = child_main(&SUITE) {
         return code;
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments
+        .test_threads
+        .get_or_insert_with(pool::jobs_over_mocks);
     match trials() {
         Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
         Err(error) => {

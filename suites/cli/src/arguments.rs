@@ -90,7 +90,7 @@ pub struct TestArguments {
     /// Put a trace of each case into this directory, taken by recorders in the drivers' places
     #[arg(long, value_name = "DIRECTORY")]
     pub trace: Option<PathBuf>,
-    /// Entries at a time; 2 over mocks, 1 over a real driver
+    /// Entries at a time; 4 for each processor over mocks, 1 over a real driver
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
     /// Print every result, not only the table
@@ -114,7 +114,7 @@ pub struct NightlyArguments {
     /// An enforcer that is run; once for each. The driver itself is always recorded
     #[arg(long, default_values_t = ["ours".to_owned(), "proxy".to_owned()], value_name = "TARGET")]
     pub target: Vec<String>,
-    /// Entries at a time; 2 over mocks, 1 over a real driver
+    /// Entries at a time; 4 for each processor over mocks, 1 over a real driver
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: Option<u32>,
 }
@@ -148,9 +148,9 @@ pub struct ListArguments {
 pub struct ScoreArguments {
     /// Only these seeds, by the id of their row
     pub seeds: Vec<String>,
-    /// Seeds at a time
-    #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub jobs: u32,
+    /// Seeds at a time; 4 for each processor
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Option<u32>,
 }
 
 #[derive(Args)]

@@ -23,7 +23,10 @@ pub fn run(arguments: &ScoreArguments) -> Result<ExitCode, Box<dyn Error>> {
     let sound = Runner::new(cases::SUITE, Target::named("seeded")?, Driver::default())?;
     let (mut unnoticed, mut failed) = (0, None);
     let score = |seed: &Seed| (*seed, noticed_by(*seed, &sound).map_err(|e| e.to_string()));
-    pool::all(arguments.jobs as usize, &chosen, score, |(seed, by)| {
+    let jobs = arguments
+        .jobs
+        .map_or_else(pool::jobs_over_mocks, |jobs| jobs as usize);
+    pool::all(jobs, &chosen, score, |(seed, by)| {
         let said = by.clone().and_then(|case| {
             unnoticed += usize::from(case.is_none());
             let by = case.unwrap_or("NO CASE NOTICES IT");

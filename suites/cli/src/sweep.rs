@@ -17,9 +17,6 @@ use signal_hook::flag;
 use crate::arguments::SweepArguments;
 use crate::{UNEXPECTED, score};
 
-/// Most of a run is waiting.
-const JOBS_PER_CPU: usize = 4;
-
 pub fn run(arguments: &SweepArguments) -> Result<ExitCode, Box<dyn Error>> {
     let started = Instant::now();
     let mut target = Target::named(&arguments.target)?;
@@ -31,7 +28,9 @@ pub fn run(arguments: &SweepArguments) -> Result<ExitCode, Box<dyn Error>> {
         return Err("a real driver takes no faults: --driver mock…".into());
     }
     let sweeper = Sweeper { runner: &runner };
-    let jobs = arguments.jobs.map_or_else(jobs, |jobs| jobs as usize);
+    let jobs = arguments
+        .jobs
+        .map_or_else(pool::jobs_over_mocks, |jobs| jobs as usize);
     let (baselines, left_out) = baselines(&sweeper, &chosen(&arguments.cases)?, jobs);
     let steps = match (&arguments.hits[..], arguments.pairs) {
         ([], None) => {
@@ -50,7 +49,7 @@ pub fn run(arguments: &SweepArguments) -> Result<ExitCode, Box<dyn Error>> {
     let mut bar = Long::new(steps.len(), steps.iter().map(cost).sum());
     let runs = Jobs {
         first: jobs,
-        again: jobs.min(processors()),
+        again: jobs.min(pool::processors()),
     };
     let outcomes = sweeper.run_all(&steps, runs, &stop, |outcome| {
         let name = outcome.step.baseline.case.name;
@@ -85,14 +84,6 @@ fn stopped_by_signals() -> std::io::Result<Arc<AtomicBool>> {
         flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
-}
-
-fn jobs() -> usize {
-    processors() * JOBS_PER_CPU
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// One line of an outcome that nobody hoped for.

@@ -6,15 +6,14 @@ use std::time::Instant;
 
 use harness::progress::Bar;
 use harness::report::{Report, Run};
-use harness::{Driver, Entry, Observer, Runner, Target};
+use harness::{Driver, Entry, Observer, Runner, Target, pool};
 
 use crate::arguments::TestArguments;
 use crate::outputs::Outputs;
 use crate::score;
 
-const MOCK_JOBS: u32 = 2;
 /// Cases share a card: what one holds, another lacks.
-const REAL_JOBS: u32 = 1;
+const REAL_JOBS: usize = 1;
 
 pub fn run(arguments: &TestArguments) -> Result<ExitCode, Box<dyn Error>> {
     let mut outputs = Outputs::open(&arguments.report)?;
@@ -70,16 +69,16 @@ pub fn over(
     if !runner.driver.is_real() && !harness::plan::has_validation_layer() {
         eprintln!("the Khronos validation layer is not installed: Vulkan cases run without it");
     }
-    let jobs = arguments.jobs.unwrap_or(if runner.driver.is_real() {
-        REAL_JOBS
-    } else {
-        MOCK_JOBS
-    });
+    let jobs = match arguments.jobs {
+        Some(jobs) => jobs as usize,
+        None if runner.driver.is_real() => REAL_JOBS,
+        None => pool::jobs_over_mocks(),
+    };
 
     let run = Run::new(&runner, arguments.shard, names);
     outputs.begin(&run)?;
     let (started, progress) = (Instant::now(), Bar::new(entries.len()));
-    let results = runner.run(&entries, jobs as usize, |result| {
+    let results = runner.run(&entries, jobs, |result| {
         outputs.add(&run, result);
         progress.show(result);
     });
