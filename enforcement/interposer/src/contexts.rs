@@ -100,7 +100,7 @@ impl Contexts {
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
         slot.attached.store(0, Ordering::Relaxed);
-        slot.limits.forget();
+        slot.limits.begin();
         slot.streams.forget();
         slot.ordinal.store(context.ordinal, Ordering::Relaxed);
         slot.primary
@@ -250,12 +250,18 @@ impl Contexts {
     /// With it goes what its limits and streams were charged.
     fn take_where(&self, matches: impl Fn(&Context) -> bool) -> Option<Context> {
         let (slot, context) = self.iter().find(|(_, context)| matches(context))?;
+        let (limits, lowered) = slot.limits.end();
         let bytes = context
             .bytes
-            .saturating_add(slot.limits.charged())
+            .saturating_add(limits)
             .saturating_add(slot.streams.charged());
+        let unlisted = Bytes(slot.unlisted.load(Ordering::Relaxed)).saturating_add(lowered);
         slot.handle.store(0, Ordering::Release);
-        Some(Context { bytes, ..context })
+        Some(Context {
+            bytes,
+            unlisted,
+            ..context
+        })
     }
 
     fn iter(&self) -> impl Iterator<Item = (&Slot, Context)> {

@@ -11,6 +11,7 @@ use budget::Bytes;
 use budget::charge::{self, BLOCK, Shape};
 use seeds::{Seed, planted};
 
+use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::capture::Relaxed;
@@ -114,6 +115,7 @@ fn set_charged(
     limit: CUlimit,
     value: usize,
 ) -> Outcome<CUresult> {
+    let life = limits.life();
     // What it would take more than now cannot be told otherwise.
     let before = match told(limit) {
         Ok(before) => before,
@@ -147,8 +149,13 @@ fn set_charged(
         return Outcome::Done(code);
     }
     let actual = told(limit).map_or(expected, |value| value as u64);
-    match tenant.note(device, limits, (limit, actual), grant, granted) {
-        Ok(()) => Outcome::Done(code),
+    match tenant.note(device, (limits, life), (limit, actual), grant, granted) {
+        Ok(true) => Outcome::Done(code),
+        // Another may have come into its place and have it.
+        Ok(false) => {
+            tenant.look_at(device);
+            Outcome::Done(code)
+        }
         Err(refused) => {
             let _ = next::cuCtxSetLimit(limit, before);
             Outcome::Refused(refused)
@@ -172,6 +179,7 @@ impl Tenant {
         limits: &'static Limits,
         local: u64,
     ) -> Result<Option<Raised>, Refused> {
+        let life = limits.life();
         let before = limits.local.load(Ordering::Acquire);
         if before >= local {
             return Ok(None);
@@ -179,7 +187,9 @@ impl Tenant {
         let wanted = limits.cost_with(device.shape, LOCAL, local);
         let granted = wanted.saturating_sub(limits.charged());
         let grant = self.reserve_or_trim(device.indices, granted)?;
-        self.note(device, limits, (LOCAL, local), grant, granted)?;
+        if !self.note(device, (limits, life), (LOCAL, local), grant, granted)? {
+            return Ok(None);
+        }
         self.recount_local();
         Ok(Some(Raised {
             device,
@@ -193,8 +203,8 @@ impl Tenant {
     pub fn lower_local(self, raised: &Raised) {
         let Raised { device, limits, .. } = raised;
         {
-            let _held = self.memory.limiting.hold();
-            // Another's launch may need more by now.
+            let _held = limits.changing.hold();
+            // Another's launch may need more by now, and of an ended context there is none.
             if limits.local.load(Ordering::Acquire) != raised.after {
                 return;
             }
@@ -243,16 +253,20 @@ impl Tenant {
         self.list(device.indices, lowered.saturating_sub(lower));
     }
 
-    /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed.
+    /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed. False where the context that had them in that life
+    /// has ended since, and what they took with it: nothing is charged then (R33a of `fixtures/defects.txt`).
     fn note(
         self,
         device: &Device,
-        limits: &Limits,
+        (limits, life): (&Limits, u64),
         (limit, value): (CUlimit, u64),
         grant: Grant,
         granted: Bytes,
-    ) -> Result<(), Refused> {
-        let held = self.memory.limiting.hold();
+    ) -> Result<bool, Refused> {
+        let held = limits.changing.hold();
+        if !limits.lives(life) && !planted(Seed::R33a) {
+            return Ok(false);
+        }
         // Another thread may have launched a larger function meanwhile.
         let value = match limit {
             LOCAL => value.max(limits.local.load(Ordering::Acquire)),
@@ -268,7 +282,7 @@ impl Tenant {
         self.note_lowered(device, limits, limit);
         drop(held);
         self.release(device.indices, charged.saturating_sub(wanted));
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -317,8 +331,12 @@ pub struct Raised {
 
 /// A context's limits as they were set, in bytes; 0 is what every context has. All zeros is a new one's.
 #[repr(C)]
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Limits {
+    /// Held while what they cost is charged, or the context ends.
+    changing: Lock,
+    /// Odd while a context has them; each has another number.
+    life: AtomicU64,
     stack: AtomicU64,
     printf: AtomicU64,
     heap: AtomicU64,
@@ -343,7 +361,32 @@ impl Limits {
         self.local.load(Ordering::Acquire)
     }
 
-    pub fn forget(&self) {
+    /// A context has them from now on.
+    pub fn begin(&self) {
+        let _held = self.changing.hold();
+        self.forget();
+        self.life.fetch_or(1, Ordering::AcqRel);
+    }
+
+    /// The context ends. Answers what was charged for them, and what of its own it had given back.
+    pub fn end(&self) -> (Bytes, Bytes) {
+        let _held = self.changing.hold();
+        let had = (self.charged(), self.lowered());
+        self.forget();
+        self.life.fetch_add(1, Ordering::AcqRel);
+        had
+    }
+
+    /// Which context has them.
+    fn life(&self) -> u64 {
+        self.life.load(Ordering::Acquire)
+    }
+
+    fn lives(&self, life: u64) -> bool {
+        life % 2 == 1 && self.life() == life
+    }
+
+    fn forget(&self) {
         for word in [
             &self.stack,
             &self.printf,

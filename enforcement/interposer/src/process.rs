@@ -65,7 +65,7 @@ pub struct Memory {
     pub endings: Changes,
     /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
-    /// Held while what a limit costs is charged.
+    /// Held while the local memory that every context is charged for is counted.
     pub limiting: Lock,
     /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
     pub resizing: Lock,

@@ -119,6 +119,7 @@ pub fn thread() -> u32 {
 
 /// A lock that is free when it is all zeros.
 #[repr(transparent)]
+#[derive(Default)]
 pub struct Lock(AtomicU32);
 
 /// Held until dropped.

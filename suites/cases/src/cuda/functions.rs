@@ -1,11 +1,14 @@
 //! Functions and kernels: local memory is device memory, for every thread that can be resident (R12 of DEFECTS).
 
+use std::thread;
+use std::time::Duration;
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
-use crate::clients::{cuda, fill};
+use crate::clients::{cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -145,6 +148,35 @@ cases! {
         fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)?;
         ensure_eq!(cuda.launch_function(large.out, memory.out), OUT_OF_MEMORY, "its launch beside a full budget");
         within(session, &cuda)
+    }
+
+    /// A stack that is set while another thread ends the context is the context's, and the tenant has it again.
+    a_stack_that_is_set_while_its_context_ends_is_charged_no_longer {
+        kind: Budget, defects: ["R33a"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuCtxGetLimit", then = "delay:80ms" }]"#, unordered: "two threads race",
+        needs: ["cuDevicePrimaryCtxReset_v2"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        for _ in 0..3 {
+            let context = cuda.retain_primary(0);
+            ensure_eq!(context.code, OK, "cuDevicePrimaryCtxRetain");
+            thread::scope(|scope| {
+                let cuda = &cuda;
+                scope.spawn(move || {
+                    cuda.set_current(context.out);
+                    // Asks for the limit, sets it, and asks what the driver made of it.
+                    let _ = cuda.set_limit(STACK_SIZE, 4096);
+                });
+                thread::sleep(Duration::from_millis(120));
+                cuda.reset_primary(0)
+            });
+            cuda.release_primary(0);
+        }
+        let context = cuda.retain_primary(0);
+        ensure_eq!((context.code, cuda.set_current(context.out)), (OK, OK), "a context");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// A graph's kernels take as much when it is made executable, which is refused; a launch that is captured takes nothing.
