@@ -137,12 +137,16 @@ pub fn export(
     kind: CUmemAllocationHandleType,
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
+    let before = out.descriptor().filter(|_| kind == DESCRIPTOR);
     let code = next::cuMemPoolExportToShareableHandle(out, pool, kind, flags);
     if code == CUresult::SUCCESS
         && let Some(known) = tenant.own_pool(pool)
     {
         let descriptor = out.descriptor().filter(|_| kind == DESCRIPTOR);
-        tenant.name_pool(known, descriptor);
+        if let Err(refused) = tenant.name_pool(known, descriptor) {
+            out.take_back_descriptor(before);
+            return Outcome::Refused(refused);
+        }
     }
     Outcome::Done(code)
 }
@@ -311,18 +315,20 @@ impl Tenant {
     }
 
     /// Names a pool's descriptor, as its others are.
-    fn name_pool(self, known: Known, descriptor: Option<i32>) {
+    fn name_pool(self, known: Known, descriptor: Option<i32>) -> Result<(), Refused> {
         self.lent(|book| {
             let Some(loan) = book.loan(known.place) else {
-                return;
+                return Ok(());
             };
-            let named = descriptor.and_then(|fd| {
-                let devices = known.device.indices;
-                self.name_descriptor(fd, loan.named, devices, loan.lent())
-            });
+            let devices = known.device.indices;
+            let named = match descriptor {
+                Some(fd) => self.name_descriptor(fd, loan.named, devices, loan.lent())?,
+                None => None,
+            };
             loan.held_elsewhere |= named.is_none();
             loan.named = loan.named.or(named);
-        });
+            Ok(())
+        })
     }
 
     /// The allocation of a pool around an address.

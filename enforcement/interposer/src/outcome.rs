@@ -36,6 +36,8 @@ pub enum Refused {
     UnknownDevice,
     /// Our own tables are full.
     TableFull,
+    /// Nothing is left to look at a descriptor with that memory is shared by.
+    NoDescriptor,
     /// The kernel gives us no memory for our own state.
     NoMemory,
     Panicked,

@@ -774,13 +774,21 @@ pub fn export(
     let Some(id) = tenant.physical(|book| book.begin_with(handle)) else {
         return Outcome::PassThrough(Reason::TakesNothing);
     };
+    let before = (kind == DESCRIPTOR).then(|| out.descriptor()).flatten();
     let code = next::cuMemExportToShareableHandle(out, handle, kind, flags);
-    if code == CUresult::SUCCESS {
-        let descriptor = (kind == DESCRIPTOR).then(|| out.descriptor()).flatten();
-        tenant.note_export(id, descriptor);
-    }
+    let noted = match code {
+        CUresult::SUCCESS => {
+            let descriptor = (kind == DESCRIPTOR).then(|| out.descriptor()).flatten();
+            tenant.note_export(id, descriptor)
+        }
+        _ => Ok(()),
+    };
     let ended = tenant.physical(|book| book.finish(id, |_| ()));
     tenant.end_physical(ended);
+    if let Err(refused) = noted {
+        out.take_back_descriptor(before);
+        return Outcome::Refused(refused);
+    }
     Outcome::Done(code)
 }
 
@@ -917,15 +925,16 @@ impl Tenant {
     /// A descriptor holds the memory as a handle does: it gets a name, by which others know what they import and by which its end is seen.
     /// Where it cannot be named the memory stays charged until this process ends. What was imported has its maker's name, also where it is exported again:
     /// that makes another open file description (R44 of `fixtures/defects.txt`).
-    fn note_export(self, id: Id, descriptor: Option<i32>) {
+    fn note_export(self, id: Id, descriptor: Option<i32>) -> Result<(), Refused> {
         let known = self.physical(|book| book.memories.get(&id).copied());
-        let named = known.zip(descriptor).and_then(|(known, fd)| {
-            let name = known.named.or(known.hold);
-            let devices = devices_of(self, known.ordinal);
-            (name.is_some() || !known.foreign)
-                .then(|| self.name_descriptor(fd, name, devices, known.bytes))
-                .flatten()
-        });
+        let named = match known.zip(descriptor) {
+            Some((known, fd)) if known.named.or(known.hold).is_some() || !known.foreign => {
+                let name = known.named.or(known.hold);
+                let devices = devices_of(self, known.ordinal);
+                self.name_descriptor(fd, name, devices, known.bytes)?
+            }
+            _ => None,
+        };
         self.physical(|book| {
             let memory = book.memories.get_mut(&id);
             memory.into_iter().for_each(|memory| {
@@ -935,6 +944,7 @@ impl Tenant {
                 memory.held_elsewhere |= named.is_none();
             });
         });
+        Ok(())
     }
 
     /// A descriptor of a range of addresses was made. Whether physical memory is mapped there.
@@ -950,7 +960,10 @@ impl Tenant {
         // One of several memories has nobody's name.
         let descriptor = descriptor.filter(|_| ids.windows(2).all(|pair| pair[0] == pair[1]));
         for id in &ids {
-            self.note_export(*id, descriptor);
+            // What such a descriptor is of has no name on a card.
+            let _ = self
+                .note_export(*id, descriptor)
+                .or_else(|_| self.note_export(*id, None));
             let ended = self.physical(|book| book.finish(*id, |_| ()));
             self.end_physical(ended);
         }

@@ -223,6 +223,9 @@ impl fmt::Display for Refused {
             Refused::NotEnforceable => formatter.write_str("the budget cannot be enforced"),
             Refused::UnknownDevice => formatter.write_str("no budget is known for the device"),
             Refused::TableFull => formatter.write_str("the table of allocations is full"),
+            Refused::NoDescriptor => {
+                formatter.write_str("this process has no descriptor left to see what it shares by")
+            }
             Refused::NoMemory => formatter.write_str("no memory for our own state"),
             Refused::Panicked => formatter.write_str("an error of our own"),
         }

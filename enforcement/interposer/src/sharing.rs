@@ -15,7 +15,7 @@ use abi::cuda::enumerations::{CUmemAllocationHandleType, CUmemRangeHandleType};
 use abi::cuda::{CUdevice, CUdeviceptr, CUipcMemHandle, CUresult};
 use budget::charge::{POOL_STEP, Span};
 use budget::{Bytes, DeviceSet};
-use ledger::{Holds, KeptErrno, Key, Named, Object};
+use ledger::{Holds, KeptErrno, Key, Named, Object, Unnamed};
 
 use seeds::{Seed, planted};
 
@@ -252,8 +252,8 @@ impl Tenant {
                 book.ranges.len() - 1
             });
             if let Some(range) = book.ranges.get_mut(at) {
-                let named =
-                    descriptor.and_then(|fd| self.name_descriptor(fd, range.named, devices, bytes));
+                let named = descriptor
+                    .and_then(|fd| self.name_descriptor(fd, range.named, devices, bytes).ok()?);
                 range.unseen |= named.is_none();
                 range.named = range.named.or(named);
             }
@@ -391,16 +391,23 @@ impl Tenant {
         ended.into_iter().for_each(|opened| self.closed(opened));
     }
 
-    /// Names a descriptor of something, as its others are if it has `named` ones. `None` where that is not possible: then nobody sees its end.
+    /// Names a descriptor of something, as its others are if it has `named` ones. `None` where that is not possible: then nobody sees its end. Refused where
+    /// it would be possible and this process has used up its descriptors: it is to be closed.
     pub fn name_descriptor(
         self,
         fd: i32,
         named: Option<Named>,
         devices: DeviceSet,
         bytes: Bytes,
-    ) -> Option<Named> {
-        let ledger = self.ledger()?;
-        ledger.name_by_descriptor(fd, named, devices, bytes).ok()
+    ) -> Result<Option<Named>, Refused> {
+        let Some(ledger) = self.ledger() else {
+            return Ok(None);
+        };
+        match ledger.name_by_descriptor(fd, named, devices, bytes) {
+            Ok(named) => Ok(Some(named)),
+            Err(Unnamed::NoDescriptor) => Err(Refused::NoDescriptor),
+            Err(Unnamed::Impossible | Unnamed::NoRoom) => Ok(None),
+        }
     }
 
     /// Holds what a descriptor stands for, if whoever made it has named it.

@@ -291,10 +291,11 @@ pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     }
 }
 
-/// A descriptor of the object was handed out: from now on its charge may outlive it.
-pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
+/// A descriptor of the object was made: from now on its charge may outlive it. False where it has to be closed, because nothing is left to see its end with.
+#[must_use]
+pub fn exported(found: Found, object: Object, descriptor: Descriptor) -> bool {
     let Some(enforced) = &found.device.enforced else {
-        return;
+        return true;
     };
     let mut shared = None;
     RECORDS.update(found.device.id, object, |charge| {
@@ -309,13 +310,11 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) {
         }));
         Charge { shared, ..charge }
     });
-    if let Some(id) = shared {
-        name(enforced.attachment, id, descriptor);
-    }
+    shared.is_none_or(|id| name(enforced.attachment, id, descriptor))
 }
 
-/// A descriptor that has a name holds the ledger's row; another holds the charge.
-fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
+/// A descriptor that has a name holds the ledger's row; another holds the charge. False where it could have one and has none.
+fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) -> bool {
     let freed = EXPORTS.freed(id);
     let freed = freed.filter(|freed| !(planted(Seed::R44) && matches!(freed.row, Row::Held(_))));
     let named = freed.map_or(Err(Unnamed::Impossible), |freed| {
@@ -325,12 +324,14 @@ fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) {
         Ok(named) if freed.is_some_and(|freed| freed.row == Row::None) => EXPORTS.named(id, named),
         Ok(_) => {}
         Err(Unnamed::NoRoom) if !planted(Seed::R48) => EXPORTS.keep(id),
+        Err(Unnamed::NoDescriptor) => return false,
         Err(_) => {
             if let Some(stale) = EXPORTS.opened(descriptor, id) {
                 pay_back(attachment, stale);
             }
         }
     }
+    true
 }
 
 /// Reserves. Before it refuses it looks for descriptors that were closed meanwhile, and at the driver's figures.

@@ -24,6 +24,8 @@ pub enum Unnamed {
     Impossible,
     /// The ledger has no room for another object.
     NoRoom,
+    /// This process has no descriptor left to look at it with, so that its end would be nobody's to see (R48a of `fixtures/defects.txt`).
+    NoDescriptor,
 }
 
 impl Key {
@@ -46,7 +48,10 @@ impl Ledger {
         // A number that nobody else draws.
         let drawn = || RandomState::new().hash_one(std::process::id());
         let descriptor = mark(fd, named.map_or_else(drawn, |named| named.name));
-        let descriptor = descriptor.ok_or(Unnamed::Impossible)?;
+        let descriptor = descriptor.map_err(|unnamed| match seeds::planted(seeds::Seed::R48a) {
+            true => Unnamed::Impossible,
+            false => unnamed,
+        })?;
         if let Some(named) = named {
             return Ok(named);
         }

@@ -161,6 +161,7 @@ seeds! {
     R65 = "R65", "what a library takes beyond what its image says is looked at by nobody";
     R69 = "R69", "an image in what is no plain file is loaded as if it took nothing";
     R64 = "R64", "page tables of mappings of the host's memory are charged nothing";
+    R48a = "R48a", "what is exported while no descriptor is left to name it with goes unseen";
     R48 = "R48", "what no row is left for is held by the number of its descriptor";
     R47 = "R47", "of graphs in one another the first sixteen are looked at";
     R46 = "R46", "a variable's size that is no decimal number is nothing";

@@ -144,6 +144,19 @@ impl<'a> Out<'a, core::ffi::c_void> {
         (!self.0.is_null()).then(|| unsafe { self.0.cast::<i32>().read_unaligned() })
     }
 
+    /// Closes the descriptor that the driver has just written there, and puts back what was there before.
+    pub fn take_back_descriptor(self, before: Option<i32>) {
+        let Some(fd) = self.descriptor().filter(|fd| *fd >= 0) else {
+            return;
+        };
+        // SAFETY: the driver made it for this call, and nobody else has been told of it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        if let Some(before) = before {
+            // SAFETY: not null, and the driver has written there.
+            unsafe { self.0.cast::<i32>().write_unaligned(before) };
+        }
+    }
+
     /// A place of our own for a value whose type an attribute decides: 64 bits.
     pub fn word(place: &'a mut u64) -> Out<'a, core::ffi::c_void> {
         Out((&raw mut *place).cast(), PhantomData)

@@ -1,6 +1,7 @@
 //! The hooks' outer side: reads what the application passed, calls next, leaves the deciding to safe code.
 
 use std::ffi::{CStr, c_char};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
 use ash::vk;
@@ -564,11 +565,15 @@ pub unsafe extern "system" fn memory_fd(
             };
             let result = next(handle, info, fd);
             if result == vk::Result::SUCCESS
-                && let (Some(info), Some(fd)) = (info.as_ref(), fd.as_ref())
+                && let (Some(info), Some(fd)) = (info.as_ref(), fd.as_mut())
                 && let (Some(object), Some(descriptor)) =
                     (object(info.memory), super::os::descriptor(*fd))
+                && !memory::exported(found, object, descriptor)
             {
-                memory::exported(found, object, descriptor);
+                // The driver made it for this call, and nobody else has been told of it.
+                drop(OwnedFd::from_raw_fd(*fd));
+                *fd = -1;
+                return vk::Result::ERROR_TOO_MANY_OBJECTS;
             }
             result
         }

@@ -3,8 +3,10 @@
 //! kernel with the last copy, in whatever process or message that was.
 
 use super::files::identity_of;
+use crate::named::Unnamed;
 use crate::objects::{Described, PATH_WORDS};
 use std::ffi::CString;
+use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
@@ -67,12 +69,12 @@ impl Descriptor {
     }
 }
 
-/// Names a descriptor's open file description. `None` where the kernel or the file does not allow it.
-pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
+/// Names a descriptor's open file description.
+pub fn mark(fd: RawFd, name: u64) -> Result<Descriptor, Unnamed> {
     let name = name & NAME_MASK;
-    let identity = identity_of(fd).ok()?;
-    let path = std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).ok()?;
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let identity = identity_of(fd).map_err(|_| Unnamed::Impossible)?;
+    let path = std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).map_err(unnamed)?;
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Unnamed::Impossible)?;
     let found = Descriptor {
         name,
         device: identity.device,
@@ -84,22 +86,34 @@ pub fn mark(fd: RawFd, name: u64) -> Option<Descriptor> {
     let lock = byte(libc::F_RDLCK, name);
     // SAFETY: reads the lock description; a descriptor that is none is refused.
     let locked = unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0;
-    (locked
+    let is_seen = locked
         && found.path.as_bytes().len() < PATH
-        && mark_of(fd) == Some(name)
-        && is_open(&found) == Some(true))
-    .then_some(found)
+        && told_of(fd).map_err(unnamed)? == Some(name)
+        && asked(&found).map_err(unnamed)? == Some(true);
+    is_seen.then_some(found).ok_or(Unnamed::Impossible)
+}
+
+/// Why a description could not be looked at.
+fn unnamed(error: io::Error) -> Unnamed {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => Unnamed::NoDescriptor,
+        _ => Unnamed::Impossible,
+    }
 }
 
 /// The name of a descriptor's open file description, if it has one.
 pub fn mark_of(fd: RawFd) -> Option<u64> {
-    let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).ok()?;
-    told.lines().find_map(|line| {
+    told_of(fd).ok().flatten()
+}
+
+fn told_of(fd: RawFd) -> io::Result<Option<u64>> {
+    let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}"))?;
+    Ok(told.lines().find_map(|line| {
         let fields = line.strip_prefix("lock:")?;
         let first = fields.split_whitespace().rev().nth(1)?;
         let name = first.parse::<u64>().ok()?.checked_sub(NAMES)?;
         (fields.contains("OFDLCK") && name <= NAME_MASK).then_some(name)
-    })
+    }))
 }
 
 /// Whether what stands in a row is closed for certain.
@@ -110,13 +124,18 @@ pub fn is_closed(described: &Described) -> bool {
 /// Whether a description of that name is still open anywhere; `None` where it cannot be told. The path comes from other processes: only
 /// files and NVIDIA's devices are opened.
 pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
+    asked(descriptor).ok().flatten()
+}
+
+/// An error where the path cannot be opened.
+fn asked(descriptor: &Descriptor) -> io::Result<Option<bool>> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: a NUL-terminated path and a buffer to fill.
     if unsafe { libc::stat(descriptor.path.as_ptr(), status.as_mut_ptr()) } != 0 {
         // A device's name may be missing in this container alone. A file may too, but no card shares memory by a file with a name (a memfd's
         // and a dma-buf's cannot be found, and `mark` refuses them): it is a mock's, whose world every process sees.
         let gone = std::io::Error::last_os_error().kind() == std::io::ErrorKind::NotFound;
-        return (gone && descriptor.regular).then_some(false);
+        return Ok((gone && descriptor.regular).then_some(false));
     }
     // SAFETY: plain integers, zeroed before and filled by the call.
     let status = unsafe { status.assume_init() };
@@ -127,13 +146,13 @@ pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
     };
     let same = |device, inode| (device, inode) == (descriptor.device, descriptor.inode);
     if !known || !same(status.st_dev, status.st_ino) {
-        return None;
+        return Ok(None);
     }
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { libc::open(descriptor.path.as_ptr(), flags) };
     if fd < 0 {
-        return None;
+        return Err(io::Error::last_os_error());
     }
     let told = identity_of(fd)
         .ok()
@@ -146,7 +165,7 @@ pub fn is_open(descriptor: &Descriptor) -> Option<bool> {
         });
     // SAFETY: opened above.
     unsafe { libc::close(fd) };
-    told
+    Ok(told)
 }
 
 fn byte(kind: i32, name: u64) -> libc::flock {

@@ -11,6 +11,7 @@ use super::objects::{
 };
 use crate::clients::cuda;
 use crate::ffi::cuda::{Cuda, External, Purpose};
+use crate::ffi::process::Exhausted;
 use crate::ffi::vulkan::{Memory, Wish};
 use crate::greed::budget;
 use crate::vulkan::asked::Asker;
@@ -118,6 +119,38 @@ cases! {
         }
         let (kept, budget) = (Bytes(PART.0 * left.len() as u64), budget(session, 0)?);
         ensure!(kept <= budget && kept + PART + PART >= budget, "descriptors keep {kept} of {budget}");
+        Ok(())
+    }
+
+    /// What is exported while the process has no descriptor left to look at it with is not exported: nobody would see its end. With one it is, and charged
+    /// to whoever has it.
+    exports_without_a_descriptor_to_name_them_by_are_refused {
+        kind: Budget, defects: ["R48a"], budget: "0=16GiB",
+        entry_points: ["vkGetMemoryFdKHR", "vkFreeMemory", "cuMemExportToShareableHandle"],
+        on_real: No("how many descriptors a driver opens for an export is its own affair"),
+        unaccounted: "memory that descriptors hold is of no process",
+    } (session) {
+        /// That the drivers of the mock need for an export.
+        const OF_VULKAN: usize = 1;
+        const OF_CUDA: usize = 2;
+        const PART: Bytes = Bytes::gib(1);
+        let (asker, cuda) = (Asker::new()?, cuda()?);
+        let memory = match asker.ask(PART, Wish { exportable: true, ..Wish::default() }) {
+            Ok(memory) => memory,
+            Err(code) => fail!("{PART} of exportable memory were answered {code:?}"),
+        };
+        let exhausted = Exhausted::but(OF_VULKAN)?;
+        let descriptor = asker.device.export(&asker.instance, memory);
+        drop(exhausted);
+        ensure!(descriptor.is_err(), "a descriptor of {PART} that nobody has named was handed out");
+        ensure!(asker.device.export(&asker.instance, memory).is_ok(), "vkGetMemoryFdKHR with descriptors left");
+        let created = cuda.create_memory_for(Purpose::Sharing, 0, PART.0);
+        ensure_eq!(created.code, OK, "cuMemCreate");
+        let exhausted = Exhausted::but(OF_CUDA)?;
+        let code = cuda.export_memory(created.out).err();
+        drop(exhausted);
+        ensure_eq!(code, Some(OUT_OF_MEMORY), "cuMemExportToShareableHandle while no descriptor is left");
+        ensure!(cuda.export_memory(created.out).is_ok(), "cuMemExportToShareableHandle with descriptors left");
         Ok(())
     }
 
