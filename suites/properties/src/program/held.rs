@@ -5,6 +5,7 @@ use cases::ffi::cuda::{Array, OwnStream, Stream};
 use cases::ffi::vulkan::Memory;
 
 use super::{Broken, INVALID, Program};
+use crate::model::BLOCK;
 
 /// Something that is held, and what ends it.
 pub(super) enum Held {
@@ -192,11 +193,11 @@ impl Program {
             "a free of {address:#x}, which is not held, answered {code:?}"
         );
         let after: Vec<_> = self.devices().map(|device| self.figures(device)).collect();
-        // A free waits, so that pools may give back.
+        // A free waits, so that pools may give back. A look that is due in it may find a block that was taken unasked before, for streams that nobody made.
         let grew = after
             .iter()
             .zip(&before)
-            .any(|(after, before)| after.0 > before.0 || after.1 > before.1);
+            .any(|(after, before)| after.0 > before.0 || after.1 > before.1 + BLOCK);
         promise!(
             !grew,
             "a free of what is not held took memory: {before:?}, {after:?}"
