@@ -139,7 +139,7 @@ pub fn create(
         return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
     };
     let enforced = Enforced::new(attachment, &group);
-    if !attachment.stands() {
+    if planted(Seed::V26) && !attachment.stands() {
         return make().map_or_else(|code| code, |made| register(made, Some(enforced)));
     }
     // Measured by the process's growth, so one at a time; the loader does the same.

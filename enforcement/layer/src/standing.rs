@@ -10,11 +10,13 @@ use ledger::KeptErrno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
+use seeds::{Seed, planted};
 
 use crate::arena::Id;
 use crate::attachment::{self, Attachment, Refused};
 use crate::boundary::nvml::{self, Own};
 use crate::floor::Books;
+use crate::settings::settings;
 use crate::targets::Held;
 use crate::{candidates, memory, trace};
 
@@ -153,18 +155,21 @@ pub fn begin() -> Result<Option<Making>, Refused> {
         return Ok(None);
     }
     let known = candidates::candidates(&[]);
-    let begun = !known.is_empty() && attachment::begun();
+    let begun = attachment::begun() || settings().refusal().is_some();
+    let begun = !known.is_empty() && begun;
     let attachment = begun.then(attachment::current).flatten();
     let mut standing = lock();
     if let Some(attachment) = attachment {
         standing.belong_to(attachment);
     }
-    let refusing = attachment.is_some_and(|attachment| !attachment.stands());
+    if attachment.is_some_and(|attachment| !attachment.stands()) && !planted(Seed::V26) {
+        return Err(Refused);
+    }
     let mut making = Making {
         shares: Vec::new(),
         standing,
     };
-    if making.standing.instances > 0 || refusing {
+    if making.standing.instances > 0 {
         return Ok(Some(making));
     }
     for device in known.iter().map(|one| one.index) {

@@ -818,17 +818,12 @@ fn what_is_not_a_size_refuses_everything_and_says_so_once() {
         );
         return;
     }
-    let client = Client::new(one());
-    let device = client.device(0);
-    for size in [1, MIB, MIB] {
-        assert_eq!(client.allocate(device, size), OUT_OF_DEVICE_MEMORY);
+    make_world(one());
+    let layer = Layer::open();
+    for _ in 0..2 {
+        let refused = layer.create_instance(0, true).err();
+        assert_eq!(refused, OUT_OF_DEVICE_MEMORY.err());
     }
-    assert!(
-        client
-            .layer
-            .allocate(device, SYSTEM, MIB, ptr::null())
-            .is_ok()
-    );
 }
 
 #[test]
@@ -851,9 +846,12 @@ fn a_ledger_that_cannot_be_had_refuses_everything_and_says_so_once() {
         return;
     }
     let client = Client::new(one());
-    let device = client.device(0);
-    assert_eq!(client.allocate(device, MIB), OUT_OF_DEVICE_MEMORY);
-    assert_eq!(client.allocate(device, MIB), OUT_OF_DEVICE_MEMORY);
+    for _ in 0..2 {
+        let (layer, gpus) = (&client.layer, &client.gpus[..1]);
+        let refused = layer.create_device(client.instance, gpus, None, true).err();
+        assert_eq!(refused, OUT_OF_DEVICE_MEMORY.err());
+    }
+    assert_eq!(world().held.load(Ordering::SeqCst), 0);
 }
 
 #[test]

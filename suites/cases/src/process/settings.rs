@@ -101,6 +101,26 @@ cases! {
         fails_closed("CUDA_DEVICE_MEMORY_LIMIT_0")
     }
 
+    /// It makes no VkDevice either, whose own memory would be in nobody's books, and so does every other reason for which there is no ledger.
+    without_a_ledger_there_is_no_vkdevice {
+        kind: Budget, defects: ["V26"], entry_points: ["vkCreateInstance", "vkCreateDevice"], budget: "0=4GiB",
+        unordered: "processes that are refused", unaccounted: "nobody has a ledger", invalid_use: ["Failed to create device chain"],
+    } (session) {
+        let absent = session.directory().join("absent/ledger").display().to_string();
+        for setting in [("CUDA_DEVICE_MEMORY_LIMIT_0", "junk"), ("RINGFENCE_LEDGER", "ledger"), ("RINGFENCE_LEDGER", &absent)] {
+            let (made, heard) = overhear(|| -> Result<i64, Failure> {
+                let mut tenant = Tenant::launch(session.launch("tenant").env(setting.0, setting.1))?;
+                let made = tenant.ask("vkdevices 4")?;
+                tenant.peer.finish()?;
+                Ok(made)
+            })?;
+            ensure_eq!(made?, 0, "VkDevices with {setting:?}");
+            // Each of the two libraries may say it once.
+            says_once(setting.1, &heard, 2)?;
+        }
+        Ok(())
+    }
+
     /// So does one that is negative.
     a_negative_budget_fails_closed {
         kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2", "cuMemAllocAsync", "vkAllocateMemory"],
@@ -211,7 +231,7 @@ cases! {
     /// Where no ledger can be had, nothing is granted, and a line says why.
     without_a_ledger_nothing_is_granted {
         kind: Own, defects: ["P6"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory"], budget: "0=4GiB",
-        env: [("RINGFENCE_LEDGER", "/proc/no/such/place")], unaccounted: "there is no ledger",
+        env: [("RINGFENCE_LEDGER", "/proc/no/such/place")], unaccounted: "there is no ledger", invalid_use: ["Failed to create device chain"],
     } (_session) {
         fails_closed("/proc/no/such/place")
     }
