@@ -121,7 +121,7 @@ cases! {
         Ok(())
     }
 
-    /// So does one that is negative.
+    /// A negative budget refuses every allocation, as one that does not parse does.
     a_negative_budget_fails_closed {
         kind: Budget, defects: ["R11"], entry_points: ["cuMemAlloc_v2", "cuMemAllocAsync", "vkAllocateMemory"],
         env: [("RINGFENCE_MEMORY", "-4g")], unordered: "the case sets a budget of its own",
