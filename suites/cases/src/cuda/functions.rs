@@ -191,6 +191,8 @@ cases! {
         let graph = cuda.captured_launch(large.out, memory.out);
         ensure_eq!(graph.code, OK, "a captured launch");
         ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph.out).code, OUT_OF_MEMORY, "cuGraphInstantiateWithFlags");
+        let uploaded = cuda.instantiate(Instantiate::WithFlagsUploading, graph.out).code;
+        ensure_eq!(uploaded, CUresult::ERROR_INVALID_VALUE, "cuGraphInstantiateWithFlags, refused by the driver first");
         let small = cuda.function(module(&cuda)?, "small");
         ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
         let graph = cuda.captured_launch(small.out, memory.out);

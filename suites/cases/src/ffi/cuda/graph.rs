@@ -53,6 +53,8 @@ pub enum Instantiate {
     First,
     Second,
     WithFlags,
+    /// cuGraphInstantiateWithFlags that asks for an upload, for which it has no stream: refused.
+    WithFlagsUploading,
     WithParams,
     /// cuGraphInstantiateWithParams_ptsz.
     WithParamsOfThread,
@@ -419,6 +421,9 @@ impl Cuda {
                 call!(self.cuGraphInstantiate_v2(place, graph.0, null_mut(), null_mut(), 0))
             }
             Instantiate::WithFlags => call!(self.cuGraphInstantiateWithFlags(place, graph.0, 0)),
+            Instantiate::WithFlagsUploading => {
+                call!(self.cuGraphInstantiateWithFlags(place, graph.0, UPLOAD))
+            }
             Instantiate::WithParams | Instantiate::Uploading => {
                 call!(self.cuGraphInstantiateWithParams(place, graph.0, &mut params))
             }
