@@ -740,11 +740,14 @@ pub fn unmap(tenant: Tenant, address: CUdeviceptr, size: usize) -> Outcome<CUres
             tenant.physical(|book| book.enter_hosted(mapping));
         }
     }
-    // The first is gone; of a range that goes on in another reservation a driver may have unmapped no more (R76).
-    let is_gone = |(at, (address, _)): (usize, &(CUdeviceptr, Id))| {
-        unmapped && (at == 0 || planted(Seed::R76) || !is_mapped(*address))
+    // What the range begins with is gone; of one that goes on in another reservation a driver may have unmapped no more (R76), and nothing at all where
+    // the first has no mapping (R76a).
+    let first = leaving.first().map(|(at, _)| *at);
+    let is_gone = |(at, _): &(CUdeviceptr, Id)| {
+        let begins = *at == address || planted(Seed::R76a) && first == Some(*at);
+        unmapped && (begins || planted(Seed::R76) || !is_mapped(*at))
     };
-    let are_gone: Vec<bool> = leaving.iter().enumerate().map(is_gone).collect();
+    let are_gone: Vec<bool> = leaving.iter().map(is_gone).collect();
     let (ended, tables) = tenant.physical(|book| book.finish_unmap(leaving, &are_gone));
     tenant.end_all_tables(tables);
     tenant.end_physical(ended.iter().copied());

@@ -152,6 +152,7 @@ seeds! {
     R73 = "R73", "a kernel of an executable graph is exchanged as if it took nothing";
     R73a = "R73a", "what replaces an executable graph needs as much as a new one";
     R75 = "R75", "an executable graph needs what it was made with, whatever replaces its children";
+    R76a = "R76a", "the first mapping in a range is gone when a driver says that the range was unmapped";
     R76 = "R76", "all that is mapped in a range is gone when a driver says that it was unmapped";
     R77 = "R77", "where a driver refuses some of what is to be bound to an array nothing is";
     R74 = "R74", "what other threads take while a context is made is charged to it";

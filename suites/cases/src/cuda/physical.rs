@@ -294,6 +294,29 @@ cases! {
         fills(fill(&cuda).bytes + held, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// The same where the range begins in a reservation that has no mapping.
+    memory_mapped_beyond_an_empty_reservation_stays_charged {
+        kind: Budget, defects: ["R76a"], budget: "0=4GiB", entry_points: ["cuMemUnmap", "cuMemMap", "cuMemRelease", "cuMemAddressReserve"],
+    } (session) {
+        let much = Bytes::gib(3).0;
+        let cuda = cuda()?;
+        let [one, other] = [(); 2].map(|()| cuda.reserve_addresses(much));
+        ensure_eq!((one.code, other.code), (OK, OK), "cuMemAddressReserve");
+        let (low, high) = (one.out.min(other.out), one.out.max(other.out));
+        let created = cuda.create_memory(0, much);
+        ensure_eq!(created.code, OK, "cuMemCreate");
+        ensure_eq!(cuda.map_memory(high, much, created.out), OK, "cuMemMap");
+        // Some drivers refuse such a range.
+        let _ = cuda.unmap_memory(low, high + much - low);
+        ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+        let kept = cuda.retain_memory(high);
+        let held = if kept.code == OK { Bytes(much) } else { Bytes::ZERO };
+        if kept.code == OK {
+            ensure_eq!(cuda.release_memory(kept.out), OK, "cuMemRelease");
+        }
+        fills(fill(&cuda).bytes + held, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// Tiles that a driver bound before it refused the rest of a call hold their memory.
     memory_of_tiles_bound_by_a_refused_call_stays_charged {
         kind: Budget, defects: ["R77"], budget: "0=4GiB", entry_points: ["cuMemMapArrayAsync", "cuMemRelease"],
