@@ -86,6 +86,13 @@ pub unsafe extern "system" fn destroy_instance(
     });
 }
 
+/// Whether it names each physical device once, and the one that the device is made from (VUID-VkDeviceGroupDeviceCreateInfo-pPhysicalDevices-00375,
+/// VUID-VkDeviceGroupDeviceCreateInfo-physicalDeviceCount-00377). What another takes of whom cannot be told from what it names (V27).
+fn is_group(group: &[vk::PhysicalDevice], physical: vk::PhysicalDevice) -> bool {
+    let once = |(at, one): (usize, &vk::PhysicalDevice)| !group[..at].contains(one);
+    planted(Seed::V27) || group.contains(&physical) && group.iter().enumerate().all(once)
+}
+
 pub unsafe extern "system" fn create_device(
     physical: vk::PhysicalDevice,
     info: *const vk::DeviceCreateInfo<'_>,
@@ -111,6 +118,9 @@ pub unsafe extern "system" fn create_device(
                 structures::group(&*info, physical),
                 structures::extensions(&*info),
             );
+            if attachment::enforcing() && !is_group(&group, physical) {
+                return FAILED;
+            }
             let hopeless = || {
                 let known = instance.next.device_extensions(physical);
                 wanted.iter().any(|name| {

@@ -307,6 +307,22 @@ cases! {
         let device = instance.device_with_all(&members)?;
         masks(session, &instance, &device, members[0])
     }
+
+    /// A group that names a GPU twice, or not the one that the device is made from, takes of GPUs what it does not name: it is none.
+    a_group_that_is_none_makes_no_device {
+        kind: Budget, defects: ["V27"], entry_points: ["vkCreateDevice"], budget: "0=8GiB,1=6GiB", machine: "h200x2-group", needs_gpus: 2,
+        invalid_use: ["VUID-VkDeviceGroupDeviceCreateInfo", "VUID-VkDeviceCreateInfo", "Failed to create device chain"],
+        on_real: No("invalid use, which no driver has to survive"),
+    } (_session) {
+        let instance = instance(Client::V1_3)?;
+        let members = gpus(&instance)?;
+        let (one, other) = (members[0], members[1]);
+        for (first, group) in [(one, vec![one, one]), (other, vec![one])] {
+            let made = instance.device_of_group(first, &group).err();
+            ensure_eq!(made, Some(Code::INITIALIZATION_FAILED), "vkCreateDevice of a group of {}", group.len());
+        }
+        Ok(())
+    }
 }
 
 /// This process's open descriptors that carry locks, as names of shared memory are.

@@ -134,6 +134,15 @@ impl Instance {
     /// A device of one or several physical devices of a group, with everything that a [`Wish`] may want. For 1.3 clients.
     pub fn device_with_all(&self, group: &[PhysicalDevice]) -> Result<Device, Code> {
         let first = *group.first().ok_or(Code::INITIALIZATION_FAILED)?;
+        self.device_of_group(first, group)
+    }
+
+    /// The same made from `first`, which should be of the group.
+    pub fn device_of_group(
+        &self,
+        first: PhysicalDevice,
+        group: &[PhysicalDevice],
+    ) -> Result<Device, Code> {
         let known = self.extensions(first)?;
         let names: Vec<_> = EXTENSIONS
             .into_iter()
@@ -161,7 +170,7 @@ impl Instance {
             .enabled_extension_names(&names)
             .push_next(&mut core)
             .push_next(&mut priority);
-        if members.len() > 1 {
+        if members != [first.0] {
             create = create.push_next(&mut whole);
         }
         // SAFETY: the physical devices are this instance's and of one group; the structures outlive the call.
