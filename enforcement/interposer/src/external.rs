@@ -213,13 +213,21 @@ impl Tenant {
         let code = call();
         match place().filter(|_| code == CUresult::SUCCESS) {
             Some(place) => {
-                let context = current_context();
+                let context = self.ending_context();
                 let view = View { memory, context };
                 self.external().views.push((place, view));
             }
             None => self.leave_external(memory),
         }
         Outcome::Done(code)
+    }
+
+    /// The context whose end takes along what is mapped or opened in the current one.
+    pub fn ending_context(self) -> u64 {
+        match planted(Seed::R16a) {
+            true => current_context(),
+            false => self.owning_context(),
+        }
     }
 
     /// What is nobody's record is about to be freed: it may be mapped external memory. It leaves first, because the place may come back to another

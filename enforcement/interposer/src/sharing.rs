@@ -310,7 +310,7 @@ impl Tenant {
         };
         match hold {
             Ok(hold) => {
-                let context = current_context();
+                let context = self.ending_context();
                 let opened = Opened { hold, context };
                 self.sharing(|book| book.opened.push((address, opened)));
                 Outcome::Done(code)

@@ -63,6 +63,7 @@ seeds! {
     F1c = "F1c", "the layer never reads the driver's figure of its process";
     F1d = "F1d", "of Vulkan's commands only vkAllocateMemory is followed by a look", unhooks: ["vkCreate*Pipelines", "vkQueueSubmit*", "vkBeginCommandBuffer", "vkEndCommandBuffer"];
     F1e = "F1e", "a malloc heap that no launch has made the driver take passes for what the row shows";
+    R16a = "R16a", "what is mapped or opened in a green context stays charged when its primary one ends";
     R16 = "R16", "green contexts and their streams are charged nothing";
     R17 = "R17", "executable graphs' own memory is charged nothing";
     R21 = "R21", "a new ledger knows nothing of who uses a deleted one";

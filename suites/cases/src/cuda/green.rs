@@ -2,11 +2,11 @@
 //! `fixtures/defects.txt`); and what executable graphs keep (R17).
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
-use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate};
+use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate, Purpose};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -93,6 +93,33 @@ cases! {
             ensure_eq!(cuda.destroy_green(green.out), OK, "cuGreenCtxDestroy");
             crate::clients::context(&cuda, 0)?;
         }
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// So does it what of external memory was mapped in a green context.
+    what_was_mapped_in_a_green_context_ends_with_its_primary {
+        kind: Budget, defects: ["R16a"], budget: "0=4GiB", needs: ["cuGreenCtxCreate"],
+        entry_points: ["cuGreenCtxDestroy", "cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer", "cuDestroyExternalMemory"],
+    } (session) {
+        const PART: u64 = 1 << 30;
+        for round in 0..2 {
+            let (cuda, green) = green()?;
+            let created = cuda.create_memory_for(Purpose::Sharing, 0, PART);
+            ensure_eq!(created.code, OK, "cuMemCreate in round {round}");
+            let Ok(descriptor) = cuda.export_memory(created.out) else {
+                fail!("cuMemExportToShareableHandle was refused in round {round}");
+            };
+            let Ok(external) = cuda.import_external(descriptor, PART) else {
+                fail!("cuImportExternalMemory was refused in round {round}");
+            };
+            ensure_eq!(cuda.map_external(external, PART).code, OK, "cuExternalMemoryGetMappedBuffer");
+            ensure_eq!(cuda.release_memory(created.out), OK, "cuMemRelease");
+            ensure_eq!(cuda.destroy_external(external), OK, "cuDestroyExternalMemory");
+            ensure_eq!(cuda.destroy_green(green), OK, "cuGreenCtxDestroy");
+        }
+        let cuda = cuda()?;
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
