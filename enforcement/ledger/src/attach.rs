@@ -6,8 +6,10 @@ use crate::account::Account;
 use crate::displaced::{self, Place};
 use crate::errors::{AttachError, Reason};
 use crate::probe::Probe;
-use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper};
-use crate::region::{self, Arena, Attaching, Errno, Identity, KeptErrno, Layout, Map};
+use crate::reap::{DRAIN_MOST_MS, DRAIN_MS, Reaper, heirs_byte};
+use crate::region::{
+    self, Arena, Attaching, Errno, HEIRS, Identity, Inheritance, KeptErrno, Layout, Map,
+};
 use crate::seen;
 use crate::word::Budget;
 use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
@@ -31,6 +33,8 @@ pub struct Seat {
     pub slot: usize,
     /// The descriptor that holds the slot's lock, where the file system drops a mapping's.
     pub kept: Option<AtomicI32>,
+    /// What children that are forked keep. `None` where the file system drops a mapping's locks.
+    heirs: Option<Inheritance>,
     pub namespace: u32,
 }
 
@@ -259,12 +263,19 @@ fn sit(path: &CString, opened: Opened) -> Result<Seat, Reason> {
         }
         kept = Some(AtomicI32::new(fd));
     }
+    let heirs = again(probe.fd).and_then(|opened| {
+        let byte = heirs_byte(slot);
+        let heirs = Inheritance::begin(opened.into_fd(), byte)?;
+        let lasts = region::is_locked(probe.fd, byte)?;
+        Ok(Some(heirs).filter(|_| lasts))
+    });
     let seat = Seat {
         arena,
         map,
         probe: Probe::new(path.clone(), identity, probe.into_fd()),
         slot,
         kept,
+        heirs: heirs.unwrap_or(None),
         namespace,
     };
     seat.sign();
@@ -307,9 +318,9 @@ impl Seat {
     fn sign(&self) {
         if let Some(record) = self.layout().slots.get(self.slot) {
             record.dying.store(0, Ordering::Release);
-            record
-                .start
-                .store(region::start_of(std::process::id()), Ordering::Release);
+            let heirs = self.heirs.as_ref().map_or(0, |_| HEIRS);
+            let start = region::start_of(std::process::id());
+            record.start.store(start | heirs, Ordering::Release);
             record.owner.store(self.owner(), Ordering::Release);
         }
         Account::<crate::account::Sound>::join(self.layout().high(), self.slot);
@@ -389,6 +400,7 @@ impl Drop for Seat {
         {
             record.owner.store(0, Ordering::Release);
         }
+        self.heirs.take().into_iter().for_each(Inheritance::end);
         self.probe.close();
         if let Some(kept) = &self.kept {
             let fd = kept.load(Ordering::Acquire);

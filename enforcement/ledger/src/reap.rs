@@ -9,7 +9,7 @@ use seeds::{Seed, planted};
 
 use crate::driver::Driver;
 use crate::region::descriptors::is_closed;
-use crate::region::{self, Errno, LISTED, Layout, Slot};
+use crate::region::{self, Errno, HEIRS, LISTED, Layout, Slot};
 use crate::{DeviceIndex, SLOTS};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -81,6 +81,11 @@ fn bytes_of(slot: usize) -> Range<usize> {
     let first = SLOTS + slot * REAPERS;
     let count = if planted(Seed::P15) { 1 } else { REAPERS };
     first..first + count
+}
+
+/// Behind those of all reapers: shared by a slot's owner and the children that it forked.
+pub fn heirs_byte(slot: usize) -> usize {
+    SLOTS + SLOTS * REAPERS + slot
 }
 
 impl Drop for ReapersLock {
@@ -224,6 +229,9 @@ impl Reaper<'_> {
         for account in self.layout.accounts() {
             account.bury(slot);
         }
+        if !self.has_heirs(slot) {
+            record.start.fetch_and(!HEIRS, Ordering::AcqRel);
+        }
         let (begin, now) = (Ordering::AcqRel, region::clock::now_ms());
         let is_first = if self.layout.is_empty(slot) {
             record.owner.swap(0, begin) != 0
@@ -257,6 +265,10 @@ impl Reaper<'_> {
             )
         };
         let (since, owner) = read();
+        let outlived = record.start.load(Ordering::Acquire) & HEIRS != 0;
+        if since != 0 && outlived && !self.has_heirs(slot) {
+            return self.end_heirs(slot, record, swept);
+        }
         if since == 0 || !self.is_drained(slot, (since, owner), device, driver) {
             return Ok(());
         }
@@ -276,6 +288,20 @@ impl Reaper<'_> {
         }
         self.vacate(slot, record);
         swept.freed = true;
+        Ok(())
+    }
+
+    /// The children have ended that outlived a slot's owner: only now is taken apart what they kept.
+    fn end_heirs(&self, slot: usize, record: &Slot, swept: &mut Swept) -> Result<(), Errno> {
+        let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
+            swept.busy = true;
+            return Ok(());
+        };
+        let is_first = || record.start.fetch_and(!HEIRS, Ordering::AcqRel) & HEIRS != 0;
+        if record.dying.load(Ordering::Acquire) != 0 && !self.lives(slot)? && is_first() {
+            let now = region::clock::now_ms();
+            record.dying.store(now, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -299,14 +325,24 @@ impl Reaper<'_> {
         } else {
             None
         };
+        // What no row shows its children keep all the same. Of who was shown the rows tell most, so that not for ever: they may have closed what they had.
+        let is_kept = || (!listed || age < DRAIN_MOST_MS) && self.has_heirs(slot);
         match told {
             // What was in no row has no end that the rows show, and is taken apart all the same.
-            Some(false) => age >= UNLISTED_MS || planted(Seed::P3a),
+            Some(false) => (age >= UNLISTED_MS || planted(Seed::P3a)) && !is_kept(),
             // The row is another's.
-            Some(true) if self.has_namesake(slot, owner) => age >= DRAIN_MS,
-            Some(true) => !listed && age >= DRAIN_MOST_MS,
-            None => age >= DRAIN_MS,
+            Some(true) if self.has_namesake(slot, owner) => age >= DRAIN_MS && !is_kept(),
+            Some(true) => !listed && age >= DRAIN_MOST_MS && !is_kept(),
+            None => age >= DRAIN_MS && !self.has_heirs(slot),
         }
+    }
+
+    /// Whether children live that a slot's dead owner forked while it had it, and have called no exec (P19 of `fixtures/defects.txt`).
+    fn has_heirs(&self, slot: usize) -> bool {
+        let has_some = |record: &Slot| record.start.load(Ordering::Acquire) & HEIRS != 0;
+        self.layout.slots.get(slot).is_some_and(has_some)
+            && region::is_locked(self.fd, heirs_byte(slot)).unwrap_or(false)
+            && !planted(Seed::P19)
     }
 
     /// Whether the pid of a slot's dead owner is another's now: the row that the driver shows under it says nothing of the dead (P12 of
@@ -364,7 +400,8 @@ impl Reaper<'_> {
         if !self.layout.is_empty(slot) {
             self.bury_locked(slot);
             let since = record.dying.load(Ordering::Acquire);
-            if since != 0 && region::clock::now_ms().abs_diff(since) >= patience {
+            let is_over = since != 0 && region::clock::now_ms().abs_diff(since) >= patience;
+            if is_over && !self.has_heirs(slot) {
                 self.layout.objects.bury(slot, None);
                 for account in self.layout.accounts() {
                     account.clear(slot);

@@ -10,6 +10,7 @@ pub mod descriptors;
 mod environment;
 mod files;
 mod forks;
+mod heirs;
 pub mod processes;
 mod speech;
 
@@ -20,6 +21,7 @@ pub use files::{
     unlock_all,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};
+pub use heirs::Inheritance;
 pub use processes::{start_of, start_of_living};
 pub use speech::{complain, write_quietly};
 
@@ -123,7 +125,7 @@ impl Fixed {
 pub struct Slot {
     /// The pid in its high half, its PID namespace in the low one; 0 where nobody holds the slot.
     pub owner: AtomicU64,
-    /// In clock ticks since boot, with [`LISTED`] and [`SEEN`].
+    /// In clock ticks since boot, with [`LISTED`], [`SEEN`] and [`HEIRS`].
     pub start: AtomicU64,
     /// Milliseconds of the monotonic clock when the owner was found dead; 0 while it lives.
     pub dying: AtomicU64,
@@ -140,10 +142,14 @@ pub const LISTED: u64 = 1 << 63;
 /// The owner never took the slot: others of the tenant saw its memory among the driver's rows. See [`crate::seen`].
 pub const SEEN: u64 = 1 << 62;
 
+/// The owner shares a lock on the slot's byte of heirs with the children that it forks, as long as any of them lives. Of a dead one: some outlived it, and
+/// nobody has seen yet that they ended.
+pub const HEIRS: u64 = 1 << 61;
+
 impl Slot {
     /// When the owner started, in clock ticks since boot; 0 where that was not known.
     pub fn began(&self) -> u64 {
-        self.start.load(Ordering::Acquire) & !(LISTED | SEEN)
+        self.start.load(Ordering::Acquire) & !(LISTED | SEEN | HEIRS)
     }
 
     /// Whether the slot is for a process that never took one.

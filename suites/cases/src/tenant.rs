@@ -157,6 +157,11 @@ impl Hands {
                 harness::ensure_eq!(reset, CUresult::SUCCESS, "cuDevicePrimaryCtxReset_v2");
                 i64::from(made.0)
             }
+            "physical" => {
+                let bytes = bytes()?;
+                let cuda = self.cuda.insert(clients::cuda_without_context()?);
+                i64::from(cuda.create_memory(0, bytes.0).code.0)
+            }
             "init" => {
                 self.cuda = Some(clients::cuda_without_context()?);
                 0

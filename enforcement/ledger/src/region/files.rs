@@ -353,16 +353,23 @@ pub fn lock(fd: RawFd, slot: usize) -> Result<bool, Errno> {
 
 /// As [`lock`], for each of several bytes or none of them.
 pub fn lock_all(fd: RawFd, bytes: &Range<usize>) -> Result<bool, Errno> {
-    let lock = bytes_lock(bytes, libc::F_WRLCK);
-    // SAFETY: reads the lock description.
-    if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0 {
-        return Ok(true);
+    match set(fd, &bytes_lock(bytes, libc::F_WRLCK)) {
+        Ok(()) => Ok(true),
+        Err(errno) if matches!(errno.code, libc::EAGAIN | libc::EACCES) => Ok(false),
+        Err(errno) => Err(errno),
     }
-    let errno = Errno::last("fcntl(F_OFD_SETLK)");
-    if matches!(errno.code, libc::EAGAIN | libc::EACCES) {
-        Ok(false)
-    } else {
-        Err(errno)
+}
+
+/// Takes a byte for this open file description beside others that share it. Never waits.
+pub fn share(fd: RawFd, byte: usize) -> Result<(), Errno> {
+    set(fd, &byte_lock(byte, libc::F_RDLCK))
+}
+
+fn set(fd: RawFd, lock: &libc::flock) -> Result<(), Errno> {
+    // SAFETY: reads the lock description.
+    match unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const *lock) } {
+        0 => Ok(()),
+        _ => Err(Errno::last("fcntl(F_OFD_SETLK)")),
     }
 }
 

@@ -126,6 +126,36 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Nor is what it held in no row of the driver's, whether it ever had one or not: memory by cuMemCreate without a context.
+    a_dead_parents_memory_in_no_row_is_charged_as_long_as_forked_children_keep_it {
+        kind: Budget, defects: ["P19"], entry_points: ["cuMemCreate", "cuMemAlloc_v2"], budget: "0=6GiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let part = Bytes::gib(4);
+        let cuda = cuda()?;
+        for (way, verb) in [("fork", "physical"), ("clone", "without-context"), ("spawn", "physical")] {
+            let mut parent = Tenant::start(session)?;
+            session.eventually("4 GiB are granted", || matches!(parent.ask(&format!("{verb} {}", part.0)), Ok(0)))?;
+            let child = parent.ask(&format!("bear {way}"))? as i32;
+            parent.peer.kill()?;
+            if way != "spawn" {
+                std::thread::sleep(Duration::from_millis(2_500));
+                let beside = cuda.allocate(part.0);
+                end(child);
+                ensure_eq!(beside.code, OUT_OF_MEMORY, "{part} beside as much of a dead parent whose child by {way} lives");
+            }
+            let back = session.eventually("4 GiB of the dead parent are back", || {
+                let answer = cuda.allocate(part.0);
+                answer.code == OK && cuda.free(answer.out) == OK
+            });
+            if way == "spawn" {
+                end(child);
+            }
+            back?;
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// What processes held that did no more than initialise, and are in no row of the driver's, is granted to nobody before it has taken them apart.
     what_was_in_no_row_is_granted_once_it_is_taken_apart {
         kind: Budget, defects: ["P3"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=2GiB", unordered: "asks while processes are taken apart",
