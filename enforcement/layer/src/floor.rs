@@ -318,6 +318,12 @@ impl Books {
         now.saturating_sub(then.saturating_add(stands))
     }
 
+    /// What a row will show that the process has none of yet, beside what is only `reserved`.
+    pub fn awaits_row(&self, reserved: Bytes) -> Bytes {
+        let listed = self.charged.saturating_sub(self.unlisted);
+        listed.saturating_sub(reserved)
+    }
+
     /// Of a row in which so much is that others are charged, or nobody.
     fn beyond(self, row: Bytes, shown: Bytes) -> Bytes {
         let listed = self.charged.saturating_sub(self.unlisted);

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq};
 
+use super::modules::program;
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::Stream;
+use crate::ffi::cuda::{Image, Stream};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -108,6 +109,16 @@ cases! {
         ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
         context(&cuda, 0)?;
         fills(fill(&cuda).bytes + KEPT, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
+    }
+
+    /// Nor is it charged to the VkInstance that gives the process its first row, nor does that go uncharged.
+    what_is_held_without_a_context_is_not_charged_to_a_vkinstance {
+        kind: Budget, defects: ["V28"], budget: "0=6GiB", entry_points: ["cuMemCreate", "vkCreateInstance", "vkAllocateMemory"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_memory(0, KEPT.0).code, OK, "cuMemCreate");
+        let gpu = Gpu::first()?;
+        fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM)
     }
 
     /// Nor is what is left of a pool that is destroyed.
