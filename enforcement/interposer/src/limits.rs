@@ -143,7 +143,7 @@ fn set_charged(
             return verdict(code, refused);
         }
     };
-    let _asking = tenant.memory.resizing.hold();
+    let _asking = limits.resizing(tenant).hold();
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
@@ -232,7 +232,8 @@ impl Tenant {
             .limits_of(current_context(), device)
             .filter(|_| is_here);
         // Whoever sets a limit holds it from the driver's answer to the note of it.
-        let Some((limits, _asking)) = limits.zip(self.memory.resizing.try_hold()) else {
+        let asking = limits.and_then(|limits| limits.resizing(self).try_hold());
+        let Some((limits, _asking)) = limits.zip(asking) else {
             return;
         };
         let _relaxed = Relaxed::begin(self);
@@ -335,6 +336,8 @@ pub struct Raised {
 pub struct Limits {
     /// Held while what they cost is charged, or the context ends.
     changing: Lock,
+    /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
+    resizing: Lock,
     /// Odd while a context has them; each has another number.
     life: AtomicU64,
     stack: AtomicU64,
@@ -384,6 +387,15 @@ impl Limits {
 
     fn lives(&self, life: u64) -> bool {
         life % 2 == 1 && self.life() == life
+    }
+
+    /// The driver waits for the context's work before it sets one, and that work may wait for a thread that sets another context's (R85 of
+    /// `fixtures/defects.txt`).
+    fn resizing<'a>(&'a self, tenant: Tenant) -> &'a Lock {
+        match planted(Seed::R85) {
+            true => &tenant.memory.resizing,
+            false => &self.resizing,
+        }
     }
 
     fn forget(&self) {

@@ -67,7 +67,7 @@ pub struct Memory {
     pub slack: AtomicU64,
     /// Held while the local memory that every context is charged for is counted.
     pub limiting: Lock,
-    /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
+    /// Instead of each context's own, for a seed.
     pub resizing: Lock,
     pub page_tables: PageTables,
     pub truth: Truth,

@@ -98,6 +98,53 @@ cases! {
         fills(all, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
     }
 
+    /// The driver waits for a context's work before it sets a limit of it; a thread that this work waits for may set another context's.
+    a_limit_waits_for_no_other_contexts_work {
+        kind: Own, defects: ["R85"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc"], unordered: "three threads",
+    } (_session) {
+        /// CU_LIMIT_PRINTF_FIFO_SIZE.
+        const PRINTF: i32 = 1;
+        const PATIENCE: Duration = Duration::from_secs(4);
+        let cuda = cuda_without_context()?;
+        let (busy, free) = (cuda.create_context(0), cuda.create_context(0));
+        ensure_eq!((busy.code, free.code), (OK, OK), "cuCtxCreate");
+        ensure_eq!(cuda.set_current(busy.out), OK, "cuCtxSetCurrent");
+        let stream = cuda.create_stream();
+        ensure_eq!(stream.code, OK, "cuStreamCreate");
+        let (runs, is_set) = (AtomicBool::new(false), AtomicBool::new(false));
+        let waited = thread::scope(|scope| {
+            let set = |context, pause| {
+                let (cuda, runs) = (&cuda, &runs);
+                move || {
+                    while !runs.load(Ordering::SeqCst) {
+                        thread::yield_now();
+                    }
+                    thread::sleep(Duration::from_millis(pause));
+                    cuda.set_current(context);
+                    cuda.set_limit(PRINTF, 2 << 20)
+                }
+            };
+            scope.spawn(set(busy.out, 0));
+            let (set_free, is_set) = (set(free.out, 100), &is_set);
+            scope.spawn(move || {
+                set_free();
+                is_set.store(true, Ordering::SeqCst);
+            });
+            let mut waited = PATIENCE;
+            cuda.in_host_function(stream.out, &mut || {
+                runs.store(true, Ordering::SeqCst);
+                let begun = Instant::now();
+                while !is_set.load(Ordering::SeqCst) && begun.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                waited = begun.elapsed();
+            });
+            waited
+        });
+        ensure!(waited < PATIENCE, "a limit of an idle context was not set within {PATIENCE:?}");
+        Ok(())
+    }
+
     /// What outlives a context is not charged once more with the next one, though the process has a row of its own for a VkDevice.
     what_outlives_a_context_is_not_charged_to_the_next_beside_vulkan {
         kind: Budget, defects: ["R74", "C10"], budget: "0=6GiB",
