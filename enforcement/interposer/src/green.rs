@@ -109,8 +109,18 @@ pub fn create_stream(
     let Ok(device) = device else {
         return Outcome::Refused(Refused::UnknownDevice);
     };
+    make_stream(tenant, device, place, &call)
+}
+
+/// Makes a stream of a green context, by whichever call.
+pub fn make_stream(
+    tenant: Tenant,
+    device: &Device,
+    place: Out<'_, CUstream>,
+    call: &dyn Fn() -> CUresult,
+) -> Outcome<CUresult> {
     let before = place.read();
-    tenant.take_for_context(device, STREAM, &call, &|| {
+    tenant.take_for_context(device, STREAM, call, &|| {
         place.read().map(next::cuStreamDestroy_v2);
         before.into_iter().for_each(|before| place.write(before));
     })

@@ -9,8 +9,10 @@ use budget::settings::ContextCharge;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::{NoDevice, current_context};
+use crate::green;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
+use seeds::{Seed, planted};
 
 pub fn create(tenant: Tenant, stream: Out<'_, CUstream>, flags: c_uint) -> Outcome<CUresult> {
     make(tenant, stream, flags, &|| {
@@ -54,9 +56,18 @@ fn make(
     let handle = current_context();
     let device = tenant.current_device();
     let contexts = &tenant.memory.contexts;
+    if let Ok(device) = device
+        && handle != 0
+        && contexts.streams(handle).is_none()
+        && contexts.has_primary(device.ordinal)
+        && !planted(Seed::R16b)
+    {
+        // A green context's, whose first takes a block as any beside it does (R16b of `fixtures/defects.txt`).
+        return green::make_stream(tenant, device, stream, call);
+    }
     let context = contexts.streams(handle).or_else(|| {
         let device = device.ok().filter(|_| handle != 0)?;
-        // A green context's streams are its primary's. What nobody knows was made past us.
+        // What nobody knows was made past us.
         let primary = contexts.primary_of(device.ordinal);
         if primary.is_none() {
             let _ = tenant.adopt_current(device, handle);

@@ -177,6 +177,7 @@ seeds! {
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
     R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
     R85 = "R85", "limits of all contexts are set one after another";
+    R16b = "R16b", "a green context's streams by cuStreamCreate are charged as its primary one's";
     R83 = "R83", "what a process was seen to hold beyond the books stays charged once the driver holds nothing for it";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R28a = "R28a", "a graph is charged for the local memory of any function that was obtained";

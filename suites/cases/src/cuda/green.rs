@@ -74,6 +74,24 @@ cases! {
         within(session)
     }
 
+    /// Nor do streams of one take the place of its primary context's, which keeps what those took.
+    a_green_contexts_streams_are_charged_beside_what_its_primary_keeps {
+        kind: Budget, defects: ["R16b"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
+        entry_points: ["cuStreamCreate", "cuStreamDestroy_v2", "cuMemAlloc_v2"],
+    } (session) {
+        const MANY: usize = 800;
+        let cuda = cuda()?;
+        let primary: Vec<_> = (0..MANY).map(|_| cuda.create_stream()).collect();
+        for stream in primary {
+            ensure_eq!((stream.code, cuda.destroy_stream(stream.out)), (OK, OK), "cuStreamCreate and cuStreamDestroy_v2");
+        }
+        let (cuda, _green) = green()?;
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        let made = (0..MANY).map(|_| cuda.create_stream().code).find(|code| *code != OK);
+        ensure!(made.is_none_or(|code| code == OUT_OF_MEMORY), "cuStreamCreate beside a full budget: {made:?}");
+        within(session)
+    }
+
     /// The last holder of a primary context ends what was allocated there, though it be a green one: all of it can be had again.
     a_green_context_that_ends_gives_all_back {
         kind: Budget, defects: ["R16"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],

@@ -10,6 +10,11 @@ use super::{Answer, Cuda, MISSING};
 #[derive(Clone, Copy, Debug)]
 pub struct OwnStream(pub(super) CUstream);
 
+// SAFETY: a handle, which a driver takes from any thread.
+unsafe impl Send for OwnStream {}
+// SAFETY: as above.
+unsafe impl Sync for OwnStream {}
+
 /// CU_STREAM_NON_BLOCKING.
 const NON_BLOCKING: u32 = 1;
 
