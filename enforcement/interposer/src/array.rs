@@ -225,8 +225,8 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
         }
         Err(NoDevice::Unknown) => return verdict(judged(made), Refused::UnknownDevice),
     };
-    let Some((place, bound)) = Place::of(asked, levels, device.ordinal, tenant.owning_context())
-    else {
+    let owner = tenant.owner();
+    let Some((place, bound)) = Place::of(asked, levels, device.ordinal, owner.context) else {
         // No address space holds it: the driver says so.
         return refused_unless_undone((made.call)(), || (made.handle)(), made.destroy);
     };
@@ -239,6 +239,11 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
         && let Some(handle) = (made.handle)()
     {
         grant.commit_as(tenant.enter_array(handle, place));
+        if tenant.has_ended(owner)
+            && let Some(place) = tenant.take_array(handle)
+        {
+            tenant.end_array(place);
+        }
     }
     Outcome::Done(code)
 }

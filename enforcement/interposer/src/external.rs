@@ -19,7 +19,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::{Duplicate, In, Out};
 use crate::boundary::entries::next;
-use crate::devices::current_context;
+use crate::devices::{Owner, current_context};
 use crate::memory::IMPOSSIBLE;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -210,12 +210,18 @@ impl Tenant {
         let Some(memory) = self.external().begin_view(handle) else {
             return Outcome::PassThrough(Reason::TakesNothing);
         };
+        let owner = self.ending_context();
         let code = call();
         match place().filter(|_| code == CUresult::SUCCESS) {
             Some(place) => {
-                let context = self.ending_context();
+                let context = owner.context;
                 let view = View { memory, context };
                 self.external().views.push((place, view));
+                if self.has_ended(owner)
+                    && let Some(view) = self.take_view(place)
+                {
+                    self.end_view(place, view, code);
+                }
             }
             None => self.leave_external(memory),
         }
@@ -223,10 +229,14 @@ impl Tenant {
     }
 
     /// The context whose end takes along what is mapped or opened in the current one.
-    pub fn ending_context(self) -> u64 {
+    pub fn ending_context(self) -> Owner {
+        let owner = self.owner();
         match planted(Seed::R16a) {
-            true => current_context(),
-            false => self.owning_context(),
+            true => Owner {
+                context: current_context(),
+                ..owner
+            },
+            false => owner,
         }
     }
 

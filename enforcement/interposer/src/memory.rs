@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::deferred::Freed;
-use crate::devices::{Device, NoDevice};
+use crate::devices::{Device, NoDevice, Owner};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::Tenant;
@@ -200,6 +200,7 @@ where
             Ok(grant) => grant,
             Err(refused) => return verdict((self.impossible)(), refused),
         };
+        let owner = tenant.owner();
         let code = (self.call)();
         if code != CUresult::SUCCESS {
             return Outcome::Done(code);
@@ -213,10 +214,13 @@ where
             size: taken,
             kind: self.kind,
             ordinal: device.ordinal,
-            owner: tenant.owning_context(),
+            owner: owner.context,
         };
         match settle(tenant, device, record, bound, grant, self.undo) {
-            Ok(()) => Outcome::Done(code),
+            Ok(()) => {
+                end_late(tenant, owner, address);
+                Outcome::Done(code)
+            }
             Err(refused) => verdict((self.impossible)(), refused),
         }
     }
@@ -399,6 +403,21 @@ fn end_stale(tenant: Tenant, fresh: &Record) {
         && let Some(stale) = records.take(fresh.address)
     {
         freed(tenant, stale, When::Now);
+    }
+}
+
+/// What has come on record after its context had ended is gone with that.
+pub fn end_late(tenant: Tenant, owner: Owner, address: u64) {
+    if !tenant.has_ended(owner) {
+        return;
+    }
+    let records = &tenant.memory.records;
+    if records
+        .find(address)
+        .is_some_and(|found| found.owner == owner.context)
+        && let Some(record) = records.take(address)
+    {
+        freed(tenant, record, When::Now);
     }
 }
 

@@ -17,9 +17,9 @@ use seeds::{Seed, planted};
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::devices::{Device, Devices, NoDevice};
+use crate::devices::{Device, Devices, NoDevice, Owner};
 use crate::grant::Grant;
-use crate::memory::{IMPOSSIBLE, put_back};
+use crate::memory::{self, IMPOSSIBLE, put_back};
 use crate::outcome::{Outcome, Reason, Refused, verdict};
 use crate::process::{ORDINALS, Tenant};
 use crate::records::{Kind, Record};
@@ -214,11 +214,12 @@ impl Request<'_> {
             Ok(asked) => asked,
             Err(refused) => return (self.refuse)(refused),
         };
+        let owner = tenant.owner();
         let code = (self.call)();
         let succeeded = code == CUresult::SUCCESS;
         let address = succeeded.then(|| (self.address)()).flatten();
-        let fresh =
-            address.and_then(|address| tenant.enter_page_locked(device, address, self.size));
+        let fresh = address
+            .and_then(|address| tenant.enter_page_locked(device, owner, (address, self.size)));
         if let (Some(address), None) = (address, fresh) {
             (self.undo)(address);
         }
@@ -226,6 +227,9 @@ impl Request<'_> {
         if address.is_some() && fresh.is_none() {
             return Outcome::Refused(Refused::TableFull);
         }
+        address
+            .into_iter()
+            .for_each(|address| memory::end_late(tenant, owner, address));
         Outcome::Done(code)
     }
 }
@@ -442,18 +446,23 @@ impl Tenant {
     }
 
     /// Puts a range on record. How many page tables it is the first to need; `None` if our tables are full.
-    fn enter_page_locked(self, device: &Device, address: u64, size: Bytes) -> Option<u64> {
+    fn enter_page_locked(
+        self,
+        device: &Device,
+        owner: Owner,
+        (address, size): (u64, Bytes),
+    ) -> Option<u64> {
         let blocks = Blocks::new(&self.memory.pages);
         let span = span_of(address, size)?;
         let fresh = blocks.take(span).ok()?;
-        let entered = self.memory.records.insert(Record {
+        let record = Record {
             address,
             size,
             kind: Kind::PageLocked,
             ordinal: device.ordinal,
-            owner: self.owning_context(),
-        });
-        if !entered {
+            owner: owner.context,
+        };
+        if !self.memory.records.insert(record) {
             blocks.give(span);
             return None;
         }

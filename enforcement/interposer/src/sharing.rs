@@ -298,6 +298,7 @@ impl Tenant {
         self.close_unheard();
         let before = place.read();
         let row = (!planted(Seed::R9)).then(|| self.hold(key)).flatten();
+        let owner = self.ending_context();
         let code = call();
         let address = place.read().filter(|_| code == CUresult::SUCCESS);
         let Some(address) = address else {
@@ -310,9 +311,12 @@ impl Tenant {
         };
         match hold {
             Ok(hold) => {
-                let context = self.ending_context();
+                let context = owner.context;
                 let opened = Opened { hold, context };
                 self.sharing(|book| book.opened.push((address, opened)));
+                if self.has_ended(owner) {
+                    self.end_openings(context);
+                }
                 Outcome::Done(code)
             }
             Err(refused) => {

@@ -176,6 +176,8 @@ seeds! {
     R40 = "R40", "of two drivers of one name the second is left alone";
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
     R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
+    R84 = "R84", "what is made in a context that another thread ends meanwhile stays charged";
+    R84a = "R84a", "a library that is unloaded while a context is made stays charged in that";
     R85 = "R85", "limits of all contexts are set one after another";
     R16b = "R16b", "a green context's streams by cuStreamCreate are charged as its primary one's";
     R83 = "R83", "what a process was seen to hold beyond the books stays charged once the driver holds nothing for it";

@@ -98,6 +98,64 @@ cases! {
         fills(all, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
     }
 
+    /// What a module takes goes with its context, though another thread ends that before what the module took is on record.
+    a_module_that_is_loaded_while_its_context_ends_is_charged_no_longer {
+        kind: Budget, defects: ["R84"], budget: "0=4GiB", entry_points: ["cuCtxDestroy_v2", "cuModuleLoadData", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "nvmlDeviceGetComputeRunningProcesses*", then = "delay:60ms" }]"#, unordered: "two threads race",
+    } (session) {
+        const PART: Bytes = Bytes::mib(400);
+        let cuda = cuda()?;
+        let own = context(&cuda, 0)?;
+        let image = Image::ptx(&program(PART));
+        for tenths in 0..12 {
+            let mortal = cuda.create_context(0);
+            ensure_eq!(mortal.code, OK, "cuCtxCreate");
+            let begun = AtomicBool::new(false);
+            let code = thread::scope(|scope| {
+                scope.spawn(|| {
+                    cuda.set_current(mortal.out);
+                    begun.store(true, Ordering::SeqCst);
+                    cuda.load_module(&image);
+                });
+                while !begun.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(20 * tenths));
+                cuda.destroy_context(mortal.out)
+            });
+            ensure_eq!(code, OK, "cuCtxDestroy_v2 after {} ms", 20 * tenths);
+        }
+        ensure_eq!(cuda.set_current(own), OK, "cuCtxSetCurrent");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// So does what a library has there, though it is unloaded while the context is made.
+    a_library_that_is_unloaded_while_a_context_is_made_is_charged_no_longer {
+        kind: Budget, defects: ["R84"], budget: "0=4GiB", needs: ["cuLibraryLoadData"],
+        entry_points: ["cuCtxCreate_v2", "cuCtxDestroy_v2", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuCtxCreate_v2", then = "delay:300ms" }]"#, unordered: "two threads race",
+    } (session) {
+        const PART: Bytes = Bytes::mib(400);
+        let cuda = cuda()?;
+        let own = context(&cuda, 0)?;
+        for _ in 0..3 {
+            let library = cuda.load_library(&Image::ptx(&program(PART)));
+            ensure_eq!(library.code, OK, "cuLibraryLoadData");
+            let (unloaded, made) = thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(100));
+                    cuda.unload_library(library.out)
+                });
+                let made = cuda.create_context(0);
+                (other.join().unwrap_or(CUresult::ERROR_UNKNOWN), made)
+            });
+            ensure_eq!((unloaded, made.code), (OK, OK), "cuLibraryUnload beside cuCtxCreate");
+            ensure_eq!(cuda.destroy_context(made.out), OK, "cuCtxDestroy_v2");
+        }
+        ensure_eq!(cuda.set_current(own), OK, "cuCtxSetCurrent");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// The driver waits for a context's work before it sets a limit of it; a thread that this work waits for may set another context's.
     a_limit_waits_for_no_other_contexts_work {
         kind: Own, defects: ["R85"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc"], unordered: "three threads",

@@ -20,6 +20,11 @@ pub struct Module(CUmodule);
 #[derive(Clone, Copy, Debug)]
 pub struct Library(CUlibrary);
 
+// SAFETY: a handle, which a driver takes from any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
 /// A kernel's function in a context.
 #[derive(Clone, Copy, Debug)]
 pub struct Function(pub(super) CUfunction);
