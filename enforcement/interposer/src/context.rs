@@ -194,6 +194,7 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
         }
         return Outcome::Done(code);
     }
+    await_room(tenant, device);
     let _held = memory.changing.hold();
     if memory.contexts.has_primary(device.ordinal) {
         return Outcome::Done(call());
@@ -241,6 +242,7 @@ fn create_on(
         Target::Unknown => return judged(call(), context, Refused::UnknownDevice, &undo),
         Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
+    await_room(tenant, device);
     let _held = tenant.memory.changing.hold();
     create(
         tenant,
@@ -275,10 +277,14 @@ pub fn create_v1(
     flags: c_uint,
     ordinal: CUdevice,
 ) -> Outcome<CUresult> {
+    let target = target(tenant, context, ordinal);
+    if let Target::Known(device) = target {
+        await_room(tenant, device);
+    }
     let _held = tenant.memory.changing.hold();
     let call = || next::cuCtxCreate(context, flags, ordinal);
     // What is wrong with the call the driver says.
-    let beside = match target(tenant, context, ordinal) {
+    let beside = match target {
         Target::Known(_) => tenant.narrow_context_beside(ordinal),
         Target::Unknown | Target::None => None,
     };
@@ -382,6 +388,21 @@ fn is_active(ordinal: CUdevice) -> bool {
         && active != 0
 }
 
+/// What a context may take, without the libraries that are loaded.
+pub fn bound_of(tenant: Tenant, device: &Device) -> Bytes {
+    match tenant.settings().context_charge {
+        ContextCharge::Count => device.context_bound,
+        ContextCharge::Free => Bytes::ZERO,
+    }
+}
+
+/// Before the process's lock for contexts is held.
+fn await_room(tenant: Tenant, device: &Device) {
+    let (beside, _) = tenant.libraries_need(device.ordinal);
+    let bound = bound_of(tenant, device).saturating_add(beside);
+    tenant.await_room(device.indices, bound);
+}
+
 /// Makes a context and charges it. The caller holds the process's lock for contexts.
 fn create(
     tenant: Tenant,
@@ -394,10 +415,7 @@ fn create(
 ) -> Outcome<CUresult> {
     let _nvml = Scope::begin(tenant);
     tenant.await_predecessors(device);
-    let bound = match tenant.settings().context_charge {
-        ContextCharge::Count => device.context_bound,
-        ContextCharge::Free => Bytes::ZERO,
-    };
+    let bound = bound_of(tenant, device);
     let reserve = || {
         let grant = tenant.reserve_for_context(device.indices, bound)?;
         // What libraries take in each context, and on each device.

@@ -38,6 +38,12 @@ pub fn create(
     if planted(Seed::R16) {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
+    let makes_primary = !tenant.memory.contexts.has_primary(device.ordinal);
+    let primary = match makes_primary {
+        true => context::bound_of(tenant, device),
+        false => Bytes::ZERO,
+    };
+    tenant.await_room(device.indices, EACH.saturating_add(primary));
     let _held = tenant.memory.changing.hold();
     // The primary context is charged as by a call of its own, and held until the green one holds it.
     let mut primary = CUcontext::NULL;

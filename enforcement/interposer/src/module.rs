@@ -302,6 +302,16 @@ fn load_for_all(
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }
+    for device in tenant.devices().into_iter().flat_map(Devices::iter) {
+        let contexts = tenant.memory.contexts.list();
+        let own = contexts
+            .iter()
+            .filter(|it| it.ordinal == device.ordinal)
+            .fold(managed, |sum, _| sum.saturating_add(own));
+        if own != managed {
+            tenant.await_room(device.indices, own);
+        }
+    }
     // No context may come between.
     let _held = tenant.memory.changing.hold();
     let contexts = tenant.memory.contexts.list();

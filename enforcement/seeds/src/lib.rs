@@ -179,6 +179,7 @@ seeds! {
     R84 = "R84", "what is made in a context that another thread ends meanwhile stays charged";
     R84a = "R84a", "a library that is unloaded while a context is made stays charged in that";
     R85 = "R85", "limits of all contexts are set one after another";
+    R86 = "R86", "who makes a context waits for streams with all who make or end another";
     R16b = "R16b", "a green context's streams by cuStreamCreate are charged as its primary one's";
     R83 = "R83", "what a process was seen to hold beyond the books stays charged once the driver holds nothing for it";
     R28 = "R28", "local memory is charged as soon as a function is obtained";

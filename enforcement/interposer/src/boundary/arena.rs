@@ -197,17 +197,23 @@ pub struct Owned<'a> {
 impl Reentrant {
     /// `None` where this thread has it already.
     pub fn hold(&self) -> Option<Owned<'_>> {
-        let own = thread();
-        // Only this thread can have written its own number.
-        if self.thread.load(Ordering::Relaxed) == own {
+        if self.is_mine() {
             return None;
         }
         let held = self.lock.hold();
-        self.thread.store(own, Ordering::Relaxed);
+        self.thread.store(thread(), Ordering::Relaxed);
         Some(Owned {
             thread: &self.thread,
             _held: held,
         })
+    }
+}
+
+impl Reentrant {
+    /// Whether this thread has it.
+    pub fn is_mine(&self) -> bool {
+        // Only this thread can have written its own number.
+        self.thread.load(Ordering::Relaxed) == thread()
     }
 }
 

@@ -203,6 +203,48 @@ cases! {
         Ok(())
     }
 
+    /// A context that is to be made where streams have yet to give back its room waits for them; whoever ends another meanwhile does not.
+    who_ends_a_context_waits_for_no_stream {
+        kind: Own, defects: ["R86"], budget: "0=4GiB", unordered: "two threads",
+        entry_points: ["cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemFreeAsync", "cuLaunchHostFunc"],
+    } (_session) {
+        const BUSY: Duration = Duration::from_secs(3);
+        let cuda = cuda()?;
+        let own = context(&cuda, 0)?;
+        let other = cuda.create_context(0);
+        ensure_eq!(other.code, OK, "cuCtxCreate");
+        ensure_eq!(cuda.set_current(own), OK, "cuCtxSetCurrent");
+        let (stream, pool) = (cuda.create_stream(), cuda.create_pool(0));
+        ensure_eq!((stream.code, pool.code), (OK, OK), "cuStreamCreate and cuMemPoolCreate");
+        let block = cuda.allocate_from_pool_in(stream.out, pool.out, Bytes::gib(1).0);
+        ensure_eq!(block.code, OK, "cuMemAllocFromPoolAsync");
+        let filled = fill(&cuda);
+        ensure!(!filled.held.is_empty(), "nothing was granted beside it");
+        let runs = AtomicBool::new(false);
+        let (made, ended) = thread::scope(|scope| {
+            scope.spawn(|| {
+                cuda.set_current(own);
+                cuda.in_host_function(stream.out, &mut || {
+                    runs.store(true, Ordering::SeqCst);
+                    thread::sleep(BUSY);
+                })
+            });
+            while !runs.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            cuda.free_in(stream.out, block.out);
+            let maker = scope.spawn(|| cuda.create_context(0).code);
+            thread::sleep(Duration::from_millis(700));
+            let begun = Instant::now();
+            cuda.destroy_context(other.out);
+            let ended = begun.elapsed();
+            (maker.join().unwrap_or(CUresult::ERROR_UNKNOWN), ended)
+        });
+        ensure_eq!(made, OK, "cuCtxCreate in room that a stream had yet to give back");
+        ensure!(ended < BUSY / 2, "cuCtxDestroy_v2 took {ended:?}");
+        Ok(())
+    }
+
     /// What outlives a context is not charged once more with the next one, though the process has a row of its own for a VkDevice.
     what_outlives_a_context_is_not_charged_to_the_next_beside_vulkan {
         kind: Budget, defects: ["R74", "C10"], budget: "0=6GiB",
