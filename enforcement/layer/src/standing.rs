@@ -475,8 +475,9 @@ mod tests {
             device: Some(device),
             books: None,
         };
-        let took =
-            |before, after| at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), Bytes::ZERO, BOUND);
+        let took = |before, after| {
+            at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), Bytes::ZERO, BOUND)
+        };
         assert_eq!(took(true, true), LOST);
         let usual = ROW.saturating_add(UNSAID.usual);
         assert_eq!(took(false, true), usual);
