@@ -391,7 +391,7 @@ impl Limits {
 
     /// The driver waits for the context's work before it sets one, and that work may wait for a thread that sets another context's (R85 of
     /// `fixtures/defects.txt`).
-    fn resizing<'a>(&'a self, tenant: Tenant) -> &'a Lock {
+    fn resizing(&self, tenant: Tenant) -> &Lock {
         match planted(Seed::R85) {
             true => &tenant.memory.resizing,
             false => &self.resizing,
