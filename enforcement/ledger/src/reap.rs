@@ -341,8 +341,13 @@ impl Reaper<'_> {
     fn has_heirs(&self, slot: usize) -> bool {
         let has_some = |record: &Slot| record.start.load(Ordering::Acquire) & HEIRS != 0;
         self.layout.slots.get(slot).is_some_and(has_some)
-            && region::is_locked(self.fd, heirs_byte(slot)).unwrap_or(false)
+            && self.is_inherited(slot)
             && !planted(Seed::P19)
+    }
+
+    /// Whether somebody shares the lock on a slot's byte of heirs.
+    pub fn is_inherited(&self, slot: usize) -> bool {
+        region::is_locked(self.fd, heirs_byte(slot)).unwrap_or(false)
     }
 
     /// Whether the pid of a slot's dead owner is another's now: the row that the driver shows under it says nothing of the dead (P12 of

@@ -199,6 +199,7 @@ seeds! {
     S9 = "S9", "a device whose index NVML does not tell is told of whole";
     P1 = "P1", "a request is checked, then added";
     P16 = "P16", "a ledger's path that is a link to nowhere is tried like any other";
+    P19a = "P19a", "who gets a dead process's slot has its children too";
     P19 = "P19", "what a dead process held in no row is granted though its children keep it";
     P18 = "P18", "whether contexts count is each process's own";
     P17 = "P17", "the time is what the program's clock_gettime says";

@@ -162,6 +162,7 @@ impl Hands {
                 let cuda = self.cuda.insert(clients::cuda_without_context()?);
                 i64::from(cuda.create_memory(0, bytes.0).code.0)
             }
+            "cuinit" => i64::from(Cuda::open()?.init().0),
             "init" => {
                 self.cuda = Some(clients::cuda_without_context()?);
                 0

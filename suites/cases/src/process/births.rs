@@ -156,6 +156,26 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// A process that gets the slot of one that is dead has not its children, however long those live.
+    who_gets_a_dead_parents_slot_has_not_its_children {
+        kind: Budget, defects: ["P19a"], entry_points: ["cuInit", "cuMemCreate", "cuMemAlloc_v2"], budget: "0=6GiB",
+        unordered: "asks until the driver has let go",
+    } (session) {
+        let part = Bytes::gib(4);
+        let cuda = cuda()?;
+        let mut parent = Tenant::launch(session.launch("tenant").env("CUDA_VISIBLE_DEVICES", "-1"))?;
+        ensure_eq!(parent.ask("cuinit")?, i64::from(CUresult::ERROR_NO_DEVICE.0), "cuInit without a device");
+        let child = parent.ask("bear fork")? as i32;
+        parent.peer.kill()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(6).0).code, OUT_OF_MEMORY, "6 GiB beside a context");
+        let mut heir = Tenant::start(session)?;
+        ensure_eq!(heir.ask(&format!("physical {}", part.0))?, 0, "{part} of the next");
+        heir.peer.kill()?;
+        let back = session.eventually("4 GiB of the next are back", || cuda.allocate(part.0).code == OK);
+        end(child);
+        back
+    }
+
     /// What processes held that did no more than initialise, and are in no row of the driver's, is granted to nobody before it has taken them apart.
     what_was_in_no_row_is_granted_once_it_is_taken_apart {
         kind: Budget, defects: ["P3"], entry_points: ["cuInit", "cuMemAlloc_v2"], budget: "0=2GiB", unordered: "asks while processes are taken apart",
@@ -258,7 +278,7 @@ cases! {
     /// What the driver still shows of the image before execve, while it takes it apart, is none of the new one's: neither charged twice, nor for ever.
     what_is_taken_apart_after_exec_is_not_charged_to_the_next_image {
         kind: Budget, defects: ["P12"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
-        on_real: No("the teardown of a real driver takes as long as it takes"),
+        on_real: No("the teardown of a real driver takes as long as it takes"), unordered: "asks while the driver takes apart",
     } (session) {
         let few = Bytes::mib(64);
         let mut tenant = Tenant::start(session)?;
@@ -272,7 +292,7 @@ cases! {
     /// Nor does what the new one takes hide behind it.
     what_the_next_image_takes_is_charged_beside_what_is_taken_apart {
         kind: Budget, defects: ["P12"], entry_points: ["cuDevicePrimaryCtxRetain", "cuGreenCtxCreate", "cuMemAlloc_v2"], budget: "0=4GiB",
-        needs: ["cuGreenCtxCreate"],
+        needs: ["cuGreenCtxCreate"], unordered: "asks while the driver takes apart",
     } (session) {
         let mut tenant = Tenant::start(session)?;
         let pid = tenant.ask("pid")? as u32;
