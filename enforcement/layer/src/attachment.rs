@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use budget::percent::Percent;
 use budget::settings::{ContextCharge, Source};
-use budget::{Bytes, DeviceSet, MAX_DEVICES};
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use ledger::{Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
@@ -222,6 +222,20 @@ impl Attachment {
     pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
         ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
+    }
+
+    /// What this process has imported of a device and its row shows, once it has one.
+    pub fn imported(&self, device: DeviceIndex) -> Bytes {
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
+        let shown = ledger
+            .filter(|ledger| ledger.shared_usage(device) != Bytes::ZERO)
+            .and_then(|ledger| {
+                let rows = nvml::listed(device)?;
+                Some(ledger.shown_imports(device, &|pid| rows.of(pid)))
+            });
+        shown.map_or(Bytes::ZERO, |shown| {
+            Bytes(shown.certain.saturating_add(shown.perhaps))
+        })
     }
 
     /// Before an instance or a device is made: what this process held before execve is waited for.

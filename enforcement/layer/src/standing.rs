@@ -82,6 +82,8 @@ struct Figures {
     device: Option<Bytes>,
     /// How the books stood; `None` where there were none.
     books: Option<Books>,
+    /// Imported, and in this process's row if it has one.
+    imported: Bytes,
 }
 
 impl Figures {
@@ -95,6 +97,7 @@ impl Figures {
             own: nvml::own(device),
             device: nvml::device_usage(device),
             books: None,
+            imported: attachment.map_or(Bytes::ZERO, |attachment| attachment.imported(device)),
         };
         let Some(attachment) = attachment.filter(|attachment| attachment.stands()) else {
             return Some(read());
@@ -113,7 +116,12 @@ impl Figures {
         let now = self.own.row?;
         Some(match (self.books.zip(before.books), before.own.row) {
             (Some((books, stood)), None) if !planted(Seed::V28) => {
-                let grown = books.grown_since(&stood, stood.awaits_row(reserved), now);
+                let imported = match planted(Seed::V28a) {
+                    true => Bytes::ZERO,
+                    false => self.imported,
+                };
+                let before = stood.awaits_row(reserved).saturating_add(imported);
+                let grown = books.grown_since(&stood, before, now);
                 // Books that hold more than the driver has taken explain no row.
                 grown.max(Bytes(1))
             }
@@ -474,6 +482,7 @@ mod tests {
             own: Own { row, alone },
             device: Some(device),
             books: None,
+            imported: Bytes::ZERO,
         };
         let took = |before, after| {
             at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), Bytes::ZERO, BOUND)
@@ -490,6 +499,7 @@ mod tests {
             own: Own::default(),
             device,
             books: None,
+            imported: Bytes::ZERO,
         };
         let (before, now) = (Some(Bytes::gib(1)), Some(Bytes(LOST.0 + (1 << 30))));
         assert_eq!(none(now).since(none(before), Bytes::ZERO, BOUND), LOST);

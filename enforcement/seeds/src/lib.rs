@@ -52,6 +52,7 @@ seeds! {
     V12b = "V12b", "a command that next lacks is answered all the same";
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
+    V28a = "V28a", "what a process has imported is charged once more with the VkInstance that gives it a row";
     V28 = "V28", "what a process held in no row is charged once more with the VkInstance that gives it one";
     V27 = "V27", "a device group that names a GPU twice, or not its own, is made and charged as what it names";
     V26 = "V26", "VkInstances and VkDevices are made where there is no ledger to charge them to";
