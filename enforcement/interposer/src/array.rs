@@ -239,24 +239,24 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
         && let Some(handle) = (made.handle)()
     {
         grant.commit_as(tenant.enter_array(handle, place));
-        if tenant.has_ended(owner)
-            && let Some(place) = tenant.take_array(handle)
-        {
-            tenant.end_array(place);
-        }
+        tenant.end_late_array(owner, handle);
     }
     Outcome::Done(code)
 }
 
 /// The record leaves first: its handle may come back to another thread at once.
 fn end(tenant: Tenant, handle: u64, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
+    let owner = tenant.owner_of_array(handle);
     let place = tenant.take_array(handle);
     let view = tenant.take_view(handle);
     let _change = tenant.change();
     let code = call();
     match place {
         Some(place) if code == CUresult::SUCCESS => tenant.end_array(place),
-        Some(place) => tenant.return_array(handle, place),
+        Some(place) => {
+            tenant.return_array(handle, place);
+            owner.inspect(|owner| tenant.end_late_array(*owner, handle));
+        }
         None => {}
     }
     if let Some(view) = view {

@@ -8,6 +8,7 @@ use abi::cuda::CUgraphExec;
 use budget::Bytes;
 use ledger::KeptErrno;
 
+use crate::devices::Owner;
 use crate::process::Tenant;
 
 /// What is charged for executable graphs without a row.
@@ -93,6 +94,14 @@ impl Tenant {
     /// A graph has replaced it, or a child of it, which needs so much beside what it was made with: the same.
     pub fn exchange_branches(self, context: u64, executable: CUgraphExec, bytes: Bytes) -> Bytes {
         self.branches(|book| book.exchange(context, executable.0 as u64, bytes))
+    }
+
+    /// The context that an executable graph was made in, if it was charged here.
+    pub fn owner_of_branches(self, executable: CUgraphExec) -> Option<Owner> {
+        self.memory.branches.get()?;
+        let executable = executable.0 as u64;
+        let known = self.branches(|book| book.executables.get(&executable).copied());
+        known.map(|known| self.owner_of(known.context))
     }
 
     /// It is about to go: answers its context and what it needed, if that was charged here.

@@ -4,7 +4,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use budget::{Bytes, charge};
 
+use crate::boundary::arena::Lock;
 use crate::limits::Limits;
+use seeds::{Seed, planted};
 
 const ROOM: usize = 4096;
 
@@ -16,6 +18,8 @@ pub struct Contexts {
 
 #[repr(C)]
 struct Slot {
+    /// Held while what is charged to its context changes, or that ends.
+    books: Lock,
     handle: AtomicU64,
     bytes: AtomicU64,
     unlisted: AtomicU64,
@@ -38,41 +42,46 @@ pub struct Context {
     pub unlisted: Bytes,
 }
 
-/// What a context's streams take, which stays with it. All zeros is none.
+/// What a context's streams take, which stays with it. All zeros is none. Read and written under the slot's lock.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Streams {
+struct Streams {
     live: AtomicU64,
     most: AtomicU64,
     charged: AtomicU64,
 }
 
+/// A stream that is being made.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    slot: &'static Slot,
+    /// Of the context, as its limits count it.
+    life: u64,
+    /// What it has to be charged.
+    pub more: Bytes,
+}
+
 impl Streams {
     /// One more: answers what it has to be charged.
-    pub fn begin(&self) -> Bytes {
-        let live = self.live.fetch_add(1, Ordering::AcqRel) + 1;
-        let most = self.most.fetch_max(live, Ordering::AcqRel);
-        let more = charge::streams(live.max(most)).saturating_sub(charge::streams(most));
-        self.charged.fetch_add(more.0, Ordering::AcqRel);
-        more
+    fn begin(&self) -> Bytes {
+        let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let (live, most) = (of(&self.live).saturating_add(1), of(&self.most));
+        self.live.store(live, Ordering::Relaxed);
+        self.most.store(most.max(live), Ordering::Relaxed);
+        charge::streams(live.max(most)).saturating_sub(charge::streams(most))
     }
 
     /// It was not made after all.
-    pub fn cancel(&self, more: Bytes) {
-        self.live.fetch_sub(1, Ordering::AcqRel);
+    fn cancel(&self, more: Bytes) {
+        self.end();
         if more != Bytes::ZERO {
-            self.most.fetch_sub(1, Ordering::AcqRel);
-            self.charged.fetch_sub(more.0, Ordering::AcqRel);
+            subtract(&self.most, 1);
         }
     }
 
     /// One less. Streams that were there before we were are none of ours.
-    pub fn end(&self) {
-        let _ = self
-            .live
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| {
-                live.checked_sub(1)
-            });
+    fn end(&self) {
+        subtract(&self.live, 1);
     }
 
     fn charged(&self) -> Bytes {
@@ -82,6 +91,40 @@ impl Streams {
     fn forget(&self) {
         for word in [&self.live, &self.most, &self.charged] {
             word.store(0, Ordering::Release);
+        }
+    }
+}
+
+fn subtract(word: &AtomicU64, less: u64) {
+    let left = word.load(Ordering::Relaxed).saturating_sub(less);
+    word.store(left, Ordering::Relaxed);
+}
+
+impl Stream {
+    /// It was made: what it is charged is its context's, until that ends. Nobody's where it has ended since, and what its streams took with it.
+    pub fn commit(self, commit: impl FnOnce()) {
+        self.while_it_lives(|streams| {
+            if !planted(Seed::R87) {
+                streams.charged.fetch_add(self.more.0, Ordering::AcqRel);
+            }
+            commit();
+        });
+    }
+
+    /// It was not made after all.
+    pub fn cancel(self) {
+        if planted(Seed::R87) {
+            let charged = &self.slot.streams.charged;
+            charged.fetch_sub(self.more.0, Ordering::AcqRel);
+        }
+        self.while_it_lives(|streams| streams.cancel(self.more));
+    }
+
+    /// Another context may have come into its place (R87 of `fixtures/defects.txt`).
+    fn while_it_lives(self, act: impl FnOnce(&Streams)) {
+        let _held = self.slot.books.hold();
+        if self.slot.limits.lives(self.life) {
+            act(&self.slot.streams);
         }
     }
 }
@@ -97,6 +140,7 @@ impl Contexts {
         else {
             return false;
         };
+        let _held = slot.books.hold();
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
         slot.attached.store(0, Ordering::Relaxed);
@@ -131,21 +175,22 @@ impl Contexts {
             .map(|(_, context)| context.handle)
     }
 
-    /// So much more is charged to a context, until it ends.
-    pub fn add_to(&self, handle: u64, bytes: Bytes) {
-        if let Some(slot) = self.slot(handle).filter(|_| bytes != Bytes::ZERO) {
-            slot.bytes.fetch_add(bytes.0, Ordering::AcqRel);
-        }
+    /// So much more is charged to a context, until it ends. False where it has ended.
+    pub fn add_to(&self, handle: u64, bytes: Bytes) -> bool {
+        self.slot(handle).is_some_and(|slot| {
+            let _held = slot.books.hold();
+            let lives = slot.handle.load(Ordering::Acquire) == handle;
+            if lives {
+                slot.bytes.fetch_add(bytes.0, Ordering::AcqRel);
+            }
+            lives
+        })
     }
 
-    /// So much more is charged to a device's primary context, until it ends.
-    pub fn add_to_primary(&self, ordinal: u32, bytes: Bytes) {
-        let primary = self
-            .iter()
-            .find(|(_, context)| context.primary && context.ordinal == ordinal);
-        if let Some((slot, _)) = primary {
-            slot.bytes.fetch_add(bytes.0, Ordering::AcqRel);
-        }
+    /// So much more is charged to a device's primary context, until it ends. False where there is none.
+    pub fn add_to_primary(&self, ordinal: u32, bytes: Bytes) -> bool {
+        self.primary_of(ordinal)
+            .is_some_and(|handle| self.add_to(handle, bytes))
     }
 
     /// It was met first as the current context, and is a primary one.
@@ -231,9 +276,29 @@ impl Contexts {
             })
     }
 
-    /// The streams of a context.
-    pub fn streams(&self, handle: u64) -> Option<&Streams> {
-        self.slot(handle).map(|slot| &slot.streams)
+    /// A stream is about to be made in a context; `None` where there is none of that handle.
+    pub fn begin_stream(&'static self, handle: u64) -> Option<Stream> {
+        let slot = self.slot(handle)?;
+        let _held = slot.books.hold();
+        let life = slot.limits.life();
+        if slot.handle.load(Ordering::Acquire) != handle {
+            return None;
+        }
+        let more = slot.streams.begin();
+        if planted(Seed::R87) {
+            slot.streams.charged.fetch_add(more.0, Ordering::AcqRel);
+        }
+        Some(Stream { slot, life, more })
+    }
+
+    /// A stream of a context is gone.
+    pub fn end_stream(&self, handle: u64) {
+        if let Some(slot) = self.slot(handle) {
+            let _held = slot.books.hold();
+            if slot.handle.load(Ordering::Acquire) == handle {
+                slot.streams.end();
+            }
+        }
     }
 
     /// All of them.
@@ -250,9 +315,9 @@ impl Contexts {
     /// With it goes what its limits and streams were charged.
     fn take_where(&self, matches: impl Fn(&Context) -> bool) -> Option<Context> {
         let (slot, context) = self.iter().find(|(_, context)| matches(context))?;
+        let _held = slot.books.hold();
         let (limits, lowered) = slot.limits.end();
-        let bytes = context
-            .bytes
+        let bytes = Bytes(slot.bytes.load(Ordering::Relaxed))
             .saturating_add(limits)
             .saturating_add(slot.streams.charged());
         let unlisted = Bytes(slot.unlisted.load(Ordering::Relaxed)).saturating_add(lowered);

@@ -158,7 +158,11 @@ pub struct Owner {
 impl Tenant {
     /// Asked for before the driver makes something, so that [`Tenant::has_ended`] can tell afterwards.
     pub fn owner(self) -> Owner {
-        let context = self.owning_context();
+        self.owner_of(self.owning_context())
+    }
+
+    /// Asked for before what is on record of a context is taken off and the driver asked to end it: where it refuses, that is put back.
+    pub fn owner_of(self, context: u64) -> Owner {
         let known = self.memory.contexts.ordinal_of(context).is_some();
         Owner { context, known }
     }

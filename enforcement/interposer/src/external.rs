@@ -217,10 +217,8 @@ impl Tenant {
                 let context = owner.context;
                 let view = View { memory, context };
                 self.external().views.push((place, view));
-                if self.has_ended(owner)
-                    && let Some(view) = self.take_view(place)
-                {
-                    self.end_view(place, view, code);
+                if self.has_ended(owner) {
+                    self.end_views(context);
                 }
             }
             None => self.leave_external(memory),

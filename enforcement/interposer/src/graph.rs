@@ -574,6 +574,7 @@ pub fn set_child(
 
 pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
     tenant.forget_graph(exec);
+    let owner = tenant.owner_of_branches(exec);
     let branches = tenant.end_branches(exec);
     if branches.is_none() && !tenant.memory.graphs.any_executable() {
         return Outcome::PassThrough(Reason::TakesNothing);
@@ -584,6 +585,9 @@ pub fn destroy(tenant: Tenant, exec: CUgraphExec) -> Outcome<CUresult> {
     if let Some((context, bytes)) = branches.filter(|_| code != CUresult::SUCCESS) {
         // It is charged still.
         let _ = tenant.begin_branches(context, exec, bytes);
+        if owner.is_some_and(|owner| tenant.has_ended(owner)) {
+            tenant.end_branches_of(context);
+        }
     }
     if let Some(known) = known.filter(|_| code != CUresult::SUCCESS) {
         tenant.know_executable(exec, known);
@@ -650,6 +654,7 @@ fn branching(
         Ok(grant) => grant,
         Err(refused) => return Outcome::Refused(refused),
     };
+    let owner = tenant.owner();
     // From before its local memory is charged, which the driver takes in this call.
     let before = tenant.look_before(device, bound);
     let mut made = None;
@@ -677,7 +682,10 @@ fn branching(
         Ok(Bytes::ZERO) => Outcome::Done(code),
         // No row: it is charged as what it takes at most.
         Ok(most) => {
-            let context = current_context();
+            let context = match planted(Seed::R88) {
+                true => current_context(),
+                false => owner.context,
+            };
             let more = match made.filter(|_| !planted(Seed::R32) && !planted(Seed::R30)) {
                 Some(exec) => match change {
                     Instantiation::Exchanged if !planted(Seed::R32b) => {
@@ -688,8 +696,14 @@ fn branching(
                 .min(most),
                 None => most,
             };
-            tenant.memory.contexts.add_to(context, more);
-            tenant.release(device.indices, most.saturating_sub(more));
+            if tenant.memory.contexts.add_to(context, more) || planted(Seed::R88) {
+                tenant.release(device.indices, most.saturating_sub(more));
+            } else {
+                // Its context has ended since (R88 of `fixtures/defects.txt`), or is none that anybody is charged for: then a look finds it.
+                tenant.end_branches_of(context);
+                tenant.release(device.indices, most);
+                tenant.look_at(device);
+            }
             Outcome::Done(code)
         }
         Err((refused, _)) => Outcome::Refused(refused),

@@ -156,11 +156,10 @@ impl Tenant {
             return Outcome::Done(code);
         }
         match self.settle_by_row(device, before, grant, (bound, Bytes::ZERO, bound)) {
-            Ok(bytes) if self.memory.contexts.has_any(device.ordinal) => {
-                self.memory.contexts.add_to_primary(device.ordinal, bytes);
+            Ok(bytes) if self.memory.contexts.add_to_primary(device.ordinal, bytes) => {
                 Outcome::Done(code)
             }
-            // No context of the device is known, whose end would end it: the driver has ended the primary one under its green ones.
+            // No primary context of the device is known, whose end would end it: the driver has ended it under its green ones.
             Ok(bytes) => {
                 self.release(device.indices, bytes);
                 self.forget_drift(device);

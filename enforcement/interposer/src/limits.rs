@@ -381,11 +381,11 @@ impl Limits {
     }
 
     /// Which context has them.
-    fn life(&self) -> u64 {
+    pub fn life(&self) -> u64 {
         self.life.load(Ordering::Acquire)
     }
 
-    fn lives(&self, life: u64) -> bool {
+    pub fn lives(&self, life: u64) -> bool {
         life % 2 == 1 && self.life() == life
     }
 

@@ -294,6 +294,8 @@ fn free_sought(
     when: When,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
+    let found = tenant.memory.records.find(address);
+    let owner = found.map(|found| tenant.owner_of(found.owner));
     let Some(record) = tenant.memory.records.take(address) else {
         if planted(Seed::C2) && address != 0 {
             return CUresult::ERROR_INVALID_HANDLE;
@@ -306,7 +308,13 @@ fn free_sought(
         }
         return code;
     };
-    free_recorded(tenant, record, when, call)
+    let code = free_recorded(tenant, record, when, call);
+    if code != CUresult::SUCCESS
+        && let Some(owner) = owner
+    {
+        end_late(tenant, owner, address);
+    }
+    code
 }
 
 /// What is more than its pool's.

@@ -157,11 +157,7 @@ fn load_module(
         Ok(part) => {
             machinery.into_iter().for_each(Limits::note_malloc);
             tenant.enter_module(made.0 as u64, part);
-            if tenant.has_ended(owner)
-                && let Some(part) = tenant.take_module(made.0 as u64)
-            {
-                tenant.release_parts(&[part]);
-            }
+            tenant.end_late_module(owner, made.0 as u64);
             return Outcome::Done(code);
         }
         Err(refused) => refused,
@@ -211,6 +207,7 @@ fn reserve(
 
 /// The record leaves first: its handle may come back to another thread at once.
 pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {
+    let owner = tenant.owner_of_module(module.0 as u64);
     let part = tenant.take_module(module.0 as u64);
     let change = tenant.change();
     let code = next::cuModuleUnload(module);
@@ -220,7 +217,10 @@ pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {
             drop(change);
             look_after(tenant, &[part]);
         }
-        Some(part) => tenant.enter_module(module.0 as u64, part),
+        Some(part) => {
+            tenant.enter_module(module.0 as u64, part);
+            owner.inspect(|owner| tenant.end_late_module(*owner, module.0 as u64));
+        }
         None => {}
     }
     Outcome::Done(code)

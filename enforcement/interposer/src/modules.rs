@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use budget::Bytes;
 
 use crate::contexts::Context;
+use crate::devices::Owner;
 use crate::memory::devices_of;
 use crate::process::Tenant;
 
@@ -110,6 +111,21 @@ impl Tenant {
     /// Takes the record of a module out while the driver is asked to unload it.
     pub fn take_module(self, handle: u64) -> Option<Part> {
         self.modules(|book| book.modules.remove(&handle))
+    }
+
+    /// The context that a module was loaded in.
+    pub fn owner_of_module(self, handle: u64) -> Option<Owner> {
+        let part = self.modules(|book| book.modules.get(&handle).copied());
+        part.map(|part| self.owner_of(part.context))
+    }
+
+    /// What has come on record after its context had ended is gone with that.
+    pub fn end_late_module(self, owner: Owner, handle: u64) {
+        if self.has_ended(owner)
+            && let Some(part) = self.take_module(handle)
+        {
+            self.release_parts(&[part]);
+        }
     }
 
     pub fn enter_library(self, handle: u64, library: Library) {

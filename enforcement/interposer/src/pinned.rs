@@ -171,13 +171,18 @@ pub fn unregister(tenant: Tenant, place: Out<'_, c_void>) -> Outcome<CUresult> {
 
 /// The record leaves before the driver's call, because the address may come back to another thread at once.
 fn leave(tenant: Tenant, address: u64, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
+    let found = tenant.memory.records.find(address);
+    let owner = found.map(|found| tenant.owner_of(found.owner));
     let record = tenant.memory.records.take(address);
     let code = call();
     match record {
         Some(record) if code == CUresult::SUCCESS && record.kind == Kind::PageLocked => {
             tenant.end_page_locked(record);
         }
-        Some(record) => put_back(tenant, record),
+        Some(record) => {
+            put_back(tenant, record);
+            owner.inspect(|owner| memory::end_late(tenant, *owner, address));
+        }
         None => {}
     }
     Outcome::Done(code)

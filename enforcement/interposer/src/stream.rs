@@ -53,50 +53,51 @@ fn make(
     {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let handle = current_context();
-    let device = tenant.current_device();
-    let contexts = &tenant.memory.contexts;
-    if let Ok(device) = device
-        && handle != 0
-        && contexts.streams(handle).is_none()
-        && contexts.has_primary(device.ordinal)
-        && !planted(Seed::R16b)
-    {
-        // A green context's, whose first takes a block as any beside it does (R16b of `fixtures/defects.txt`).
-        return green::make_stream(tenant, device, stream, call);
-    }
-    let context = contexts.streams(handle).or_else(|| {
-        let device = device.ok().filter(|_| handle != 0)?;
-        // What nobody knows was made past us.
-        let primary = contexts.primary_of(device.ordinal);
-        if primary.is_none() {
-            let _ = tenant.adopt_current(device, handle);
-        }
-        contexts.streams(primary.unwrap_or(handle))
-    });
-    let (streams, device) = match (context, device) {
-        (Some(streams), Ok(device)) => (streams, device),
-        (_, Err(NoDevice::Unknown)) => return Outcome::Refused(Refused::UnknownDevice),
-        // The driver has a context and did not say which.
-        (None, Ok(_)) if handle == 0 => return Outcome::Refused(Refused::UnknownDevice),
-        _ => return Outcome::PassThrough(Reason::TakesNothing),
+    let device = match tenant.current_device() {
+        Ok(device) => device,
+        Err(NoDevice::Unknown) => return Outcome::Refused(Refused::UnknownDevice),
+        Err(NoDevice::NoContext) => return Outcome::PassThrough(Reason::TakesNothing),
     };
-    let more = streams.begin();
-    let grant = match more {
+    let handle = current_context();
+    if handle == 0 {
+        // The driver has a context and did not say which.
+        return Outcome::Refused(Refused::UnknownDevice);
+    }
+    let contexts = &tenant.memory.contexts;
+    let mut owner = handle;
+    if contexts.ordinal_of(handle).is_none() {
+        match contexts.primary_of(device.ordinal) {
+            // A green context's, whose first takes a block as any beside it does (R16b of `fixtures/defects.txt`).
+            Some(_) if !planted(Seed::R16b) => {
+                return green::make_stream(tenant, device, stream, call);
+            }
+            Some(primary) => owner = primary,
+            // What nobody knows was made past us.
+            None => drop(tenant.adopt_current(device, handle)),
+        }
+    }
+    // One that is gone: the driver refuses all that needs one.
+    let Some(begun) = contexts.begin_stream(owner) else {
+        return Outcome::PassThrough(Reason::TakesNothing);
+    };
+    let grant = match begun.more {
         Bytes::ZERO => None,
         more => match tenant.reserve_or_trim(device.indices, more) {
             Ok(grant) => Some(grant),
             Err(refused) => {
-                streams.cancel(more);
+                begun.cancel();
                 return Outcome::Refused(refused);
             }
         },
     };
     let code = call();
-    match grant {
-        Some(grant) if code == CUresult::SUCCESS => grant.commit_as(more),
-        _ if code == CUresult::SUCCESS => {}
-        _ => streams.cancel(more),
+    match code {
+        CUresult::SUCCESS => begun.commit(|| {
+            grant
+                .into_iter()
+                .for_each(|grant| grant.commit_as(begun.more));
+        }),
+        _ => begun.cancel(),
     }
     Outcome::Done(code)
 }
@@ -109,11 +110,8 @@ fn end(tenant: Tenant, stream: CUstream, call: fn(CUstream) -> CUresult) -> Outc
         && next::cuStreamGetCtx(stream, Out::to(&mut context)) == CUresult::SUCCESS;
     tenant.forget_stream(stream);
     let code = call(stream);
-    if code == CUresult::SUCCESS
-        && known
-        && let Some(streams) = tenant.memory.contexts.streams(context.0 as u64)
-    {
-        streams.end();
+    if code == CUresult::SUCCESS && known {
+        tenant.memory.contexts.end_stream(context.0 as u64);
     }
     Outcome::Done(code)
 }

@@ -14,6 +14,7 @@ use budget::array::Array;
 use budget::charge::{BLOCK, SUBALLOCATION};
 use budget::{Bytes, charge};
 
+use crate::devices::Owner;
 use crate::memory::devices_of;
 use crate::process::Tenant;
 use seeds::{Seed, planted};
@@ -181,6 +182,21 @@ impl Tenant {
     /// Takes the record of an array out while the driver is asked to destroy it.
     pub fn take_array(self, handle: u64) -> Option<Place> {
         self.arrays(|book| book.arrays.remove(&handle))
+    }
+
+    /// The context that an array was made in.
+    pub fn owner_of_array(self, handle: u64) -> Option<Owner> {
+        let place = self.arrays(|book| book.arrays.get(&handle).copied());
+        place.map(|place| self.owner_of(place.kind.context))
+    }
+
+    /// What has come on record after its context had ended is gone with that.
+    pub fn end_late_array(self, owner: Owner, handle: u64) {
+        if self.has_ended(owner)
+            && let Some(place) = self.take_array(handle)
+        {
+            self.end_array(place);
+        }
     }
 
     /// It was not destroyed after all.

@@ -180,6 +180,9 @@ seeds! {
     R84 = "R84", "what is made in a context that another thread ends meanwhile stays charged";
     R84a = "R84a", "a library that is unloaded while a context is made stays charged in that";
     R85 = "R85", "limits of all contexts are set one after another";
+    R89 = "R89", "what is freed in a stream's order while its context ends stays charged";
+    R88 = "R88", "an executable graph that is made while its context ends is charged for good";
+    R87 = "R87", "a stream that is refused while its context ends is taken off another context's";
     R86 = "R86", "who makes a context waits for streams with all who make or end another";
     R16b = "R16b", "a green context's streams by cuStreamCreate are charged as its primary one's";
     R83 = "R83", "what a process was seen to hold beyond the books stays charged once the driver holds nothing for it";

@@ -1,20 +1,61 @@
 //! Every way in which contexts come and go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
-use harness::{Bytes, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::modules::program;
 use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Image, Stream};
+use crate::ffi::cuda::{Cuda, Image, Instantiate, Purpose, Stream};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
 /// Of a context's time, and more of it after its end.
 const KEPT: Bytes = Bytes::gib(2);
+
+/// Threads do something again and again in a context that comes and goes, for as long as it takes to meet its end at every place.
+fn beside_short_lives(cuda: &Cuda, act: impl Fn() + Sync) -> Result<(), Failure> {
+    const LIFE: Duration = Duration::from_millis(6);
+    const THREADS: usize = 4;
+    let make = || {
+        let made = cuda.create_context(0);
+        ensure_eq!(made.code, OK, "cuCtxCreate");
+        Ok::<_, Failure>(made.out)
+    };
+    let (current, over) = (Mutex::new(make()?), AtomicBool::new(false));
+    let mortal = || *current.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    cuda.set_current(mortal());
+                    act();
+                }
+            });
+        }
+        let end = Instant::now() + Duration::from_secs(3);
+        let churn = || {
+            while Instant::now() < end {
+                thread::sleep(LIFE);
+                ensure_eq!(cuda.destroy_context(mortal()), OK, "cuCtxDestroy_v2");
+                let next = make()?;
+                *current.lock().unwrap_or_else(PoisonError::into_inner) = next;
+            }
+            Ok(())
+        };
+        let ended = churn();
+        over.store(true, Ordering::SeqCst);
+        ended
+    });
+    ended.and_then(|()| {
+        ensure_eq!(cuda.destroy_context(mortal()), OK, "cuCtxDestroy_v2");
+        Ok(())
+    })
+}
 
 cases! {
     /// Contexts made by any of the calls are charged, and given back by the call that ends them.
@@ -203,6 +244,88 @@ cases! {
         Ok(())
     }
 
+    /// Streams that are refused because another thread ended their context are of no other's account.
+    streams_that_are_made_while_their_context_ends_stay_within_the_budget {
+        kind: Budget, defects: ["R87"], budget: "0=8GiB", entry_points: ["cuStreamCreate", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemCreate"],
+        faults: r#"fault = [{ at = "cuStreamCreate", then = "delay:200ms" }]"#, unordered: "threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_memory(0, KEPT.0).code, OK, "cuMemCreate");
+        for _ in 0..3 {
+            let mortal = cuda.create_context(0);
+            ensure_eq!(mortal.code, OK, "cuCtxCreate");
+            let next = thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        cuda.set_current(mortal.out);
+                        cuda.create_stream();
+                    });
+                }
+                thread::sleep(Duration::from_millis(60));
+                cuda.destroy_context(mortal.out);
+                cuda.create_context(0)
+            });
+            ensure_eq!(next.code, OK, "cuCtxCreate after cuCtxDestroy_v2");
+            ensure_eq!(cuda.destroy_context(next.out), OK, "cuCtxDestroy_v2");
+        }
+        // No row shows it, and no look puts back what was given back too much.
+        let more = (0..16).filter(|_| cuda.create_memory(0, KEPT.0 / 4).code == OK).count() as u64;
+        fills(Bytes(KEPT.0 + more * KEPT.0 / 4), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What is freed in a stream's order goes with its context, though another thread ends that before the free is on record.
+    what_is_freed_while_its_context_ends_is_charged_no_longer {
+        kind: Budget, defects: ["R89"], budget: "0=8GiB", entry_points: ["cuMemFreeAsync", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuCtxGetCurrent", then = "delay:2ms" }]"#, unordered: "threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        beside_short_lives(&cuda, || {
+            let block = cuda.allocate(Bytes::mib(32).0);
+            if block.code == OK {
+                cuda.free_async(Stream::Legacy, block.out);
+            }
+        })?;
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// So does what an executable graph keeps.
+    a_graph_that_is_made_while_its_context_ends_is_charged_no_longer {
+        kind: Budget, defects: ["R88"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        beside_short_lives(&cuda, || {
+            let (graph, byte) = (cuda.create_graph(), cuda.allocate(4096));
+            for _ in 0..100 {
+                cuda.add_branch(graph.out, &[], byte.out);
+            }
+            let made = cuda.instantiate(Instantiate::WithFlags, graph.out);
+            if made.code == OK {
+                cuda.destroy_exec(made.out);
+            }
+            cuda.destroy_graph(graph.out);
+        })?;
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Arrays that cannot be destroyed because another thread has just ended their context have gone with that.
+    an_array_that_is_destroyed_while_its_context_ends_is_charged_no_longer {
+        kind: Budget, defects: ["R84"], budget: "0=4GiB", entry_points: ["cuArrayDestroy", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        beside_short_lives(&cuda, || {
+            let array = cuda.create_array(4096, 4096);
+            if array.code == OK {
+                cuda.destroy_array(array.out);
+            }
+        })?;
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A context that is to be made where streams have yet to give back its room waits for them; whoever ends another meanwhile does not.
     who_ends_a_context_waits_for_no_stream {
         kind: Own, defects: ["R86"], budget: "0=4GiB", unordered: "two threads",
@@ -265,6 +388,24 @@ cases! {
     } (session) {
         let cuda = cuda_without_context()?;
         ensure_eq!(cuda.create_memory(0, KEPT.0).code, OK, "cuMemCreate");
+        let gpu = Gpu::first()?;
+        fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// Nor is what it has imported, and nobody else holds any longer.
+    what_is_imported_is_not_charged_to_a_vkinstance {
+        kind: Budget, defects: ["V28"], budget: "0=6GiB",
+        entry_points: ["cuMemImportFromShareableHandle", "cuMemRelease", "vkCreateInstance", "vkAllocateMemory"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let made = cuda.create_memory_for(Purpose::Sharing, 0, KEPT.0);
+        ensure_eq!(made.code, OK, "cuMemCreate");
+        let Ok(descriptor) = cuda.export_memory(made.out) else {
+            fail!("cuMemExportToShareableHandle was refused");
+        };
+        ensure_eq!(cuda.import_memory(&descriptor).code, OK, "cuMemImportFromShareableHandle");
+        ensure_eq!(cuda.release_memory(made.out), OK, "cuMemRelease");
+        drop(descriptor);
         let gpu = Gpu::first()?;
         fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM)
     }
