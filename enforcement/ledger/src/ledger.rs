@@ -846,6 +846,9 @@ mod tests {
         record.owner.store(PID << 32 | namespace, Ordering::Relaxed);
         let ended = crate::region::clock::now_ms().abs_diff(MINUTE).max(1);
         record.dying.store(ended, Ordering::Relaxed);
+        // Whoever found it dead found no children that share its lock.
+        let heirs = crate::region::HEIRS;
+        record.start.fetch_and(!heirs, Ordering::Relaxed);
         other
             .reserve_with(DEVICE, Bytes(20 * MIB), &Holds)
             .map(Reservation::commit)

@@ -172,7 +172,7 @@ cases! {
 
     /// So does what a library has there, though it is unloaded while the context is made.
     a_library_that_is_unloaded_while_a_context_is_made_is_charged_no_longer {
-        kind: Budget, defects: ["R84"], budget: "0=4GiB", needs: ["cuLibraryLoadData"],
+        kind: Budget, defects: ["R84a"], budget: "0=4GiB", needs: ["cuLibraryLoadData"],
         entry_points: ["cuCtxCreate_v2", "cuCtxDestroy_v2", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
         faults: r#"fault = [{ at = "cuCtxCreate_v2", then = "delay:300ms" }]"#, unordered: "two threads race",
     } (session) {
