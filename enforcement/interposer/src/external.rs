@@ -232,7 +232,7 @@ impl Tenant {
         match planted(Seed::R16a) {
             true => Owner {
                 context: current_context(),
-                ..owner
+                known: false,
             },
             false => owner,
         }
