@@ -6,6 +6,7 @@ use budget::{Bytes, charge};
 
 use crate::boundary::arena::Lock;
 use crate::limits::Limits;
+use crate::pinned::subtract;
 use seeds::{Seed, planted};
 
 const ROOM: usize = 4096;
@@ -93,11 +94,6 @@ impl Streams {
             word.store(0, Ordering::Release);
         }
     }
-}
-
-fn subtract(word: &AtomicU64, less: u64) {
-    let left = word.load(Ordering::Relaxed).saturating_sub(less);
-    word.store(left, Ordering::Relaxed);
 }
 
 impl Stream {

@@ -145,9 +145,9 @@ impl Tenant {
         !self.memory.changing.is_mine() || planted(Seed::R86)
     }
 
-    /// For a call that is to make a context, or what each context has, and has not begun to: what [`Tenant::reserve_or_trim`] waits for it waits for now.
+    /// For a call that is to make a context, or what each context has: what [`Tenant::reserve_or_trim`] waits for it waits for now, unless it has begun to.
     pub fn await_room(self, devices: DeviceSet, bytes: Bytes) {
-        if !planted(Seed::R86) {
+        if !self.memory.changing.is_mine() && !planted(Seed::R86) {
             drop(self.reserve_for_context(devices, bytes));
         }
     }

@@ -38,10 +38,9 @@ pub fn create(
     if planted(Seed::R16) {
         return Outcome::PassThrough(Reason::TakesNothing);
     }
-    let makes_primary = !tenant.memory.contexts.has_primary(device.ordinal);
-    let primary = match makes_primary {
-        true => context::bound_of(tenant, device),
-        false => Bytes::ZERO,
+    let primary = match tenant.memory.contexts.has_primary(device.ordinal) {
+        true => Bytes::ZERO,
+        false => context::bound_of(tenant, device),
     };
     tenant.await_room(device.indices, EACH.saturating_add(primary));
     let _held = tenant.memory.changing.hold();
@@ -162,7 +161,10 @@ impl Tenant {
             // No primary context of the device is known, whose end would end it: the driver has ended it under its green ones.
             Ok(bytes) => {
                 self.release(device.indices, bytes);
-                self.forget_drift(device);
+                match self.memory.contexts.has_any(device.ordinal) {
+                    true => self.look_at(device),
+                    false => self.forget_drift(device),
+                }
                 Outcome::Done(code)
             }
             Err((refused, grant)) => {

@@ -302,8 +302,8 @@ fn load_for_all(
     if let Err(refused) = tenant.room_for_unasked() {
         return Outcome::Refused(refused);
     }
+    let contexts = tenant.memory.contexts.list();
     for device in tenant.devices().into_iter().flat_map(Devices::iter) {
-        let contexts = tenant.memory.contexts.list();
         let own = contexts
             .iter()
             .filter(|it| it.ordinal == device.ordinal)

@@ -52,7 +52,8 @@ fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-fn subtract(word: &AtomicU64, less: u64) {
+/// Under the lock that guards the word. Never below nothing.
+pub fn subtract(word: &AtomicU64, less: u64) {
     let left = word.load(Ordering::Relaxed).saturating_sub(less);
     word.store(left, Ordering::Relaxed);
 }

@@ -197,23 +197,26 @@ pub struct Owned<'a> {
 impl Reentrant {
     /// `None` where this thread has it already.
     pub fn hold(&self) -> Option<Owned<'_>> {
-        if self.is_mine() {
+        let own = thread();
+        if self.is_held_by(own) {
             return None;
         }
         let held = self.lock.hold();
-        self.thread.store(thread(), Ordering::Relaxed);
+        self.thread.store(own, Ordering::Relaxed);
         Some(Owned {
             thread: &self.thread,
             _held: held,
         })
     }
-}
 
-impl Reentrant {
     /// Whether this thread has it.
     pub fn is_mine(&self) -> bool {
-        // Only this thread can have written its own number.
-        self.thread.load(Ordering::Relaxed) == thread()
+        self.is_held_by(thread())
+    }
+
+    /// `own` is the calling thread: only that can have written its own number.
+    fn is_held_by(&self, own: u32) -> bool {
+        self.thread.load(Ordering::Relaxed) == own
     }
 }
 
