@@ -492,12 +492,14 @@ impl Tenant {
         let grown = before
             .zip(looked)
             .map_or(Bytes::ZERO, |(before, (_, look))| {
-                look.grown_since(before.0)
+                let stood = match planted(Seed::R30a) {
+                    true => drift,
+                    false => before.0.drift_beside(Bytes::ZERO),
+                };
+                let grown = look.grown_since(before.0).min(bound);
+                stood.saturating_add(grown.saturating_sub(known))
             });
-        let grown = grown.min(bound).saturating_sub(known);
-        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| {
-            look.drift_beside(known).max(drift.saturating_add(grown))
-        });
+        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known).max(grown));
         let seen = known.saturating_add(wanted.saturating_sub(drift));
         let taken = match looked {
             // What is certain of it may be more than the bound, which is not.
@@ -514,8 +516,16 @@ impl Tenant {
         match looked {
             // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
             // more each time (R30).
-            Some((_, look)) if look.busy => {
+            Some((figures, look)) if look.busy => {
                 let rest = taken.saturating_sub(known);
+                let unseen = look.charged.saturating_sub(look.drift);
+                let step = Bytes(figures.step.load(Ordering::Relaxed));
+                // Of the calls before this one the look tells as much as any look beside others: they do not add up to more than a part of the budget
+                // (R30a).
+                if unseen.saturating_add(rest) > step && !planted(Seed::R30a) {
+                    let seen = look.drift_beside(known);
+                    let _ = self.lowered(device, figures, drift, seen.min(drift));
+                }
                 for figures in self.all_figures(device.indices) {
                     figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
                     figures.drift.fetch_add(rest.0, Ordering::AcqRel);

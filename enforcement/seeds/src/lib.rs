@@ -124,6 +124,7 @@ seeds! {
     R12 = "R12", "functions are obtained unseen", unhooks: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLibraryGetKernel", "cuLibraryEnumerateKernels", "cuKernelGetFunction"];
     R29 = "R29", "memory of a context that another thread destroys stays charged where its address is given out before the books know";
     R30 = "R30", "what cannot be looked at beside other threads is charged to its context for good";
+    R30a = "R30a", "upper bounds of what cannot be looked at beside other threads add up to the budget, and are taken for seen";
     R31 = "R31", "a library is charged only for variables that have blocks of their own";
     R31a = "R31a", "below the most that was ever held nobody looks at the driver's figure";
     R31b = "R31b", "what the driver takes unasked is refused to nobody who is over the budget";

@@ -135,28 +135,30 @@ fn gives_back(cuda: &Cuda, ready: Ready, before: Bytes) -> Result<(), Failure> {
 }
 
 cases! {
-    /// A graph of one node that is instantiated and destroyed again and again, beside a thread that allocates and frees, takes no budget.
+    /// A graph of one node that is instantiated and destroyed again and again, beside threads that allocate and free, takes no budget, at no time.
     instantiations_beside_other_threads_use_up_no_budget {
-        kind: Budget, defects: ["R30"], entry_points: ["cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuMemAlloc_v2", "cuMemFree_v2"],
+        kind: Budget, defects: ["R30", "R30a"], entry_points: ["cuGraphInstantiateWithFlags", "cuGraphExecDestroy", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2"],
         budget: "0=4GiB", unordered: "two threads",
     } (session) {
         let cuda = cuda()?;
         let current = crate::clients::context(&cuda, 0)?;
         let end = Instant::now() + Duration::from_secs(2);
-        let code = std::thread::scope(|scope| {
+        let (code, least) = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 cuda.set_current(current);
                 let (graph, target) = (cuda.create_graph(), cuda.allocate(Bytes::mib(2).0));
+                let mut least = u64::MAX;
                 if (graph.code, target.code) != (OK, OK) || cuda.add_branch(graph.out, &[], target.out).code != OK {
-                    return CUresult::ERROR_UNKNOWN;
+                    return (CUresult::ERROR_UNKNOWN, least);
                 }
                 while Instant::now() < end {
                     let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
                     if exec.code != OK || cuda.destroy_exec(exec.out) != OK {
-                        return exec.code;
+                        return (exec.code, least);
                     }
+                    least = least.min(cuda.memory_info_free().out);
                 }
-                OK
+                (OK, least)
             });
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -169,9 +171,11 @@ cases! {
                     }
                 });
             }
-            other.join().unwrap_or(CUresult::ERROR_UNKNOWN)
+            other.join().unwrap_or((CUresult::ERROR_UNKNOWN, 0))
         });
         ensure_eq!(code, OK, "instantiations beside allocations");
+        // The context, what all hold together, and a part of the budget.
+        ensure!(Bytes(least) >= Bytes::gib(3), "{} of 4 GiB were told of as free beside {} that are held", Bytes(least), Bytes::mib(14));
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
