@@ -240,6 +240,20 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
         self.further.get()?.find(address)
     }
 
+    /// The record of an allocation that an address lies in, by a walk over all: for calls that are few.
+    pub fn around(&self, address: u64) -> Option<Record> {
+        let within = |record: &Record| address.wrapping_sub(record.address) < record.size.0;
+        let of_bucket = |(at, bucket): (usize, &Bucket)| {
+            bucket.keys.iter().enumerate().find_map(|(way, key)| {
+                let key = key.load(Ordering::Acquire);
+                let record = (key > BUSY && key <= address).then(|| self.read_at(at, way, key));
+                record.filter(within)
+            })
+        };
+        let here = self.buckets.iter().enumerate().find_map(of_bucket);
+        here.or_else(|| self.further.get()?.around(address))
+    }
+
     /// Takes every record of one owner out.
     pub fn take_owned(&self, owner: u64, mut each: impl FnMut(Record)) {
         self.take_all_owned(owner, &mut each);

@@ -102,7 +102,7 @@ pub fn get_handle(
     let code = next::cuIpcGetMemHandle(out, address);
     if code == CUresult::SUCCESS
         && let Some(handle) = out.read()
-        && let Some((base, size)) = range_of(address)
+        && let Some((base, size)) = tenant.allocation_around(address)
     {
         tenant.export(key_of(&handle), base, size);
     }
@@ -202,6 +202,16 @@ impl Tenant {
         self.memory.shared.0.load(Ordering::Relaxed) != 0
     }
 
+    /// The allocation around an address: by the driver, and by the records where it tells none, as in a context of 32 bits (R43a of
+    /// `fixtures/defects.txt`).
+    fn allocation_around(self, address: CUdeviceptr) -> Option<(u64, Bytes)> {
+        let recorded = || {
+            let record = self.memory.records.around(address)?;
+            Some((record.address, record.size)).filter(|_| !planted(Seed::R43a))
+        };
+        range_of(address).or_else(recorded)
+    }
+
     /// An allocation of ours has a name from now on, unless it has it already.
     fn export(self, key: Key, base: u64, size: Bytes) {
         let Some(record) = self.memory.records.find(base) else {
@@ -223,9 +233,9 @@ impl Tenant {
 
     /// A descriptor of an allocation of ours, or of what was mapped or opened, was made.
     fn export_range(self, descriptor: Option<i32>, address: u64, size: u64) {
-        let Some((base, whole)) = range_of(address) else {
-            return;
-        };
+        let told = self.allocation_around(address);
+        // What is mapped has no record of its own.
+        let (base, whole) = told.unwrap_or((address, Bytes(size)));
         let record = self.memory.records.find(base);
         let (Some(record), Some(span)) = (record, Span::of(base, whole)) else {
             if !self.note_range_export(descriptor, address, size) {
@@ -237,7 +247,10 @@ impl Tenant {
             Kind::Pool => whole.round_up(POOL_STEP).unwrap_or(whole),
             Kind::Blocks | Kind::Managed | Kind::PageLocked => span.bytes(),
         };
-        let device = self.device_at(address);
+        let device = match record.kind {
+            Kind::Pool => self.pool_at(record.ordinal).map(|known| known.device),
+            Kind::Blocks | Kind::Managed | Kind::PageLocked => self.device(record.ordinal),
+        };
         let devices = device.map_or(DeviceSet::EMPTY, |device| device.indices);
         self.sharing(|book| {
             let known = book.ranges.iter().position(|range| range.base == base);

@@ -125,6 +125,21 @@ cases! {
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// So does one that is made in a context of 32 bits, in which the driver tells nobody what lies around an address.
+    what_a_range_descriptor_keeps_of_a_context_of_32_bits_is_charged {
+        kind: Budget, defects: ["R43a"], budget: "0=4GiB",
+        entry_points: ["cuCtxCreate", "cuMemGetHandleForAddressRange", "cuMemAllocAsync", "cuMemFreeAsync"],
+        needs: ["cuMemGetHandleForAddressRange"],
+        on_real: No("what a card's contexts of 32 bits export was not asked"),
+    } (session) {
+        let cuda = super::routes::narrow()?;
+        let left = left_behind(&cuda, leave_pooled)?;
+        let (kept, budget) = (Bytes(RANGE.0 * left.len() as u64), budget(session, 0)?);
+        ensure!(kept <= budget, "dma-bufs keep {kept} under {budget}");
+        ensure!(kept >= budget - Bytes::gib(2), "dma-bufs keep only {kept} under {budget}");
+        Ok(())
+    }
+
     /// What was imported and is exported again is held by that descriptor, when everything else of it is gone.
     what_is_exported_again_stays_charged {
         kind: Budget, defects: ["R44"], budget: "0=4GiB",
