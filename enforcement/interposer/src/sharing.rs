@@ -55,10 +55,13 @@ struct Book {
     unheard: Vec<(u64, u64)>,
 }
 
-/// An allocation of which descriptors were made.
+/// A part of an allocation of which descriptors were made: all of it, or one step of its pool.
 #[derive(Clone, Copy)]
 struct Range {
+    /// The allocation's first address.
     base: u64,
+    /// The part's.
+    start: u64,
     devices: DeviceSet,
     /// What it may take beside what its device gives back when it is freed.
     bytes: Bytes,
@@ -243,32 +246,47 @@ impl Tenant {
             }
             return;
         };
-        let bytes = match record.kind {
-            Kind::Pool => whole.round_up(POOL_STEP).unwrap_or(whole),
-            Kind::Blocks | Kind::Managed | Kind::PageLocked => span.bytes(),
+        let parts: Vec<(u64, Bytes)> = match record.kind {
+            Kind::Pool if planted(Seed::R43b) => {
+                vec![(base, whole.round_up(POOL_STEP).unwrap_or(whole))]
+            }
+            // The steps that it touches, and no others (`fixtures/oracle/held-580.txt`, *dma-bufs of pools*).
+            Kind::Pool => {
+                let steps =
+                    (address / POOL_STEP.0)..address.saturating_add(size).div_ceil(POOL_STEP.0);
+                steps.map(|step| (step * POOL_STEP.0, POOL_STEP)).collect()
+            }
+            Kind::Blocks | Kind::Managed | Kind::PageLocked => vec![(base, span.bytes())],
         };
+        // One of several parts has nobody's name.
+        let descriptor = descriptor.filter(|_| parts.len() == 1);
         let device = match record.kind {
             Kind::Pool => self.pool_at(record.ordinal).map(|known| known.device),
             Kind::Blocks | Kind::Managed | Kind::PageLocked => self.device(record.ordinal),
         };
         let devices = device.map_or(DeviceSet::EMPTY, |device| device.indices);
         self.sharing(|book| {
-            let known = book.ranges.iter().position(|range| range.base == base);
-            let at = known.unwrap_or_else(|| {
-                book.ranges.push(Range {
-                    base,
-                    devices,
-                    bytes,
-                    named: None,
-                    unseen: false,
+            for (start, bytes) in parts {
+                let mut ranges = book.ranges.iter();
+                let known = ranges.position(|range| (range.base, range.start) == (base, start));
+                let at = known.unwrap_or_else(|| {
+                    book.ranges.push(Range {
+                        base,
+                        start,
+                        devices,
+                        bytes,
+                        named: None,
+                        unseen: false,
+                    });
+                    book.ranges.len() - 1
                 });
-                book.ranges.len() - 1
-            });
-            if let Some(range) = book.ranges.get_mut(at) {
-                let named = descriptor
-                    .and_then(|fd| self.name_descriptor(fd, range.named, devices, bytes).ok()?);
-                range.unseen |= named.is_none();
-                range.named = range.named.or(named);
+                if let Some(range) = book.ranges.get_mut(at) {
+                    let named = descriptor.and_then(|fd| {
+                        self.name_descriptor(fd, range.named, devices, bytes).ok()?
+                    });
+                    range.unseen |= named.is_none();
+                    range.named = range.named.or(named);
+                }
             }
         });
     }
@@ -284,20 +302,24 @@ impl Tenant {
                 }
                 *of != base
             });
-            let at = book.ranges.iter().position(|range| range.base == base)?;
-            let range = book.ranges.swap_remove(at);
-            let kept = Kept {
-                devices: range.devices,
-                bytes: range.bytes,
-            };
-            match range.named {
-                _ if range.unseen => Some(kept),
-                Some(named) => {
-                    ledger.pass_object_on(named.object);
-                    None
+            let mut kept: Option<Kept> = None;
+            book.ranges.retain(|range| {
+                if range.base != base {
+                    return true;
                 }
-                None => Some(kept),
-            }
+                match range.named.filter(|_| !range.unseen) {
+                    Some(named) => ledger.pass_object_on(named.object),
+                    None => {
+                        let before = kept.map_or(Bytes::ZERO, |kept| kept.bytes);
+                        kept = Some(Kept {
+                            devices: range.devices,
+                            bytes: before.saturating_add(range.bytes),
+                        });
+                    }
+                }
+                false
+            });
+            kept
         })
     }
 

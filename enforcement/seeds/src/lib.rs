@@ -142,6 +142,7 @@ seeds! {
     R17e = "R17e", "each importer takes what several hold for a part of its row";
     R43 = "R43", "descriptors of ranges are no holders of memory";
     R43a = "R43a", "a descriptor of a range that the driver tells nothing of in its context is no holder of memory";
+    R43b = "R43b", "a descriptor of a part of a pool's memory holds all of the allocation";
     R44 = "R44", "what was imported and is exported again has no name";
     R51 = "R51", "what an argument points to is read once to be judged and once more by the driver";
     R81 = "R81", "what is charged and not taken yet pays for what a call took";

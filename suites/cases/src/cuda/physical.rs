@@ -34,26 +34,32 @@ fn is_charged_once(cuda: &Cuda, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Device memory, and what becomes of it: freed, and nothing but a dma-buf of it left.
-type Leave = fn(&Cuda, u64) -> Result<OwnedFd, CUresult>;
+/// Device memory, and what becomes of it: freed, and nothing but dma-bufs of all of it left.
+type Leave = fn(&Cuda, u64) -> Result<Vec<OwnedFd>, CUresult>;
 
-fn leave_plain(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+fn leave_plain(cuda: &Cuda, bytes: u64) -> Result<Vec<OwnedFd>, CUresult> {
     let address = cuda.allocate(bytes).granted()?;
     let descriptor = cuda.export_range(address, bytes);
     cuda.free(address);
-    descriptor
+    descriptor.map(|descriptor| vec![descriptor])
 }
 
-fn leave_pooled(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+fn leave_pooled(cuda: &Cuda, bytes: u64) -> Result<Vec<OwnedFd>, CUresult> {
+    leave_of_pool(cuda, bytes, bytes)
+}
+
+/// A dma-buf of a block of each of its pool's steps in the first `part`.
+fn leave_of_pool(cuda: &Cuda, bytes: u64, part: u64) -> Result<Vec<OwnedFd>, CUresult> {
     let address = cuda.allocate_async(Stream::Legacy, bytes).granted()?;
-    // Of a block: what lies in one step of a pool.
-    let descriptor = cuda.export_range(address, BLOCK.0);
+    let steps = (0..part).step_by(STEP.0 as usize);
+    let descriptors = steps.map(|at| cuda.export_range(address + at, BLOCK.0));
+    let descriptors: Result<Vec<OwnedFd>, CUresult> = descriptors.collect();
     cuda.free_async(Stream::Legacy, address);
     cuda.synchronize();
-    descriptor
+    descriptors
 }
 
-fn leave_physical(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
+fn leave_physical(cuda: &Cuda, bytes: u64) -> Result<Vec<OwnedFd>, CUresult> {
     let memory = cuda.create_memory(0, bytes).granted()?;
     let descriptor = cuda.reserve_addresses(bytes).granted().and_then(|address| {
         cuda.map_memory(address, bytes, memory);
@@ -63,15 +69,15 @@ fn leave_physical(cuda: &Cuda, bytes: u64) -> Result<OwnedFd, CUresult> {
         descriptor
     });
     cuda.release_memory(memory);
-    descriptor
+    descriptor.map(|descriptor| vec![descriptor])
 }
 
 /// Half a GiB after another until one is refused.
-fn left_behind(cuda: &Cuda, leave: Leave) -> Result<Vec<OwnedFd>, Failure> {
+fn left_behind(cuda: &Cuda, leave: Leave) -> Result<Vec<Vec<OwnedFd>>, Failure> {
     let mut left = Vec::new();
     loop {
         match leave(cuda, RANGE.0) {
-            Ok(descriptor) => left.push(descriptor),
+            Ok(descriptors) => left.push(descriptors),
             Err(code) => {
                 ensure_eq!(
                     code,
@@ -88,6 +94,8 @@ fn left_behind(cuda: &Cuda, leave: Leave) -> Result<Vec<OwnedFd>, Failure> {
 
 const RANGE: Bytes = Bytes::mib(512);
 const BLOCK: Bytes = Bytes::mib(2);
+/// Of a pool.
+const STEP: Bytes = Bytes::mib(32);
 
 cases! {
     /// A dma-buf of device memory holds it as a handle does, however it was made: what was freed beside it stays charged.
@@ -123,6 +131,19 @@ cases! {
         }
         let taken = fill(&cuda);
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Of a pool's memory it holds what its range touches: the rest can be had again.
+    what_a_range_descriptor_does_not_keep_of_a_pool_is_given_back {
+        kind: Budget, defects: ["R43b"], budget: "0=4GiB",
+        entry_points: ["cuMemGetHandleForAddressRange", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemAlloc_v2"],
+        needs: ["cuMemGetHandleForAddressRange"],
+    } (session) {
+        let cuda = cuda()?;
+        let left = [(); 4].map(|()| leave_of_pool(&cuda, RANGE.0, STEP.0));
+        ensure!(left.iter().all(Result::is_ok), "a dma-buf of {BLOCK} of {RANGE}, four times: {left:?}");
+        let granted = fill(&cuda).bytes;
+        fills(granted + Bytes(4 * STEP.0), budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// So does one that is made in a context of 32 bits, in which the driver tells nobody what lies around an address.
