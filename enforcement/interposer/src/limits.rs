@@ -135,6 +135,8 @@ fn set_charged(
         // What the driver has against the call itself comes first. A stack that no card has it refuses and takes nothing for; else it is asked with the
         // value that it has.
         Err(refused) => {
+            let _asking = limits.resizing(tenant).hold();
+            let before = standing(limit, before);
             let without_memory = limit == STACK && value as u64 > MOST_STACK;
             let code = next::cuCtxSetLimit(limit, if without_memory { value } else { before });
             if without_memory && code == CUresult::SUCCESS {
@@ -144,6 +146,7 @@ fn set_charged(
         }
     };
     let _asking = limits.resizing(tenant).hold();
+    let before = standing(limit, before);
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
@@ -160,6 +163,15 @@ fn set_charged(
             let _ = next::cuCtxSetLimit(limit, before);
             Outcome::Refused(refused)
         }
+    }
+}
+
+/// What a limit is while nobody else sets one of the context's, who may have set it since it was `asked`: what is put back must be what is charged (R33b of
+/// `fixtures/defects.txt`).
+fn standing(limit: CUlimit, asked: usize) -> usize {
+    match planted(Seed::R33b) {
+        true => asked,
+        false => told(limit).unwrap_or(asked),
     }
 }
 
@@ -336,7 +348,7 @@ pub struct Raised {
 pub struct Limits {
     /// Held while what they cost is charged, or the context ends.
     changing: Lock,
-    /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
+    /// Held while the driver is told another value, and whenever it is asked for the size of a buffer.
     resizing: Lock,
     /// Odd while a context has them; each has another number.
     life: AtomicU64,

@@ -59,6 +59,32 @@ fn library(cuda: &Cuda) -> Result<LoadedLibrary, Failure> {
 }
 
 cases! {
+    /// A stack that is refused leaves the one that another thread has set while it was judged, and gives it nothing that the budget has not.
+    a_refused_stack_leaves_what_another_thread_has_set {
+        kind: Budget, defects: ["R33b"], budget: "0=2GiB", unordered: "threads race",
+        entry_points: ["cuCtxSetLimit", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "delay:400ms" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        ensure_eq!(cuda.set_limit(STACK_SIZE, 4096), OK, "a stack of 4 KiB");
+        // Where that takes another part of the budget there is nothing to be refused, and nothing to be over.
+        let most = Bytes(cuda.memory_info_free().out).saturating_sub(Bytes::mib(64));
+        ensure_eq!(cuda.allocate(most.0).code, OK, "{most}, all but a little");
+        let larger = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                cuda.set_current(current);
+                cuda.set_limit(STACK_SIZE, 8192)
+            });
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            let smaller = cuda.set_limit(STACK_SIZE, 1024);
+            let block = cuda.allocate(Bytes::mib(512).0).code;
+            (other.join().unwrap_or(CUresult::ERROR_UNKNOWN), smaller, block)
+        });
+        ensure_eq!(larger, (OUT_OF_MEMORY, OK, OK), "8 KiB, 1 KiB, and what that gave back");
+        within(session, &cuda)
+    }
+
     /// A function whose launch would take more than the budget is not launched, whether it was obtained by name or in a list.
     local_memory_is_no_way_past_the_budget {
         kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLaunchKernel"],
