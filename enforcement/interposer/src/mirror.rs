@@ -584,6 +584,19 @@ impl Tenant {
         }
     }
 
+    /// Room was made in a pool that another thread may have destroyed meanwhile, which then nobody gives back (R90 of `fixtures/defects.txt`).
+    pub fn end_if_gone(self, known: Known) {
+        if self.is_doomed(known) {
+            self.bury_pool(known);
+        }
+        if self.is_vacant(known) {
+            let _held = known.pool.lock.hold();
+            if self.is_vacant(known) && known.pool.charged() != Bytes::ZERO {
+                let _ = self.bring(known, Bytes::ZERO, Occasion::Ends);
+            }
+        }
+    }
+
     /// What a device's pools are charged for that is not in our row: the driver has not taken it yet, or it is lent and idle; and what it may not have: it does
     /// not tell.
     pub fn spares(self, device: &Device) -> Spares {

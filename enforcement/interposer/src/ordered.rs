@@ -52,6 +52,17 @@ enum Otherwise {
     },
 }
 
+/// By what a request was judged, and how it is judged again where that has changed meanwhile: its memory may be another pool's (R90 of
+/// `fixtures/defects.txt`).
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    /// From before its pool was found.
+    era: u64,
+    again: &'a dyn Fn() -> Option<Known>,
+    /// How often; then the pools have to wait for it.
+    left: u32,
+}
+
 /// What the driver said.
 #[derive(Clone, Copy)]
 struct Answered {
@@ -70,7 +81,7 @@ fn otherwise<Alloc, Free>(
     size: usize,
     stream: CUstream,
     tenant: Tenant,
-    what: Otherwise,
+    (what, era, again): (Otherwise, u64, &dyn Fn() -> Option<Known>),
 ) -> Outcome<CUresult>
 where
     Alloc: Fn(usize) -> CUresult,
@@ -83,6 +94,11 @@ where
         size,
         stream,
     };
+    let judged = Judged {
+        era,
+        again,
+        left: ROUNDS,
+    };
     match what {
         Otherwise::Nothing => Outcome::PassThrough(Reason::TakesNothing),
         Otherwise::Captured(capture) => calls.captured(tenant, capture),
@@ -92,12 +108,12 @@ where
         }
         // Not asked for and given back: the driver would keep it until the stream has come so far.
         Otherwise::Unknown => calls.verdict(Refused::UnknownDevice),
-        Otherwise::Beyond { known, rounded } => calls.beyond(tenant, known, rounded),
+        Otherwise::Beyond { known, rounded } => calls.beyond(tenant, known, rounded, judged),
         Otherwise::Unrecorded {
             known,
             rounded,
             answered,
-        } => calls.finished(tenant, known, answered, Ok(()), rounded),
+        } => calls.finished(tenant, known, answered, (Ok(()), rounded), judged),
     }
 }
 
@@ -107,8 +123,14 @@ where
     Free: Fn(CUdeviceptr) -> CUresult,
 {
     #[inline(always)]
-    pub fn decide(self, tenant: Tenant, pool: impl FnOnce() -> Option<Known>) -> Outcome<CUresult> {
-        match self.plainly(tenant, pool) {
+    pub fn decide(
+        self,
+        tenant: Tenant,
+        era: u64,
+        pool: impl FnOnce() -> Option<Known>,
+        again: &dyn Fn() -> Option<Known>,
+    ) -> Outcome<CUresult> {
+        match self.plainly(tenant, era, pool) {
             Ok(code) => Outcome::Done(code),
             Err(what) => otherwise(
                 self.alloc,
@@ -117,7 +139,7 @@ where
                 self.size,
                 self.stream,
                 tenant,
-                what,
+                (what, era, again),
             ),
         }
     }
@@ -127,6 +149,7 @@ where
     fn plainly(
         &self,
         tenant: Tenant,
+        era: u64,
         pool: impl FnOnce() -> Option<Known>,
     ) -> Result<CUresult, Otherwise> {
         if self.place.is_null() || self.size == 0 {
@@ -147,7 +170,7 @@ where
             Answered {
                 code,
                 recorded: Some(true),
-            } => Ok(code),
+            } if !tenant.have_pools_changed(era) => Ok(code),
             answered => Err(Otherwise::Unrecorded {
                 known,
                 rounded,
@@ -203,7 +226,25 @@ where
     /// A request that is not sure to fit in what its pool is charged for: a small one has room made for it and others, and comes again; a
     /// large one, and the first of a managed pool, reserves all that it may make the pool grow by.
     #[cold]
-    fn beyond(&self, tenant: Tenant, known: Known, rounded: u64) -> Outcome<CUresult> {
+    fn beyond(
+        &self,
+        tenant: Tenant,
+        known: Known,
+        rounded: u64,
+        judged: Judged<'_>,
+    ) -> Outcome<CUresult> {
+        let outcome = self.beyond_charged(tenant, known, rounded, judged);
+        tenant.end_if_gone(known);
+        outcome
+    }
+
+    fn beyond_charged(
+        &self,
+        tenant: Tenant,
+        known: Known,
+        rounded: u64,
+        judged: Judged<'_>,
+    ) -> Outcome<CUresult> {
         let by_itself = rounded >= LARGE || tenant.awaits_managed(known);
         let rounds = if by_itself { 0 } else { ROUNDS };
         for _ in 0..rounds {
@@ -212,7 +253,7 @@ where
             }
             if known.pool.enter(&tenant.memory.threads, rounded) {
                 let answered = self.asked(tenant, known, rounded);
-                return self.finished(tenant, known, answered, Ok(()), rounded);
+                return self.finished(tenant, known, answered, (Ok(()), rounded), judged);
             }
         }
         let growth = match tenant.grow(known, Bytes(rounded)) {
@@ -222,7 +263,7 @@ where
         known.pool.enter_by_itself(rounded);
         let answered = self.asked(tenant, known, rounded);
         let settled = tenant.settle(known, growth);
-        self.finished(tenant, known, answered, settled, rounded)
+        self.finished(tenant, known, answered, (settled, rounded), judged)
     }
 
     /// The end of a request that was not plainly granted: what cannot be accounted for is not kept.
@@ -232,8 +273,8 @@ where
         tenant: Tenant,
         known: Known,
         answered: Answered,
-        settled: Result<(), Refused>,
-        rounded: u64,
+        (settled, rounded): (Result<(), Refused>, u64),
+        judged: Judged<'_>,
     ) -> Outcome<CUresult> {
         let Answered { code, recorded } = answered;
         if recorded != Some(true) {
@@ -242,15 +283,41 @@ where
         let (Some(recorded), Some(address)) = (recorded, self.place.read()) else {
             return Outcome::Done(code);
         };
+        let changed = tenant.have_pools_changed(judged.era);
         let refused = match settled {
-            Ok(()) if recorded => return Outcome::Done(code),
+            Ok(()) if recorded && !changed => return Outcome::Done(code),
             Ok(()) => Refused::TableFull,
             Err(refused) => refused,
         };
         let _ = free_by(tenant, address, When::InStreamOrder(self.stream), || {
             (self.free)(address)
         });
-        self.verdict(refused)
+        match changed {
+            true => self.judge_again(tenant, known, rounded, judged),
+            false => self.verdict(refused),
+        }
+    }
+
+    /// Its memory was of a pool that was made current, or destroyed, beside it, and is freed again: what that made any of them keep is charged.
+    #[cold]
+    fn judge_again(
+        &self,
+        tenant: Tenant,
+        known: Known,
+        rounded: u64,
+        judged: Judged<'_>,
+    ) -> Outcome<CUresult> {
+        tenant.read_pools_of(known.device);
+        let _held = (judged.left == 0).then(|| tenant.hold_pools());
+        let judged = Judged {
+            era: tenant.era_of_pools(),
+            left: judged.left.saturating_sub(1),
+            ..judged
+        };
+        match (judged.again)() {
+            Some(known) => self.beyond(tenant, known, rounded, judged),
+            None => self.verdict(Refused::UnknownDevice),
+        }
     }
 }
 

@@ -41,7 +41,8 @@ pub fn alloc(
         size,
         stream,
     };
-    calls.decide(tenant, || tenant.pool_of(stream))
+    let pool = || tenant.pool_of(stream);
+    calls.decide(tenant, tenant.era_of_pools(), pool, &pool)
 }
 
 pub fn alloc_ptsz(
@@ -57,7 +58,8 @@ pub fn alloc_ptsz(
         size,
         stream: named(stream),
     };
-    calls.decide(tenant, || tenant.pool_of(stream))
+    let pool = || tenant.pool_of(stream);
+    calls.decide(tenant, tenant.era_of_pools(), pool, &pool)
 }
 
 pub fn alloc_from(
@@ -67,6 +69,7 @@ pub fn alloc_from(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> Outcome<CUresult> {
+    let era = tenant.era_of_pools();
     let known = match tenant.pool_of_handle(pool) {
         Ok(Some(known)) => known,
         Ok(None) => return Outcome::PassThrough(Reason::TakesNothing),
@@ -79,7 +82,8 @@ pub fn alloc_from(
         size,
         stream,
     };
-    calls.decide(tenant, || Some(known))
+    let again = || tenant.pool_of_handle(pool).ok().flatten();
+    calls.decide(tenant, era, || Some(known), &again)
 }
 
 pub fn alloc_from_ptsz(
@@ -89,6 +93,7 @@ pub fn alloc_from_ptsz(
     pool: CUmemoryPool,
     stream: CUstream,
 ) -> Outcome<CUresult> {
+    let era = tenant.era_of_pools();
     let known = match tenant.pool_of_handle(pool) {
         Ok(Some(known)) => known,
         Ok(None) => return Outcome::PassThrough(Reason::TakesNothing),
@@ -101,7 +106,8 @@ pub fn alloc_from_ptsz(
         size,
         stream: named(stream),
     };
-    calls.decide(tenant, || Some(known))
+    let again = || tenant.pool_of_handle(pool).ok().flatten();
+    calls.decide(tenant, era, || Some(known), &again)
 }
 
 /// A pool of the program's own.
@@ -184,6 +190,7 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
         return lent::destroy(tenant, pool);
     };
     tenant.trim_pool(known);
+    let changing = tenant.change_pools();
     let is_empty = tenant.end_pool(known);
     let code = next::cuMemPoolDestroy(pool);
     if code != CUresult::SUCCESS {
@@ -191,6 +198,7 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
         return Outcome::Done(code);
     }
     tenant.succeed_pool(known);
+    drop(changing);
     if is_empty {
         tenant.bury_pool(known);
     } else {
@@ -223,6 +231,7 @@ pub fn set_current_at(
                     Ok(known) => known,
                     Err(refused) => return Outcome::Refused(refused),
                 };
+                let _changing = tenant.change_pools();
                 let code = call();
                 let device = tenant.devices().and_then(|devices| devices.get(ordinal));
                 if let Some(device) = device.filter(|_| current_pool(ordinal) == Some(pool)) {
@@ -268,6 +277,7 @@ fn becomes_current(
         Ok(known) => known,
         Err(refused) => return Outcome::Refused(refused),
     };
+    let _changing = tenant.change_pools();
     let code = call();
     if code == CUresult::SUCCESS
         && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))

@@ -8,7 +8,7 @@ use abi::cuda::{CUdevice, CUmemoryPool, CUresult, pool_attribute};
 use budget::{Bytes, charge};
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Lock;
+use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::devices::Device;
@@ -30,6 +30,10 @@ pub struct Pools {
     seats: [Seat; ROOM],
     /// Held while a place is taken or vacated.
     seating: Lock,
+    /// Held while the driver is told another current pool or destroys one, and by requests that met too many such.
+    changing: Lock,
+    /// Odd while it is; each time has another number.
+    era: AtomicU64,
     /// Places of the program's own pools lie below.
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
@@ -44,15 +48,32 @@ pub struct Pools {
 struct Seat {
     /// 0 where nobody sits, [`DOOMED`] once the driver may no longer be asked.
     handle: AtomicU64,
+    /// For good, as is the kind: who knows a pool by its place while that changes hands is of the right device still.
     ordinal: AtomicU32,
-    /// Not 0: its memory is managed.
-    managed: AtomicU32,
+    /// 0 where nobody ever sat, [`PLAIN`] or [`OF_MANAGED`].
+    kind: AtomicU32,
     /// Once it is destroyed: the number of the last deferred free that may be of it, its own later ones beside.
     owed: AtomicU64,
 }
 
 /// Destroyed, with allocations that live on. No pool has so small a handle.
 const DOOMED: u64 = 1;
+
+/// Kinds of pools.
+const PLAIN: u32 = 1;
+const OF_MANAGED: u32 = 2;
+
+/// While it lives, another pool may become current, or one end.
+pub struct Changing {
+    pools: &'static Pools,
+    _held: Held<'static>,
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.pools.era.fetch_add(1, Ordering::SeqCst);
+    }
+}
 
 /// A pool and its place.
 #[derive(Clone, Copy)]
@@ -63,6 +84,42 @@ pub struct Known {
 }
 
 impl Tenant {
+    /// Begins a change of which pool plain requests come from, or of which there are.
+    pub fn change_pools(self) -> Changing {
+        let pools = &self.memory.pools;
+        let held = pools.changing.hold();
+        pools.era.fetch_add(1, Ordering::SeqCst);
+        Changing { pools, _held: held }
+    }
+
+    /// Keeps them from changing.
+    pub fn hold_pools(self) -> Held<'static> {
+        self.memory.pools.changing.hold()
+    }
+
+    /// By which number it is known later whether they have changed since.
+    #[inline(always)]
+    pub fn era_of_pools(self) -> u64 {
+        let pools = &self.memory.pools;
+        let era = pools.era.load(Ordering::SeqCst);
+        if era.is_multiple_of(2) {
+            return era;
+        }
+        self.next_era()
+    }
+
+    #[cold]
+    fn next_era(self) -> u64 {
+        let _held = self.hold_pools();
+        self.memory.pools.era.load(Ordering::SeqCst)
+    }
+
+    /// Whether they have, or do.
+    #[inline(always)]
+    pub fn have_pools_changed(self, since: u64) -> bool {
+        self.memory.pools.era.load(Ordering::SeqCst) != since && !planted(Seed::R90)
+    }
+
     /// The pool at a place.
     pub fn pool_at(self, place: u32) -> Option<Known> {
         let pools = &self.memory.pools;
@@ -164,13 +221,21 @@ impl Tenant {
     pub fn seat_pool(self, handle: CUmemoryPool, ordinal: u32, managed: bool) -> bool {
         let pools = &self.memory.pools;
         let _held = pools.seating.hold();
-        let is_free = |place: &usize| pools.seats[*place].handle.load(Ordering::Acquire) == 0;
+        let kind = if managed { OF_MANAGED } else { PLAIN };
+        let is_free = |place: &usize| {
+            let seat = &pools.seats[*place];
+            let had = seat.kind.load(Ordering::Acquire);
+            let fits = had == 0
+                || planted(Seed::R90)
+                || (had, seat.ordinal.load(Ordering::Acquire)) == (kind, ordinal);
+            seat.handle.load(Ordering::Acquire) == 0 && fits
+        };
         let Some(place) = (ORDINALS..ROOM).find(is_free) else {
             return false;
         };
         let seat = &pools.seats[place];
         seat.ordinal.store(ordinal, Ordering::Release);
-        seat.managed.store(managed.into(), Ordering::Release);
+        seat.kind.store(kind, Ordering::Release);
         pools.pools[place].begin();
         seat.handle.store(handle.0 as u64, Ordering::Release);
         pools.high.fetch_max(place as u32 + 1, Ordering::AcqRel);
@@ -179,7 +244,7 @@ impl Tenant {
 
     pub fn is_managed(self, known: Known) -> bool {
         let seat = self.memory.pools.seats.get(known.place as usize);
-        seat.is_some_and(|seat| seat.managed.load(Ordering::Acquire) != 0)
+        seat.is_some_and(|seat| seat.kind.load(Ordering::Acquire) == OF_MANAGED)
     }
 
     /// A pool's first growth takes what a device keeps for managed memory, `kept` until then. Where it did not grow that goes back, and so
@@ -268,6 +333,13 @@ impl Tenant {
     #[inline]
     pub fn any_doomed(self) -> bool {
         self.memory.pools.doomed.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a pool of the program's has left its place to nobody.
+    pub fn is_vacant(self, known: Known) -> bool {
+        let own = self.memory.pools.seats.get(known.place as usize);
+        let own = own.filter(|_| known.place as usize >= ORDINALS);
+        own.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == 0)
     }
 
     /// Whether the driver has been told to destroy it.

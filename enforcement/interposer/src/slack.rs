@@ -84,6 +84,15 @@ impl Tenant {
         code
     }
 
+    /// Reads all pools of a device: any of them may have grown unseen.
+    #[cold]
+    pub fn read_pools_of(self, device: &Device) {
+        let all = self.pools();
+        let of_device = all.filter(|known| known.device.ordinal == device.ordinal);
+        // What cannot be charged stays marked.
+        of_device.for_each(|known| _ = self.read_pool(known, Occasion::Waited));
+    }
+
     /// Each pool's mark is taken under its lock: where another thread took it, what that one finds is charged when this one goes on.
     #[cold]
     fn read_marked(self) {

@@ -1,6 +1,7 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
@@ -91,6 +92,56 @@ fn kept_by_default_pool(cuda: &Cuda) -> Result<(), Failure> {
 }
 
 cases! {
+    /// What is taken of pools beside a thread that makes others current and destroys them is charged where it is, and comes back.
+    pools_that_change_beside_requests_use_up_no_budget {
+        kind: Budget, defects: ["R90"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB", unordered: "threads race",
+        entry_points: ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemPoolCreate", "cuMemPoolDestroy", "cuDeviceSetMemPool"],
+    } (session) {
+        const SIZE: u64 = 3 << 20;
+        let cuda = cuda_without_context()?;
+        let contexts = [context(&cuda, 0)?, context(&cuda, 1)?];
+        let end = Instant::now() + Duration::from_secs(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    cuda.set_current(contexts[0]);
+                    while Instant::now() < end {
+                        let blocks = [(); 4].map(|()| cuda.allocate_async(Stream::PerThread, SIZE).granted());
+                        blocks.into_iter().flatten().for_each(|block| _ = cuda.free_async(Stream::PerThread, block));
+                        cuda.synchronize();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                cuda.set_current(contexts[1]);
+                while Instant::now() < end {
+                    if let Ok(pool) = cuda.create_pool(0).granted() {
+                        cuda.set_pool(0, pool);
+                        std::thread::yield_now();
+                        cuda.destroy_pool(pool);
+                    }
+                    if let Ok(pool) = cuda.create_pool(1).granted() {
+                        let block = cuda.allocate_from_pool(Stream::PerThread, pool, SIZE).granted();
+                        block.into_iter().for_each(|block| _ = cuda.free_async(Stream::PerThread, block));
+                        cuda.synchronize();
+                        cuda.destroy_pool(pool);
+                    }
+                }
+            });
+        });
+        for (device, current) in (0..).zip(contexts) {
+            cuda.set_current(current);
+            cuda.synchronize();
+            cuda.trim_pool(cuda.default_pool(device).out, 0);
+            ensure_eq!(cuda.reset_primary(device), OK, "cuDevicePrimaryCtxReset_v2");
+        }
+        for device in 0..2 {
+            context(&cuda, device)?;
+            fills(fill(&cuda).bytes, budget(session, device as u32)?, CONTEXT_ROOM)?;
+        }
+        Ok(())
+    }
+
     /// What was freed in a stream's order is told free once that stream was waited for, though another was waited for before it; what a
     /// free that waits gives back is told free at once.
     what_a_stream_freed_is_told_free_when_it_is_waited_for {
