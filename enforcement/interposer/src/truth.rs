@@ -198,6 +198,15 @@ impl Figures {
     }
 }
 
+impl Truth {
+    /// Whether what this process held before execve is in our row of a device no longer.
+    pub fn is_alone(&self, index: DeviceIndex) -> bool {
+        let figures = index.slot().and_then(|slot| self.devices.get(slot));
+        figures.is_some_and(|figures| figures.alone.load(Ordering::Acquire) != 0)
+            && !planted(Seed::P12c)
+    }
+}
+
 impl Tenant {
     /// Ledger and driver are about to differ.
     #[inline]

@@ -133,6 +133,7 @@ seeds! {
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
     R18a = "R18a", "threads have streams of their own made for them over the budget";
     P12b = "P12b", "what an image takes hides behind what the one before it held";
+    P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
     R74b = "R74b", "what outlives a destroyed pool is charged to the next context";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";

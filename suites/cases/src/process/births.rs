@@ -289,6 +289,22 @@ cases! {
         tenant.peer.finish()
     }
 
+    /// And is granted to that one again soon: it has seen the old one's row go before it took anything.
+    what_the_image_before_exec_held_is_not_waited_for_twice {
+        kind: Budget, defects: ["P12c"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "asks while the driver takes apart",
+    } (session) {
+        let most = Bytes::mib(2500);
+        let mut tenant = Tenant::start(session)?;
+        ensure_eq!(tenant.cuda(most)?, OK, "{most} in the first image");
+        ensure_eq!(tenant.ask("again")?, 0, "the next image");
+        ensure_eq!(tenant.cuda(most)?, OK, "{most} in the next image");
+        // As the ledger counts it: 2 s where nobody can tell, a quarter of one for what is in no row.
+        let waited = std::time::Duration::from_nanos(session.ledger()?.stats().longest_drain);
+        ensure!(waited.as_secs() < 1, "{waited:?} in the ledger for what the image before held");
+        tenant.peer.finish()
+    }
+
     /// Nor does what the new one takes hide behind it.
     what_the_next_image_takes_is_charged_beside_what_is_taken_apart {
         kind: Budget, defects: ["P12"], entry_points: ["cuDevicePrimaryCtxRetain", "cuGreenCtxCreate", "cuMemAlloc_v2"], budget: "0=4GiB",
