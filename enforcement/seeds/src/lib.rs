@@ -76,6 +76,7 @@ seeds! {
     R19 = "R19", "page tables of page-locked host memory are charged nothing", unhooks: ["cuMemAllocHost*", "cuMemHostAlloc", "cuMemHostRegister*"];
     R19a = "R19a", "page-locked host memory has page tables on the device that is current, and nowhere else";
     R19b = "R19b", "page-locked host memory and device memory of one address are one";
+    R19d = "R19d", "a refused cuMemAllocHost of 32-bit days has the driver give 4 GiB that nobody frees";
     R27 = "R27", "cuCtxDetach ends nothing that is charged";
     R17b = "R17b", "a process that shares memory by handles is never looked at";
     R25 = "R25", "plain memory that is freed in stream order comes back by a wait for the whole context alone";

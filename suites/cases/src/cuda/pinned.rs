@@ -52,6 +52,22 @@ fn gives_the_rest(session: &Session, cuda: &Cuda, gib: u64) -> Result<(), Failur
 }
 
 cases! {
+    /// What is refused for want of page tables is nobody's: neither the device holds any of them for it, nor the host its memory.
+    refused_page_locked_memory_of_32_bit_days_leaves_nothing_behind {
+        kind: Budget, defects: ["R19d"], budget: "0=1GiB", entry_points: ["cuCtxCreate", "cuMemAllocHost", "cuMemAlloc"],
+        on_real: No("looks into the simulated device: no row shows page tables"),
+    } (session) {
+        let cuda = super::routes::narrow()?;
+        let used = || session.world().map(|world| world.used(mock_device::DeviceIndex(0)));
+        let taken = until_refused(&[Bytes::mib(64), Bytes::mib(2)], |bytes| cuda.allocate_v1(bytes.0 as u32).granted());
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let before = used()?;
+        let refused = [(); 3].map(|()| cuda.allocate_host_by(HostWay::Unsuffixed, Bytes::mib(3000).0).code);
+        ensure_eq!(refused, [OUT_OF_MEMORY; 3], "2.9 GiB of host memory with no room for their page tables");
+        ensure_eq!(used()?, before, "what the device holds");
+        Ok(())
+    }
+
     /// Each GiB of page-locked host memory takes 2 MiB of the device, by whichever call: they are charged while it lives.
     page_tables_of_page_locked_memory_are_charged {
         kind: Budget, defects: ["R19"], budget: "0=1GiB",
