@@ -204,6 +204,7 @@ impl Truth {
         let figures = index.slot().and_then(|slot| self.devices.get(slot));
         figures.is_some_and(|figures| figures.alone.load(Ordering::Acquire) != 0)
             && !planted(Seed::P12c)
+            && !planted(Seed::P12)
     }
 }
 

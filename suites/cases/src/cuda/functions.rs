@@ -190,10 +190,10 @@ cases! {
                 let cuda = &cuda;
                 scope.spawn(move || {
                     cuda.set_current(context.out);
-                    // Asks for the limit, sets it, and asks what the driver made of it.
+                    // Asks for the limit, once more when nobody else sets one, sets it, and asks what the driver made of it.
                     let _ = cuda.set_limit(STACK_SIZE, 4096);
                 });
-                thread::sleep(Duration::from_millis(120));
+                thread::sleep(Duration::from_millis(200));
                 cuda.reset_primary(0)
             });
             cuda.release_primary(0);
