@@ -499,7 +499,7 @@ impl Tenant {
             .look(device, granted, 1)
             .filter(|(_, look)| !look.busy || !planted(Seed::R30));
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
-        let grown = before
+        let with_call = before
             .zip(looked)
             .map_or(Bytes::ZERO, |(before, (_, look))| {
                 let stood = match planted(Seed::R30a) {
@@ -509,7 +509,9 @@ impl Tenant {
                 let grown = look.grown_since(before.0).min(bound);
                 stood.saturating_add(grown.saturating_sub(known))
             });
-        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| look.drift_beside(known).max(grown));
+        let wanted = looked.map_or(Bytes::ZERO, |(_, look)| {
+            look.drift_beside(known).max(with_call)
+        });
         let seen = known.saturating_add(wanted.saturating_sub(drift));
         let taken = match looked {
             // What is certain of it may be more than the bound, which is not.
