@@ -155,10 +155,11 @@ impl Lock {
 impl Lock {
     /// `None` where another thread holds it.
     pub fn try_hold(&self) -> Option<Held<'_>> {
-        self.0
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-            .then_some(Held(self))
+        let free = self
+            .0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        // Not before: one that is made and dropped lets go of another's.
+        free.is_ok().then(|| Held(self))
     }
 }
 
@@ -308,5 +309,21 @@ impl<T: Sync + 'static> Forever<T> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_held_stays_so_whoever_tries_it() {
+        let lock = Lock::default();
+        let held = lock.hold();
+        assert!(lock.try_hold().is_none());
+        assert!(lock.try_hold().is_none());
+        drop(held);
+        assert!(lock.try_hold().is_some());
+        assert!(lock.try_hold().is_some());
     }
 }
