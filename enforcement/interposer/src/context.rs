@@ -186,6 +186,7 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
             let _held = memory.changing.hold();
             if code == CUresult::SUCCESS
                 && !memory.contexts.has_primary(device.ordinal)
+                && is_active(ordinal)
                 && let Some(handle) = context.read()
                 && !tenant.adopt(device, handle.0 as u64, true)
             {
@@ -607,6 +608,8 @@ impl Tenant {
     pub fn adopt_current(self, device: &Device, handle: u64) -> bool {
         /// CU_LIMIT_STACK_SIZE, which every context has.
         const STACK: CUlimit = 0;
+        // Asked and entered before anybody ends it: what is entered after its end nothing ends (R91 of `fixtures/defects.txt`).
+        let _held = (!planted(Seed::R91)).then(|| self.memory.changing.hold());
         let mut value = 0;
         next::cuCtxGetLimit(Out::to(&mut value), STACK) == CUresult::SUCCESS
             && self.adopt(device, handle, false)

@@ -273,6 +273,38 @@ cases! {
         fills(Bytes(KEPT.0 + more * KEPT.0 / 4), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// A context that other threads meet as theirs while it is made and reset is nobody's that was made past us: streams in it are charged as long as it lives.
+    streams_beside_resets_use_up_no_budget {
+        kind: Budget, defects: ["R91"], budget: "0=2GiB", needs: ["cuDevicePrimaryCtxReset_v2"],
+        entry_points: ["cuStreamCreate", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"], unordered: "threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let current = Mutex::new(context(&cuda, 0)?);
+        let latest = || current.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = Instant::now() + Duration::from_secs(2);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while Instant::now() < end {
+                        let now = *latest();
+                        cuda.set_current(now);
+                        cuda.create_stream();
+                    }
+                });
+            }
+            while Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
+                cuda.reset_primary(0);
+                if let Ok(next) = cuda.retain_primary(0).granted() {
+                    *latest() = next;
+                }
+            }
+        });
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        context(&cuda, 0)?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// What is freed in a stream's order goes with its context, though another thread ends that before the free is on record.
     what_is_freed_while_its_context_ends_is_charged_no_longer {
         kind: Budget, defects: ["R89"], budget: "0=8GiB", entry_points: ["cuMemFreeAsync", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
