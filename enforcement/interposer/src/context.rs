@@ -790,6 +790,11 @@ impl Reading {
             let stood = books();
             let rows = nvml.rows(index)?;
             let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
+            // Of a graph's memory the device has some before any context has.
+            let graphs = match planted(Seed::R92) {
+                true => Bytes::ZERO,
+                false => tenant.charged_for_graphs(device),
+            };
             let reading = Reading {
                 rows,
                 imported: Bytes(imported),
@@ -797,7 +802,8 @@ impl Reading {
                 charged: stood.0,
                 apart: tenant
                     .pooled_on(device)
-                    .saturating_add(tenant.physical_on(device.ordinal)),
+                    .saturating_add(tenant.physical_on(device.ordinal))
+                    .saturating_add(graphs),
                 changes: begun.unwrap_or_default(),
             };
             let still = planted(Seed::R74)

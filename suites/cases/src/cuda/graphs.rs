@@ -6,7 +6,7 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{cuda, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{
     Add, Begin, Cuda, Exchange, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
 };
@@ -177,6 +177,32 @@ cases! {
         // The context, what all hold together, and a part of the budget.
         ensure!(Bytes(least) >= Bytes::gib(3), "{} of 4 GiB were told of as free beside {} that are held", Bytes(least), Bytes::mib(14));
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a graph takes of a device that this process has no context on is charged there once, before and after one is made.
+    a_graph_of_a_device_without_a_context_is_charged_once {
+        kind: Budget, defects: ["R92"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB",
+        entry_points: ["cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"],
+    } (session) {
+        const TAKEN: Bytes = Bytes::mib(512);
+        let cuda = cuda_without_context()?;
+        let first = context(&cuda, 0)?;
+        // A device can be reached from another's context only after one of its own was there.
+        context(&cuda, 1)?;
+        cuda.set_current(first);
+        let graph = empty(&cuda)?;
+        let added = cuda.add_allocation(Add::Own, graph, None, 1, TAKEN.0);
+        ensure_eq!(added.code, OK, "a node that allocates on the second device");
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        ensure_eq!(cuda.reset_primary(1), OK, "cuDevicePrimaryCtxReset_v2");
+        ensure_eq!(cuda.release_primary(1), OK, "cuDevicePrimaryCtxRelease_v2");
+        if cuda.run_graph(Run::Launch, exec.out) != OK || cuda.synchronize() != OK {
+            // This driver has ended the graph with the context, and nothing is taken.
+            return Ok(());
+        }
+        context(&cuda, 1)?;
+        fills(fill(&cuda).bytes + TAKEN, budget(session, 1)?, CONTEXT_ROOM)
     }
 
     /// What an executable graph allocates is within the budget when it is launched again after a trim that came while its first launch was being charged.
