@@ -44,11 +44,22 @@ impl Span {
     pub fn of_host(address: u64, size: Bytes) -> Option<Span> {
         /// Beyond all pages of a device's addresses.
         const HOST: u64 = 1 << 42;
-        let span = Span::of(address, size)?;
-        Some(Span {
-            first: span.first | HOST,
-            last: span.last | HOST,
-        })
+        Span::of(address, size).map(|span| span.apart(HOST))
+    }
+
+    /// The same of managed memory, which never shares a page with any other: its address may come again for another kind before it is counted out.
+    #[must_use]
+    pub fn of_managed(address: u64, size: Bytes) -> Option<Span> {
+        /// Beyond all pages of a device's addresses, and none of the host's.
+        const MANAGED: u64 = 1 << 41;
+        Span::of(address, size).map(|span| span.apart(MANAGED))
+    }
+
+    fn apart(self, place: u64) -> Span {
+        Span {
+            first: self.first | place,
+            last: self.last | place,
+        }
     }
 
     /// The whole span as blocks.

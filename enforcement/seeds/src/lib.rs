@@ -142,6 +142,7 @@ seeds! {
     R33b = "R33b", "a limit that is refused is put back to what it was before another thread set it";
     R91 = "R91", "a context that another thread ends just now is taken for one that somebody made past us";
     R92 = "R92", "what a graph took of a device without a context is charged once more with the context that comes";
+    R93 = "R93", "an address that comes again for another kind of memory leaves managed memory's mark on it";
     R90 = "R90", "a request that meets a change of the current pool is charged to the one that was";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

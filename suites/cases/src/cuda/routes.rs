@@ -1,6 +1,7 @@
 //! Every other way to device memory. Each promises 0 bytes over the budget.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
@@ -8,7 +9,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 use mock_device::DeviceIndex;
 
 use crate::clients::{cuda, cuda_without_context};
-use crate::ffi::cuda::{Cuda, Stream};
+use crate::ffi::cuda::{Answer, Cuda, Stream};
 use crate::ffi::library::Visibility;
 use crate::ffi::process::{Ending, in_fork};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
@@ -226,6 +227,33 @@ cases! {
         }
         crate::clients::context(&cuda, 0)?;
         fills(crate::clients::fill(&cuda).bytes + KEPT, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Managed memory of one thread and device memory of others have each other's addresses in turn, and are charged as what they are.
+    managed_memory_beside_other_threads_uses_up_no_budget {
+        kind: Budget, defects: ["R93"], entry_points: ["cuMemAllocManaged", "cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=2GiB",
+        on_real: No("a bare card lets managed memory exceed it, and would page"), unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        // What a device keeps for managed memory comes with the first.
+        let first = cuda.allocate_managed(Bytes::mib(2).0);
+        ensure_eq!((first.code, cuda.free(first.out)), (CUresult::SUCCESS, CUresult::SUCCESS), "2 MiB of managed memory");
+        let before = cuda.memory_info_free().out;
+        let end = Instant::now() + Duration::from_secs(3);
+        let again = |take: &dyn Fn() -> Answer<u64>| {
+            cuda.set_current(current);
+            while Instant::now() < end {
+                take().granted().into_iter().for_each(|address| _ = cuda.free(address));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| again(&|| cuda.allocate_managed(Bytes::mib(2).0)));
+            for _ in 0..3 {
+                scope.spawn(|| again(&|| cuda.allocate(Bytes::mib(2).0)));
+            }
+        });
+        fills(crate::clients::fill(&cuda).bytes + (budget(session, 0)? - Bytes(before)), budget(session, 0)?, Bytes::mib(6))
     }
 
     /// Pitched allocations are charged by what their rows take.
