@@ -462,7 +462,6 @@ fn create(
     grant.commit_as(actual.min(bound));
     excess.commit_as(actual.saturating_sub(bound));
     tenant.unlist(device.indices, unlisted);
-    tenant.recount_local();
     tenant.begin_modules(context);
     tenant.keeps_for_managed(device, room);
     grant_beside.commit_as(beside);

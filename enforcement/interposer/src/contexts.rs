@@ -14,6 +14,8 @@ const ROOM: usize = 4096;
 /// All zeros is an empty table.
 #[repr(C)]
 pub struct Contexts {
+    /// So many slots from the first have been used.
+    used: AtomicU32,
     slots: [Slot; ROOM],
 }
 
@@ -129,13 +131,12 @@ impl Contexts {
     /// False if the table is full.
     #[must_use]
     pub fn insert(&self, context: Context) -> bool {
-        let Some(slot) = self
-            .slots
-            .iter()
-            .find(|slot| slot.handle.load(Ordering::Acquire) == 0)
-        else {
+        let free = |slot: &Slot| slot.handle.load(Ordering::Acquire) == 0;
+        let Some(place) = self.slots.iter().position(free) else {
             return false;
         };
+        let slot = &self.slots[place];
+        self.used.fetch_max(place as u32 + 1, Ordering::AcqRel);
         let _held = slot.books.hold();
         slot.bytes.store(context.bytes.0, Ordering::Relaxed);
         slot.unlisted.store(context.unlisted.0, Ordering::Relaxed);
@@ -244,18 +245,9 @@ impl Contexts {
             .map(|(slot, _)| &slot.limits)
     }
 
-    /// The local memory of a thread that every context is charged for, in bytes; 0 where there is none.
-    pub fn least_local(&self) -> u64 {
-        let each = self.iter().map(|(slot, _)| slot.limits.local());
-        each.min().unwrap_or(0)
-    }
-
     /// What is charged for the limits of all of a device's contexts that the driver may have taken or not: local memory.
     pub fn limits_deferred(&self, ordinal: u32) -> Bytes {
-        let buffers = |limits: &Limits| limits.buffers(true).saturating_add(limits.buffers(false));
-        self.of_limits(ordinal, |limits| {
-            limits.charged().saturating_sub(buffers(limits))
-        })
+        self.of_limits(ordinal, Limits::stacks_awaited)
     }
 
     /// What is charged for buffers that no launch has made the driver take.
@@ -326,7 +318,8 @@ impl Contexts {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&Slot, Context)> {
-        self.slots.iter().filter_map(|slot| {
+        let used = self.used.load(Ordering::Acquire) as usize;
+        self.slots.iter().take(used).filter_map(|slot| {
             let handle = slot.handle.load(Ordering::Acquire);
             (handle != 0).then(|| {
                 let context = Context {

@@ -67,12 +67,10 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         STACK if !planted(Seed::R33) => {
             // The stack is what the call makes of it, whatever launches made it before (R33). They are charged again from now on, those of other threads
             // before the driver is asked.
-            let local = limits.local.swap(0, Ordering::AcqRel);
-            tenant.recount_local();
+            let local = limits.forget_local();
             let outcome = set_charged(tenant, device, limits, limit, value);
             if !matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
                 limits.local.fetch_max(local, Ordering::AcqRel);
-                tenant.recount_local();
             }
             return outcome;
         }
@@ -147,6 +145,7 @@ fn set_charged(
     };
     let _asking = limits.resizing(tenant).hold();
     let before = standing(limit, before);
+    limits.told.store(0, Ordering::Release);
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
         return Outcome::Done(code);
@@ -192,7 +191,7 @@ impl Tenant {
         local: u64,
     ) -> Result<Option<Raised>, Refused> {
         let life = limits.life();
-        let before = limits.local.load(Ordering::Acquire);
+        let before = limits.local.load(Ordering::SeqCst);
         if before >= local {
             return Ok(None);
         }
@@ -202,7 +201,6 @@ impl Tenant {
         if !self.note(device, (limits, life), (LOCAL, local), grant, granted)? {
             return Ok(None);
         }
-        self.recount_local();
         Ok(Some(Raised {
             device,
             limits,
@@ -212,12 +210,23 @@ impl Tenant {
     }
 
     /// The launch that it was raised for was refused by the driver, which takes nothing for it. What it took nevertheless the look tells.
-    pub fn lower_local(self, raised: &Raised) {
+    pub fn lower_local(self, launching: &Launching, raised: &Raised) {
         let Raised { device, limits, .. } = raised;
         {
+            let _change = self.change();
             let _held = limits.changing.hold();
-            // Another's launch may need more by now, and of an ended context there is none.
-            if limits.local.load(Ordering::Acquire) != raised.after {
+            // Another's launch may need more by now, or as much, and of an ended context there is none.
+            let (before, after) = (raised.before, raised.after);
+            let order = Ordering::SeqCst;
+            if limits
+                .local
+                .compare_exchange(after, before, order, order)
+                .is_err()
+            {
+                return;
+            }
+            if !launching.was_alone() && !planted(Seed::R33d) {
+                limits.local.fetch_max(after, order);
                 return;
             }
             let charged = limits.charged();
@@ -226,15 +235,17 @@ impl Tenant {
             self.note_lowered(device, limits, LOCAL);
             self.release(device.indices, charged.saturating_sub(wanted));
         }
-        self.recount_local();
         self.look_at(device);
     }
 
-    /// The driver takes a buffer at the launch that needs it, and refuses another size of one that it has: of the calling thread's context on this device it is
-    /// asked which it has by now, so that what is only charged explains nothing that the device's row shows (F1 of `fixtures/defects.txt`).
-    pub fn ask_of_buffers(self, device: &Device) {
+    /// Of the calling thread's context on this device the driver is asked what it has of what its limits are charged, so that what is only charged explains
+    /// nothing that the device's row shows (F1 of `fixtures/defects.txt`). It takes a buffer at the launch that needs it, and refuses another size of one
+    /// that it has; it tells a stack as large as launches have made it (H200: *local memory in graphs* in `fixtures/oracle/held-580.txt`).
+    pub fn ask_of_limits(self, device: &Device) {
         let contexts = &self.memory.contexts;
-        if contexts.buffers_awaited(device.ordinal) == Bytes::ZERO || planted(Seed::F1e) {
+        if contexts.limits_deferred(device.ordinal) == Bytes::ZERO
+            && (contexts.buffers_awaited(device.ordinal) == Bytes::ZERO || planted(Seed::F1e))
+        {
             return;
         }
         let is_here = self
@@ -249,6 +260,12 @@ impl Tenant {
             return;
         };
         let _relaxed = Relaxed::begin(self);
+        if let Ok(stack) = told(STACK) {
+            limits.told.store(stack as u64, Ordering::Release);
+        }
+        if planted(Seed::F1e) {
+            return;
+        }
         for limit in BUFFERS {
             if limits.awaits(limit)
                 && let Ok(value) = told(limit)
@@ -276,6 +293,8 @@ impl Tenant {
         grant: Grant,
         granted: Bytes,
     ) -> Result<bool, Refused> {
+        // Until all of it is in the books.
+        let _change = self.change();
         let held = limits.changing.hold();
         if !limits.lives(life) && !planted(Seed::R33a) {
             return Ok(false);
@@ -334,6 +353,34 @@ fn buffer(bytes: u64) -> Bytes {
     }
 }
 
+/// A launch with local memory, from before its charge is judged until the driver has it.
+#[must_use]
+pub struct Launching {
+    limits: &'static Limits,
+    /// The context's launches when this one had begun.
+    launches: u64,
+}
+
+/// Of a context's launches: one that is under way, and one that has begun.
+const UNDER_WAY: u64 = 1;
+const BEGUN: u64 = 1 << 32;
+
+impl Launching {
+    /// Whether no other was under way when this one began, nor has begun since: what was charged for this one has served none (R33d of
+    /// `fixtures/defects.txt`).
+    fn was_alone(&self) -> bool {
+        self.launches % BEGUN == UNDER_WAY
+            && self.limits.launches.load(Ordering::SeqCst) == self.launches
+    }
+}
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        let launches = &self.limits.launches;
+        launches.fetch_sub(UNDER_WAY, Ordering::SeqCst);
+    }
+}
+
 /// A context's local memory that was raised for a launch, in bytes a thread.
 pub struct Raised {
     device: &'static Device,
@@ -363,6 +410,10 @@ pub struct Limits {
     malloc: AtomicU64,
     /// The buffers that the driver has taken, a bit for each limit.
     taken: AtomicU64,
+    /// The stack that the driver told of last since one was set, in bytes a thread.
+    told: AtomicU64,
+    /// Launches with local memory, of whichever context has had these limits: how many are under way, and how many have begun, which wraps.
+    launches: AtomicU64,
 }
 
 impl Limits {
@@ -371,9 +422,24 @@ impl Limits {
         Bytes(self.charged.load(Ordering::Acquire))
     }
 
-    /// The local memory of a thread that is charged, in bytes.
-    pub fn local(&self) -> u64 {
-        self.local.load(Ordering::Acquire)
+    /// A launch with local memory begins.
+    pub fn begin_launch(&'static self) -> Launching {
+        let one = BEGUN | UNDER_WAY;
+        let before = self.launches.fetch_add(one, Ordering::SeqCst);
+        Launching {
+            limits: self,
+            launches: before.wrapping_add(one),
+        }
+    }
+
+    /// The stack is about to be set: a launch from now on finds no local memory charged. Of those under way the driver may get each before or after it, so
+    /// that what they take stays charged until it is set again (R33c of `fixtures/defects.txt`). Answers what was charged, in bytes a thread.
+    fn forget_local(&self) -> u64 {
+        let local = self.local.swap(0, Ordering::SeqCst);
+        if self.launches.load(Ordering::SeqCst) % BEGUN != 0 && !planted(Seed::R33c) {
+            self.local.fetch_max(local, Ordering::SeqCst);
+        }
+        local
     }
 
     /// A context has them from now on.
@@ -420,6 +486,7 @@ impl Limits {
             &self.lowered,
             &self.malloc,
             &self.taken,
+            &self.told,
         ] {
             word.store(0, Ordering::Release);
         }
@@ -450,6 +517,16 @@ impl Limits {
 
     pub fn note_malloc(&self) {
         self.malloc.store(1, Ordering::Release);
+    }
+
+    /// What is charged for stacks and local memory that the driver has not taken as far as is known.
+    pub fn stacks_awaited(&self) -> Bytes {
+        let of = |one| self.word(one).load(Ordering::Acquire);
+        if self.told.load(Ordering::Acquire) >= of(STACK).max(of(LOCAL)) && !planted(Seed::F1f) {
+            return Bytes::ZERO;
+        }
+        let buffers = self.buffers(true).saturating_add(self.buffers(false));
+        self.charged().saturating_sub(buffers)
     }
 
     /// What is charged for buffers, by whether the driver has taken them.

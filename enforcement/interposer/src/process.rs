@@ -65,8 +65,6 @@ pub struct Memory {
     pub endings: Changes,
     /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
-    /// Held while the local memory that every context is charged for is counted.
-    pub limiting: Lock,
     /// Instead of each context's own, for a seed.
     pub resizing: Lock,
     pub page_tables: PageTables,

@@ -672,7 +672,7 @@ impl Tenant {
             return None;
         }
         let nvml = Session::open()?;
-        self.ask_of_buffers(device);
+        self.ask_of_limits(device);
         let others = ledger.others(index);
         let mut least: Option<Look> = None;
         let watch = figures.watch();

@@ -140,9 +140,13 @@ seeds! {
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";
     R33b = "R33b", "a limit that is refused is put back to what it was before another thread set it";
+    R28e = "R28e", "an executable graph of which a kernel is exchanged takes no local memory for its other kernels";
+    F1f = "F1f", "local memory that the driver has taken passes for what it may yet take";
+    R33c = "R33c", "a launch that is under way while the stack is set takes local memory that is charged no longer";
     R91 = "R91", "a context that another thread ends just now is taken for one that somebody made past us";
     R92 = "R92", "what a graph took of a device without a context is charged once more with the context that comes";
     R93 = "R93", "an address that comes again for another kind of memory leaves managed memory's mark on it";
+    R33d = "R33d", "what a refused launch was charged for goes, though another's launch has taken it meanwhile";
     R90 = "R90", "a request that meets a change of the current pool is charged to the one that was";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

@@ -62,7 +62,7 @@ macro_rules! export {
     };
     (@paced $name:ident $body:path, $own:ident, $forward:ident, $($arg:expr),*) => {{
         poll::poll();
-        if process::is_paced() || function::is_short() {
+        if process::is_paced() || function::is_local_needed() {
             export!(@tenant $name $body, $own, $forward, $($arg),*)
         } else {
             met($own, $forward())

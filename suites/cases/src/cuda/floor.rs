@@ -155,6 +155,36 @@ cases! {
         fills(again.bytes + UNSEEN + HEAP, budget(session, 0)?, rooms)
     }
 
+    /// Local memory that the driver has taken hides nothing that is gone: what was taken past the hooks beside it is the tenant's again after its end.
+    what_was_taken_unseen_beside_local_memory_is_granted_again {
+        kind: Budget, defects: ["F1f"], entry_points: ["cuLaunchKernel", "cuCtxGetLimit", "cuMemAlloc_v2"], budget: "0=20GiB",
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let rooms = CONTEXT_ROOM + VULKAN_ROOM;
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let module = cuda.load_module(&super::functions::image());
+        ensure_eq!(module.code, OK, "cuModuleLoadData");
+        let large = cuda.function(module.out, "large");
+        ensure_eq!(large.code, OK, "a function of 64 KiB a thread");
+        let free = || Bytes(cuda.memory_info_free().out);
+        let before = free();
+        ensure_eq!(cuda.launch_function(large.out, memory.out), OK, "its launch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let local = before.saturating_sub(free());
+        ensure!(local >= UNSEEN, "a launch of 64 KiB a thread was charged {local}");
+        let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let beside = fill(&cuda);
+        fills(beside.bytes + local + UNSEEN, budget(session, 0)?, rooms)?;
+        for block in beside.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        drop(unseen);
+        fills(fill(&cuda).bytes + local, budget(session, 0)?, rooms)
+    }
+
     /// Managed memory that nobody has touched explains nothing that the driver says of the process.
     what_is_taken_unseen_beside_managed_memory_is_charged {
         kind: Budget, defects: ["R17c", "F1"], entry_points: ["cuMemAllocManaged", "cuMemAlloc_v2"], budget: "0=6GiB",

@@ -176,6 +176,70 @@ cases! {
         within(session, &cuda)
     }
 
+    /// A launch that the driver has not got yet when another thread sets the stack takes its local memory after it: it stays charged.
+    a_launch_under_way_while_the_stack_is_set_stays_charged {
+        kind: Budget, defects: ["R33c"], budget: "0=2GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuLaunchKernel", then = "delay:300ms" }]"#, unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        ensure_eq!(cuda.launch_function(small.out, memory.out), OK, "its launch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let other = || {
+            cuda.set_current(current);
+            let function = module(&cuda).map(|module| cuda.function(module, "small").out);
+            function.map_or(CUresult::ERROR_UNKNOWN, |small| cuda.launch_function(small, memory.out))
+        };
+        let launched = thread::scope(|scope| {
+            let other = scope.spawn(other);
+            thread::sleep(Duration::from_millis(150));
+            let set = cuda.set_limit(STACK_SIZE, 1024);
+            fill(&cuda);
+            (set, other.join().unwrap_or(CUresult::ERROR_UNKNOWN))
+        });
+        ensure_eq!(launched, (OK, OK), "a stack of 1 KiB beside another launch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        within(session, &cuda)
+    }
+
+    /// A launch that the driver refuses gives back what it was charged for, but not what another thread's launch has taken of it.
+    a_launch_that_is_refused_leaves_what_another_has_taken {
+        kind: Budget, defects: ["R33d"], budget: "0=2GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+        // Without a row no look puts right what is charged too little.
+        faults: r#"fault = [
+            { at = "cuLaunchKernel", when = "1", then = "delay:300ms" }, { at = "cuLaunchKernel", when = "1", then = "result:1" },
+            { at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "result:3" }, { at = "nvmlDeviceGetComputeRunningProcesses_v2", then = "result:3" },
+        ]"#,
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let other = || {
+            cuda.set_current(current);
+            let function = module(&cuda).map(|module| cuda.function(module, "small").out);
+            function.map_or(CUresult::ERROR_UNKNOWN, |small| cuda.launch_function(small, memory.out))
+        };
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        let launched = thread::scope(|scope| {
+            let other = scope.spawn(other);
+            thread::sleep(Duration::from_millis(150));
+            let launched = cuda.launch_function(small.out, memory.out);
+            (launched, other.join().unwrap_or(CUresult::ERROR_UNKNOWN))
+        });
+        ensure_eq!(launched.0, OK, "a launch beside one that may be refused");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::gib(1))
+    }
+
     /// A stack that is set while another thread ends the context is the context's, and the tenant has it again.
     a_stack_that_is_set_while_its_context_ends_is_charged_no_longer {
         kind: Budget, defects: ["R33a"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"],
@@ -271,6 +335,30 @@ cases! {
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A kernel of an executable graph that is exchanged beside one with local memory may have the driver take that again, which a smaller stack gave back.
+    local_memory_of_a_graphs_other_kernels_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R28e"], budget: "0=2GiB", entry_points: ["cuCtxSetLimit", "cuGraphExecKernelNodeSetParams_v2", "cuMemAlloc_v2"],
+        needs: ["cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let (plain, small) = (plain(&cuda)?, cuda.function(module(&cuda)?, "small"));
+        let mut parameter = memory.out.to_ne_bytes();
+        let graph = cuda.captured_launches(small.out, &mut parameter, 2);
+        ensure_eq!((small.code, graph.code), (OK, OK), "two launches of 4 KiB a thread in a capture");
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags");
+        let nodes = cuda.nodes(graph.out).out;
+        ensure_eq!(nodes.len(), 2, "nodes of the captured graph");
+        ensure_eq!(cuda.set_limit(STACK_SIZE, 1024), OK, "cuCtxSetLimit");
+        let most = Bytes(cuda.memory_info_free().out).saturating_sub(Bytes::mib(64));
+        ensure_eq!(cuda.allocate(most.0).code, OK, "{most}, all but a little");
+        let exchanged = cuda.set_exec_kernel(Exchange::Second, exec.out, nodes[0], plain, &mut parameter);
+        ensure!(exchanged == OK || exchanged == OUT_OF_MEMORY, "cuGraphExecKernelNodeSetParams_v2: {exchanged:?}");
+        within(session, &cuda)
     }
 
     /// Nor does a launch that the driver refuses, for its grid or its block, cost any.
