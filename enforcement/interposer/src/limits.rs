@@ -146,8 +146,14 @@ fn set_charged(
     let _asking = limits.resizing(tenant).hold();
     let before = standing(limit, before);
     limits.told.store(0, Ordering::Release);
+    // Before it is in the row again: a look in between would take it for more than is charged (R33e of `fixtures/defects.txt`).
+    let lowered = match limit == STACK && !planted(Seed::R33e) {
+        true => tenant.take_lowered(device, (limits, life)),
+        false => Bytes::ZERO,
+    };
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
+        tenant.put_lowered(device, (limits, life), lowered);
         return Outcome::Done(code);
     }
     let actual = told(limit).map_or(expected, |value| value as u64);
@@ -160,6 +166,7 @@ fn set_charged(
         }
         Err(refused) => {
             let _ = next::cuCtxSetLimit(limit, before);
+            tenant.put_lowered(device, (limits, life), lowered);
             Outcome::Refused(refused)
         }
     }
@@ -283,6 +290,26 @@ impl Tenant {
         self.list(device.indices, lowered.saturating_sub(lower));
     }
 
+    /// What a smaller stack gave back counts as listed again. Answers how much that was.
+    fn take_lowered(self, device: &Device, (limits, life): (&Limits, u64)) -> Bytes {
+        let _held = limits.changing.hold();
+        if !limits.lives(life) {
+            return Bytes::ZERO;
+        }
+        let lowered = Bytes(limits.lowered.swap(0, Ordering::AcqRel));
+        self.list(device.indices, lowered);
+        lowered
+    }
+
+    /// The stack was not set after all.
+    fn put_lowered(self, device: &Device, (limits, life): (&Limits, u64), lowered: Bytes) {
+        let _held = limits.changing.hold();
+        if limits.lives(life) {
+            limits.lowered.fetch_add(lowered.0, Ordering::AcqRel);
+            self.unlist(device.indices, lowered);
+        }
+    }
+
     /// Charges what the limits then come to, under a grant of `granted`, and notes the one that changed. False where the context that had them in that life
     /// has ended since, and what they took with it: nothing is charged then (R33a of `fixtures/defects.txt`).
     fn note(
@@ -365,11 +392,15 @@ pub struct Launching {
 const UNDER_WAY: u64 = 1;
 const BEGUN: u64 = 1 << 32;
 
+fn under_way(launches: u64) -> u64 {
+    launches % BEGUN
+}
+
 impl Launching {
     /// Whether no other was under way when this one began, nor has begun since: what was charged for this one has served none (R33d of
     /// `fixtures/defects.txt`).
     fn was_alone(&self) -> bool {
-        self.launches % BEGUN == UNDER_WAY
+        under_way(self.launches) == 1
             && self.limits.launches.load(Ordering::SeqCst) == self.launches
     }
 }
@@ -436,7 +467,7 @@ impl Limits {
     /// that what they take stays charged until it is set again (R33c of `fixtures/defects.txt`). Answers what was charged, in bytes a thread.
     fn forget_local(&self) -> u64 {
         let local = self.local.swap(0, Ordering::SeqCst);
-        if self.launches.load(Ordering::SeqCst) % BEGUN != 0 && !planted(Seed::R33c) {
+        if under_way(self.launches.load(Ordering::SeqCst)) != 0 && !planted(Seed::R33c) {
             self.local.fetch_max(local, Ordering::SeqCst);
         }
         local

@@ -143,6 +143,7 @@ seeds! {
     R28e = "R28e", "an executable graph of which a kernel is exchanged takes no local memory for its other kernels";
     F1f = "F1f", "local memory that the driver has taken passes for what it may yet take";
     R33c = "R33c", "a launch that is under way while the stack is set takes local memory that is charged no longer";
+    R33e = "R33e", "what a smaller stack gave back is in the row again before it counts as listed";
     R91 = "R91", "a context that another thread ends just now is taken for one that somebody made past us";
     R92 = "R92", "what a graph took of a device without a context is charged once more with the context that comes";
     R93 = "R93", "an address that comes again for another kind of memory leaves managed memory's mark on it";

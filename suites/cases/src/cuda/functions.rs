@@ -1,7 +1,7 @@
 //! Functions and kernels: local memory is device memory, for every thread that can be resident (R12 of DEFECTS).
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
@@ -203,6 +203,42 @@ cases! {
         });
         ensure_eq!(launched, (OK, OK), "a stack of 1 KiB beside another launch");
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        within(session, &cuda)
+    }
+
+    /// What a stack of nothing gives back and takes again is no reason to refuse other threads what fits.
+    a_stack_that_comes_and_goes_refuses_others_nothing {
+        kind: Budget, defects: ["R33e"], budget: "0=2GiB", entry_points: ["cuCtxSetLimit", "cuMemAlloc_v2", "cuMemFree_v2"], unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        // Two threads hold half of what is left each, at most, beside what a stack of nothing gives back and is charged all the same.
+        let half = Bytes(cuda.memory_info_free().out / 2).saturating_sub(Bytes::mib(32));
+        let end = Instant::now() + Duration::from_secs(2);
+        let refused = thread::scope(|scope| {
+            scope.spawn(|| {
+                cuda.set_current(current);
+                while Instant::now() < end {
+                    cuda.set_limit(STACK_SIZE, 0);
+                    cuda.set_limit(STACK_SIZE, 1024);
+                }
+            });
+            let others = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    cuda.set_current(current);
+                    let mut refused = 0_usize;
+                    while Instant::now() < end {
+                        match cuda.allocate(half.0).granted() {
+                            Ok(block) => _ = cuda.free(block),
+                            Err(_) => refused += 1,
+                        }
+                    }
+                    refused
+                })
+            });
+            others.map(|other| other.join().unwrap_or(usize::MAX))
+        });
+        ensure_eq!(refused, [0, 0], "refusals of {half} under a budget with room for two");
         within(session, &cuda)
     }
 
