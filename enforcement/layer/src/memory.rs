@@ -1,5 +1,9 @@
 //! Memory objects: reserve, let the driver decide, commit or cancel; give back what was charged when the object is gone.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use std::sync::{Mutex, PoisonError};
+
 use ash::vk;
 use budget::{Bytes, DeviceSet};
 use ledger::{Refusal, Unnamed};
@@ -274,6 +278,7 @@ fn succeeded(result: vk::Result) -> bool {
 
 /// Frees. The record goes first: once next has freed the object, its handle may be another thread's.
 pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
+    let _leaving = object.map(Leaving::begin);
     let late = planted(Seed::V13).then_some(object).flatten();
     let mut charge = object
         .filter(|_| late.is_none())
@@ -291,12 +296,50 @@ pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     }
 }
 
-/// A descriptor of the object was made: from now on its charge may outlive it. False where it has to be closed, because nothing is left to see its end with.
+/// An object's record leaves before the driver frees it, because the handle may come back to another thread at once. Until the driver has, it counts
+/// here: a call that finds no record may have met the end of something charged.
+struct Leaving(&'static AtomicU32);
+
+impl Leaving {
+    /// One word for several objects: who meets another's leaves it be for no reason, in no other way.
+    const WORDS: usize = 64;
+
+    fn word(object: Object) -> &'static AtomicU32 {
+        static LEAVING: [AtomicU32; Leaving::WORDS] = [const { AtomicU32::new(0) }; Leaving::WORDS];
+        // Handles lie a few words apart.
+        &LEAVING[(object.0 >> 4) as usize % Self::WORDS]
+    }
+
+    fn begin(object: Object) -> Leaving {
+        let word = Self::word(object);
+        word.fetch_add(1, Ordering::SeqCst);
+        Leaving(word)
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether a descriptor that is about to be made of an object would be of something charged, as far as is known.
+pub fn may_be_charged(found: &Found, object: Object) -> bool {
+    let recorded = || RECORDS.update(found.device.id, object, |charge| charge);
+    let leaves = || Leaving::word(object).load(Ordering::SeqCst) != 0;
+    !planted(Seed::R44a) && (recorded() || leaves())
+}
+
+/// A descriptor of the object was made: from now on its charge may outlive it. False where it has to be closed: nothing is left to see its end with, or the
+/// object, which was charged, was freed meanwhile by another thread (R44a of `fixtures/defects.txt`).
 #[must_use]
-pub fn exported(found: Found, object: Object, descriptor: Descriptor) -> bool {
+pub fn exported(found: Found, object: Object, descriptor: Descriptor, was_charged: bool) -> bool {
     let Some(enforced) = &found.device.enforced else {
         return true;
     };
+    // One name for all descriptors: the second of two threads finds the first's.
+    static NAMING: Mutex<()> = Mutex::new(());
+    let _held = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut shared = None;
     RECORDS.update(found.device.id, object, |charge| {
         let Charge { targets, bytes, .. } = charge;
@@ -310,7 +353,10 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor) -> bool {
         }));
         Charge { shared, ..charge }
     });
-    shared.is_none_or(|id| name(enforced.attachment, id, descriptor))
+    match shared {
+        Some(id) => name(enforced.attachment, id, descriptor),
+        None => !was_charged,
+    }
 }
 
 /// A descriptor that has a name holds the ledger's row; another holds the charge. False where it could have one and has none.

@@ -148,6 +148,7 @@ seeds! {
     R92 = "R92", "what a graph took of a device without a context is charged once more with the context that comes";
     R93 = "R93", "an address that comes again for another kind of memory leaves managed memory's mark on it";
     R33d = "R33d", "what a refused launch was charged for goes, though another's launch has taken it meanwhile";
+    R44a = "R44a", "a descriptor that is made while its memory is freed is nobody's charge";
     R90 = "R90", "a request that meets a change of the current pool is charged to the one that was";
     R17c = "R17c", "managed memory explains what is in the driver's row";
     R17d = "R17d", "the layer takes what is in no row for a part of its row";

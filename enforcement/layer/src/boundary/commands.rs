@@ -1,5 +1,6 @@
 //! The hooks' outer side: reads what the application passed, calls next, leaves the deciding to safe code.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
@@ -467,17 +468,21 @@ pub unsafe extern "system" fn allocate_memory(
                 &raw const own
             };
             let request = structures::request(&*info, !allocator.is_null());
-            let before = out.read();
+            // The caller's place gets it when it is on record: another thread may look there and free it.
+            let place = Cell::new(out.read());
+            let before = place.get();
             let call = || {
-                let result = next(handle, info, allocator, out);
-                (result, object(out.read()))
+                let result = next(handle, info, allocator, place.as_ptr());
+                (result, object(place.get()))
             };
-            memory::allocate(found, request, call, |unwanted| {
+            let result = memory::allocate(found, request, call, |unwanted| {
                 if let Some(free) = found.device.next.free {
                     free(handle, vk::DeviceMemory::from_raw(unwanted.0), allocator);
                 }
-                out.write(before);
-            })
+                place.set(before);
+            });
+            out.write(place.get());
+            result
         }
     })
 }
@@ -573,12 +578,13 @@ pub unsafe extern "system" fn memory_fd(
             else {
                 return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
             };
+            let object = info.as_ref().and_then(|info| object(info.memory));
+            let was_charged = object.is_some_and(|object| memory::may_be_charged(&found, object));
             let result = next(handle, info, fd);
             if result == vk::Result::SUCCESS
-                && let (Some(info), Some(fd)) = (info.as_ref(), fd.as_mut())
-                && let (Some(object), Some(descriptor)) =
-                    (object(info.memory), super::os::descriptor(*fd))
-                && !memory::exported(found, object, descriptor)
+                && let (Some(object), Some(fd)) = (object, fd.as_mut())
+                && let Some(descriptor) = super::os::descriptor(*fd)
+                && !memory::exported(found, object, descriptor, was_charged)
             {
                 // The driver made it for this call, and nobody else has been told of it.
                 drop(OwnedFd::from_raw_fd(*fd));

@@ -269,6 +269,27 @@ cases! {
         fills(granted, budget(session, 0)?, VULKAN_ROOM)
     }
 
+    /// Memory that one thread frees while another makes a descriptor of it is not left with that, charged to nobody.
+    a_descriptor_of_what_is_being_freed_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R44a"], entry_points: ["vkAllocateMemory", "vkGetMemoryFdKHR", "vkFreeMemory"], budget: "0=2GiB",
+        faults: r#"fault = [{ at = "vkFreeMemory", when = "1", then = "delay:300ms" }]"#, unordered: "threads race",
+        on_real: No("an application has to keep other calls away from vkFreeMemory; the mock does it by itself"),
+        // The validation layer keeps the call from the driver.
+        env: [("RINGFENCE_VALIDATION", "")],
+    } (session) {
+        let asker = Asker::new()?;
+        let made = asker.ask(Bytes::gib(1), Wish { exportable: true, ..Wish::default() });
+        let made = made.or_else(|code| fail!("1 GiB that can be exported: {code:?}"))?;
+        let descriptor = std::thread::scope(|scope| {
+            scope.spawn(|| asker.device.free(made));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            asker.device.export(&asker.instance, made)
+        });
+        let granted = asker.fill()?;
+        let kept = descriptor.map_or(Bytes::ZERO, |_open| Bytes::gib(1));
+        fills(granted + kept, budget(session, 0)?, VULKAN_ROOM)
+    }
+
     /// Pages of the host that are imported are no device memory: they can be had with the budget used up.
     imported_host_pages_are_not_charged {
         kind: Budget, defects: ["V10"], entry_points: ["vkAllocateMemory"], budget: "0=6GiB",
