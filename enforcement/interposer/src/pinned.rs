@@ -175,6 +175,7 @@ pub fn unregister(tenant: Tenant, place: Out<'_, c_void>) -> Outcome<CUresult> {
 
 /// The record leaves before the driver's call, because the address may come back to another thread at once.
 fn leave(tenant: Tenant, address: u64, call: &dyn Fn() -> CUresult) -> Outcome<CUresult> {
+    let address = keyed(address);
     let found = tenant.memory.records.find(address);
     let owner = found.map(|found| tenant.owner_of(found.owner));
     let record = tenant.memory.records.take(address);
@@ -238,7 +239,7 @@ impl Request<'_> {
         }
         address
             .into_iter()
-            .for_each(|address| memory::end_late(tenant, owner, address));
+            .for_each(|address| memory::end_late(tenant, owner, keyed(address)));
         Outcome::Done(code)
     }
 }
@@ -278,22 +279,34 @@ impl Asking {
         if let Some(grant) = self.grant.take() {
             self.tenant.unlist(self.device.indices, self.bytes);
             grant.commit_as(self.bytes);
-            self.settle(self.most.saturating_sub(needed), Asked::Granted(self.bytes));
+            self.settle(needed, Asked::Granted(self.bytes));
         }
         self.most = 0;
         self.bytes = Bytes::ZERO;
     }
 
-    fn settle(&self, surplus: u64, asked: Asked) {
-        self.tenant.settle_tables(self.device, surplus, asked);
+    fn settle(&self, needed: u64, asked: Asked) {
+        let counts = (self.most, needed);
+        self.tenant.settle_tables(self.device, counts, asked);
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
         if self.most != 0 {
-            self.settle(self.most, Asked::Refused(self.bytes));
+            self.settle(0, Asked::Refused(self.bytes));
         }
+    }
+}
+
+/// No address of a device has it.
+const HOST_SIDE: u64 = 1 << 63;
+
+/// By which a host address is on record: a context of 32 bits gives its memory addresses that the host's may have too (R19e of `fixtures/defects.txt`).
+fn keyed(address: u64) -> u64 {
+    match planted(Seed::R19e) {
+        true => address,
+        false => address | HOST_SIDE,
     }
 }
 
@@ -416,8 +429,8 @@ impl Tenant {
         })
     }
 
-    /// It is over, and so many of them are needed no longer.
-    fn settle_tables(self, device: &Device, surplus: u64, asked: Asked) {
+    /// It is over, and has counted so many for those that it needs.
+    fn settle_tables(self, device: &Device, (counted, needed): (u64, u64), asked: Asked) {
         let Some(tables) = self.tables(device.ordinal) else {
             return;
         };
@@ -429,7 +442,13 @@ impl Tenant {
                 subtract(&tables.charged, bytes.0);
             }
         }
-        subtract(&tables.count, surplus);
+        subtract(&tables.count, counted);
+        let needed = match planted(Seed::R94) {
+            true => needed.min(counted),
+            // By a right that the call itself has taken and given, or by mappings that came meanwhile.
+            false => needed,
+        };
+        add(&tables.count, needed);
         self.bring_tables(device.indices, tables);
     }
 
@@ -465,7 +484,7 @@ impl Tenant {
         let span = span_of(address, size)?;
         let fresh = blocks.take(span).ok()?;
         let record = Record {
-            address,
+            address: keyed(address),
             size,
             kind: Kind::PageLocked,
             ordinal: device.ordinal,
@@ -480,7 +499,7 @@ impl Tenant {
 
     /// A range is page-locked no longer.
     pub fn end_page_locked(self, record: Record) {
-        let Some(span) = span_of(record.address, record.size) else {
+        let Some(span) = span_of(record.address & !HOST_SIDE, record.size) else {
             return;
         };
         let _change = self.change();

@@ -65,6 +65,9 @@ pub struct Memory {
     pub endings: Changes,
     /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
+    /// Held while the driver maps memory or is told what a device may access, and while a descriptor gets a name.
+    pub mapping: Lock,
+    pub naming: Lock,
     /// Instead of each context's own, for a seed.
     pub resizing: Lock,
     pub page_tables: PageTables,

@@ -18,10 +18,13 @@ use budget::{Bytes, DeviceSet};
 use ledger::{Holds, KeptErrno, Key, Named, Object, Unnamed};
 
 use seeds::{Seed, planted};
+use throttle::Nanos;
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::boundary::time;
 use crate::devices::{Device, current_context};
+use crate::frees::PATIENCE;
 use crate::memory::devices_of;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
@@ -157,12 +160,42 @@ pub fn get_range_handle(
     kind: CUmemRangeHandleType,
     flags: c_ulonglong,
 ) -> Outcome<CUresult> {
+    let before = (kind == DMA_BUF).then(|| out.descriptor()).flatten();
     let code = next::cuMemGetHandleForAddressRange(out, address, size, kind, flags);
-    if code == CUresult::SUCCESS && !planted(Seed::R43) {
-        let descriptor = (kind == DMA_BUF).then(|| out.descriptor()).flatten();
-        tenant.export_range(descriptor, address, size as u64);
+    if code != CUresult::SUCCESS || planted(Seed::R43) {
+        return Outcome::Done(code);
+    }
+    let descriptor = (kind == DMA_BUF).then(|| out.descriptor()).flatten();
+    if !tenant.export_range(descriptor, address, size as u64) && is_being_freed(tenant, address) {
+        // As if the driver had freed it before (R43c of `fixtures/defects.txt`).
+        if kind == DMA_BUF {
+            out.take_back_descriptor(before);
+        }
+        return Outcome::Done(CUresult::ERROR_INVALID_VALUE);
     }
     Outcome::Done(code)
+}
+
+/// Whether what no record knows at an address is being freed by another thread, which takes its record before the driver's call, or may be as long as
+/// anybody waits. What was made past us stays when nothing is under way.
+fn is_being_freed(tenant: Tenant, address: CUdeviceptr) -> bool {
+    /// A free in a stream's order is no change, and waits for nothing.
+    const SOON: Nanos = Nanos::millis(10);
+    if planted(Seed::R43c) {
+        return false;
+    }
+    let began = time::now();
+    while range_of(address).is_some() {
+        let now = time::now();
+        if now > began.plus(SOON) && tenant.memory.truth.changes.quiet(0).is_some() {
+            return false;
+        }
+        if now > began.plus(PATIENCE) {
+            return true;
+        }
+        time::sleep_until(now.plus(Nanos::millis(1)));
+    }
+    true
 }
 
 /// The name that all who have a handle's bytes give its object.
@@ -191,10 +224,10 @@ impl Book {
         Some(self.opened.remove(at).1)
     }
 
-    /// What holds an opened address is not let go of when that is closed: a descriptor may have it.
-    fn keep_opened(&mut self, address: u64) {
+    /// What holds an opened address is not let go of when that is closed: a descriptor may have it. False where nothing was opened there.
+    fn keep_opened(&mut self, address: u64) -> bool {
         let of = self.opened.iter_mut().filter(|(at, _)| *at == address);
-        of.for_each(|(_, opened)| opened.hold = Hold::Another);
+        of.map(|(_, opened)| opened.hold = Hold::Another).count() != 0
     }
 }
 
@@ -234,17 +267,15 @@ impl Tenant {
         });
     }
 
-    /// A descriptor of an allocation of ours, or of what was mapped or opened, was made.
-    fn export_range(self, descriptor: Option<i32>, address: u64, size: u64) {
+    /// A descriptor of an allocation of ours, or of what was mapped or opened, was made. False of what none of these is.
+    fn export_range(self, descriptor: Option<i32>, address: u64, size: u64) -> bool {
         let told = self.allocation_around(address);
         // What is mapped has no record of its own.
         let (base, whole) = told.unwrap_or((address, Bytes(size)));
         let record = self.memory.records.find(base);
         let (Some(record), Some(span)) = (record, Span::of(base, whole)) else {
-            if !self.note_range_export(descriptor, address, size) {
-                self.sharing(|book| book.keep_opened(base));
-            }
-            return;
+            return self.note_range_export(descriptor, address, size)
+                || self.sharing(|book| book.keep_opened(base));
         };
         let parts: Vec<(u64, Bytes)> = match record.kind {
             Kind::Pool if planted(Seed::R43b) => {
@@ -289,6 +320,7 @@ impl Tenant {
                 }
             }
         });
+        true
     }
 
     /// An allocation is about to be released: who opened it holds it on. Answers what descriptors may keep unseen.

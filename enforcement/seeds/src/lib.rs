@@ -77,6 +77,7 @@ seeds! {
     R19a = "R19a", "page-locked host memory has page tables on the device that is current, and nowhere else";
     R19b = "R19b", "page-locked host memory and device memory of one address are one";
     R19d = "R19d", "a refused cuMemAllocHost of 32-bit days has the driver give 4 GiB that nobody frees";
+    R19e = "R19e", "page-locked host memory and memory of a context of 32 bits of one address are each other's on record";
     R27 = "R27", "cuCtxDetach ends nothing that is charged";
     R17b = "R17b", "a process that shares memory by handles is never looked at";
     R25 = "R25", "plain memory that is freed in stream order comes back by a wait for the whole context alone";
@@ -148,6 +149,10 @@ seeds! {
     R92 = "R92", "what a graph took of a device without a context is charged once more with the context that comes";
     R93 = "R93", "an address that comes again for another kind of memory leaves managed memory's mark on it";
     R33d = "R33d", "what a refused launch was charged for goes, though another's launch has taken it meanwhile";
+    R43c = "R43c", "a range descriptor that is made while its allocation is freed is nobody's charge";
+    R95 = "R95", "a handle that two threads release at once stays charged";
+    R94 = "R94", "a device's right to a range that one call takes and gives ends its page tables";
+    R94a = "R94a", "of two threads that set a device's right to a range the last to enter it in the books counts, not the last in the driver";
     R44a = "R44a", "a descriptor that is made while its memory is freed is nobody's charge";
     R90 = "R90", "a request that meets a change of the current pool is charged to the one that was";
     R17c = "R17c", "managed memory explains what is in the driver's row";

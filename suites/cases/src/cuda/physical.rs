@@ -161,6 +161,50 @@ cases! {
         Ok(())
     }
 
+    /// An allocation that one thread frees while another makes a descriptor of it is not left with that, charged to nobody.
+    a_range_descriptor_of_what_is_being_freed_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R43c"], budget: "0=2GiB", entry_points: ["cuMemGetHandleForAddressRange", "cuMemFree_v2", "cuMemAlloc_v2"],
+        needs: ["cuMemGetHandleForAddressRange"], unordered: "threads race",
+        faults: r#"fault = [{ at = "cuMemFree_v2", when = "1", then = "delay:300ms" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let current = context(&cuda, 0)?;
+        let made = cuda.allocate(RANGE.0);
+        ensure_eq!(made.code, OK, "{RANGE} of device memory");
+        let (freed, descriptor) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                cuda.set_current(current);
+                cuda.free(made.out)
+            });
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let descriptor = cuda.export_range(made.out, RANGE.0);
+            (other.join().unwrap_or(CUresult::ERROR_UNKNOWN), descriptor)
+        });
+        ensure_eq!(freed, OK, "cuMemFree_v2");
+        let kept = descriptor.as_ref().map_or(Bytes::ZERO, |_open| RANGE);
+        fills(fill(&cuda).bytes + kept, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// Of two threads that release a handle at once one is refused, and nothing stays charged.
+    a_handle_that_two_threads_release_is_charged_no_longer {
+        kind: Budget, defects: ["R95"], budget: "0=2GiB", entry_points: ["cuMemCreate", "cuMemRelease", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuMemRelease", when = "1", then = "delay:300ms" }]"#, unordered: "threads race",
+    } (session) {
+        const MADE: Bytes = Bytes::gib(1);
+        let cuda = cuda()?;
+        let made = cuda.create_memory(0, MADE.0);
+        ensure_eq!(made.code, OK, "{MADE} by cuMemCreate");
+        let mut released = std::thread::scope(|scope| {
+            let other = scope.spawn(|| cuda.release_memory(made.out));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let own = cuda.release_memory(made.out);
+            [own, other.join().unwrap_or(CUresult::ERROR_UNKNOWN)]
+        });
+        released.sort_by_key(|code| code.0);
+        ensure_eq!(released, [OK, CUresult::ERROR_INVALID_VALUE], "cuMemRelease by two threads");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// What was imported and is exported again is held by that descriptor, when everything else of it is gone.
     what_is_exported_again_stays_charged {
         kind: Budget, defects: ["R44"], budget: "0=4GiB",

@@ -1,5 +1,8 @@
 //! Page-locked host memory: what maps it lies on the device, in no row of NVML's, and is charged (R19 of `fixtures/defects.txt`).
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
@@ -121,6 +124,79 @@ cases! {
         gives_the_rest(session, &cuda, mapped)
     }
 
+    /// A right that one call takes and gives again ends no page tables.
+    page_tables_of_a_range_that_is_closed_and_opened_stay_charged {
+        kind: Budget, defects: ["R94"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess"], budget: "0=1GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let before = free(&cuda)?;
+        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
+        let place = cuda.reserve_addresses(16 * GIB);
+        ensure_eq!(place.code, OK, "16 GiB of addresses");
+        for at in 0..16 {
+            ensure_eq!(map(&cuda, memory.out, place.out + at * GIB, GIB), OK, "mapping {at}");
+        }
+        // Two rights of one device a driver may refuse.
+        cuda.reopen_memory(place.out, 16 * GIB, 0);
+        is_charged(&cuda, before, 16, "cuMemSetAccess of one device twice")?;
+        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
+        gives_the_rest(session, &cuda, 0)
+    }
+
+    /// Of two threads that set a device's right to a range the driver has the last, and so have the books.
+    page_tables_of_a_range_that_threads_close_and_open_are_charged {
+        kind: Budget, defects: ["R94a"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess"], budget: "0=1GiB",
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let before = free(&cuda)?;
+        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
+        let place = cuda.reserve_addresses(64 * GIB);
+        ensure_eq!(place.code, OK, "64 GiB of addresses");
+        for at in 0..64 {
+            ensure_eq!(map(&cuda, memory.out, place.out + at * GIB, GIB), OK, "mapping {at}");
+        }
+        let (turns, over) = (Barrier::new(2), AtomicBool::new(false));
+        let rights = |open: bool| {
+            for at in (0..64).map(|at| place.out + at * GIB) {
+                turns.wait();
+                match open {
+                    true => cuda.open_memory(at, GIB, 0),
+                    false => cuda.close_memory(at, GIB, 0),
+                };
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                cuda.set_current(current);
+                while !over.load(Ordering::SeqCst) {
+                    rights(false);
+                    turns.wait();
+                    turns.wait();
+                }
+            });
+            for round in 1.. {
+                rights(true);
+                // The other is done as well, and waits for what is found.
+                turns.wait();
+                let open = (0..64).filter(|at| cuda.is_memory_open(place.out + at * GIB, 0)).count() as u64;
+                let charged = is_charged(&cuda, before, open, "the rights that the driver has");
+                over.store(charged.is_err() || round == 100, Ordering::SeqCst);
+                turns.wait();
+                if over.load(Ordering::SeqCst) {
+                    return charged;
+                }
+            }
+            Ok(())
+        })?;
+        ensure_eq!(cuda.unmap_memory(place.out, 64 * GIB), OK, "cuMemUnmap of 64");
+        gives_the_rest(session, &cuda, 0)
+    }
+
     /// Each mapping of device memory that lies far from others takes a page directory, however little it maps: they are charged until it is gone.
     page_directories_of_far_mappings_are_charged {
         kind: Budget, defects: ["R67"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess"], budget: "0=1GiB",
@@ -224,6 +300,44 @@ cases! {
         ensure_eq!(cuda.unmap_memory(place.out, 32 * GIB), OK, "cuMemUnmap");
         ensure_eq!(told()?, before, "told free after cuMemUnmap");
         gives_the_rest(session, &cuda, 0)
+    }
+
+    /// Page-locked host memory stays charged when a 32-bit context gives memory of its own the same number, and each is given back by its own call.
+    page_locked_memory_keeps_its_charge_beside_a_narrow_contexts {
+        kind: Budget, defects: ["R19e"], budget: "0=3GiB", needs: ["cuCtxCreate", "cuMemAlloc"],
+        entry_points: ["cuMemAlloc", "cuMemFree", "cuMemHostRegister_v2", "cuMemHostUnregister"],
+        on_real: No("no driver since 470 makes contexts of 32-bit addresses, and 256 GiB would be locked"),
+    } (session) {
+        const LOCKED: u64 = 256;
+        const LITTLE: u32 = 4 << 20;
+        let cuda = cuda_without_context()?;
+        let wide = crate::clients::context(&cuda, 0)?;
+        let narrow = cuda.create_context_v1(0);
+        ensure_eq!(narrow.code, OK, "cuCtxCreate");
+        let first = cuda.allocate_v1(LITTLE);
+        ensure_eq!((first.code, cuda.free_v1(first.out)), (OK, OK), "4 MiB of a 32-bit context");
+        let pages = Pages::at(u64::from(first.out), LOCKED * GIB)?;
+        cuda.set_current(wide);
+        let before = free(&cuda)?;
+        ensure_eq!(cuda.register_host(false, u64::from(first.out), LOCKED * GIB), OK, "cuMemHostRegister of {LOCKED} GiB");
+        is_charged(&cuda, before, LOCKED, "cuMemHostRegister")?;
+        cuda.set_current(narrow.out);
+        let second = cuda.allocate_v1(LITTLE);
+        ensure_eq!((second.code, second.out), (OK, first.out), "4 MiB more, where the first were");
+        cuda.set_current(wide);
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + Bytes(LOCKED * TABLES), budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)?;
+        for block in taken.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        ensure_eq!(cuda.unregister_host(u64::from(first.out)), OK, "cuMemHostUnregister");
+        drop(pages);
+        cuda.set_current(narrow.out);
+        ensure_eq!(cuda.free_v1(second.out), OK, "cuMemFree");
+        cuda.set_current(wide);
+        ensure_eq!(free(&cuda)?, before, "told free when both are gone");
+        Ok(())
     }
 
     /// Host memory at the numbers that a 32-bit context's memory has is another's: both are given back.

@@ -86,6 +86,30 @@ impl Cuda {
         self.set_access(address, bytes, device, 0)
     }
 
+    /// cuMemGetAccess: whether a device may use what is mapped there.
+    pub fn is_memory_open(&self, address: CUdeviceptr, device: CUdevice) -> bool {
+        let location = CUmemLocation {
+            type_: 1,
+            id: device,
+        };
+        let mut flags = 0;
+        call!(self.cuMemGetAccess(&mut flags, &location, address)) == CUresult::SUCCESS
+            && flags != 0
+    }
+
+    /// The same, of a device that the call names twice: it may not, and it may.
+    pub fn reopen_memory(&self, address: CUdeviceptr, bytes: u64, device: CUdevice) -> CUresult {
+        let right = |flags: i32| CUmemAccessDesc {
+            location: CUmemLocation {
+                type_: 1,
+                id: device,
+            },
+            flags: flags as _,
+        };
+        let rights = [right(0), right(3)];
+        call!(self.cuMemSetAccess(address, bytes as usize, rights.as_ptr(), rights.len()))
+    }
+
     fn set_access(
         &self,
         address: CUdeviceptr,
