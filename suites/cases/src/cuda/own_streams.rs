@@ -265,6 +265,23 @@ fn none_refused(calls: &[(&str, usize)]) -> Result<(), Failure> {
 }
 
 cases! {
+    /// Threads that make their streams at once wait for a look or two, and not for one each.
+    threads_that_begin_at_once_are_looked_at_together {
+        kind: Budget, defects: ["P20"], budget: "0=8GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
+        faults: r#"fault = [{ at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "delay:50ms" }]"#,
+    } (_session) {
+        /// Of a hundred looks.
+        const MOST: Duration = Duration::from_millis(2500);
+        let cuda = cuda()?;
+        let current = context(&cuda, 0)?;
+        let places = Places::of(&cuda, current)?;
+        let began = Instant::now();
+        at_once(&cuda, current, 100, || cuda.on_own_stream("cuStreamQuery", &places))?;
+        let waited = began.elapsed();
+        ensure!(waited < MOST, "100 threads made their streams in {waited:?}, with looks that take 50 ms");
+        Ok(())
+    }
+
     /// Whatever the call is by which a thread first uses its own default stream, what that takes is charged.
     a_threads_own_stream_is_charged_whatever_makes_it {
         kind: Budget, defects: ["R18", "C10"], budget: "0=1GiB", unordered: "threads race",
