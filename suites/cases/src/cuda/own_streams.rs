@@ -267,7 +267,7 @@ fn none_refused(calls: &[(&str, usize)]) -> Result<(), Failure> {
 cases! {
     /// Threads that make their streams at once wait for a look or two, and not for one each.
     threads_that_begin_at_once_are_looked_at_together {
-        kind: Budget, defects: ["P20"], budget: "0=8GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
+        defects: ["P20"], budget: "0=8GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
         faults: r#"fault = [{ at = "nvmlDeviceGetComputeRunningProcesses_v3", then = "delay:50ms" }]"#,
     } (_session) {
         /// Of a hundred looks.

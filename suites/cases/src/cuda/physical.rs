@@ -181,6 +181,8 @@ cases! {
             (other.join().unwrap_or(CUresult::ERROR_UNKNOWN), descriptor)
         });
         ensure_eq!(freed, OK, "cuMemFree_v2");
+        let code = descriptor.as_ref().err().copied().unwrap_or(OK);
+        ensure!(code == OK || code == CUresult::ERROR_INVALID_VALUE, "cuMemGetHandleForAddressRange: {code:?}");
         let kept = descriptor.as_ref().map_or(Bytes::ZERO, |_open| RANGE);
         fills(fill(&cuda).bytes + kept, budget(session, 0)?, CONTEXT_ROOM)
     }
