@@ -1,9 +1,10 @@
 //! Physical memory (cuMemCreate): charged to the device that the call names, from its creation until the last handle and
 //! the last mapping are gone (R5 and C9 of DEFECTS).
 //!
-//! No lock is held while the driver is asked, but where it maps and where it is told what a device may access. Handles and addresses come back to other threads as soon as it has let go of
-//! them, so an entry that is on its way out stays until the driver has answered, and is forgotten only if nobody has taken
-//! its name meanwhile; memory that any call is under way with is not at its end.
+//! No lock is held while the driver is asked, but where it maps and where it is told what a device may access. Handles and
+//! addresses come back to other threads as soon as it has let go of them, so an entry that is on its way out stays until the
+//! driver has answered, and is forgotten only if nobody has taken its name meanwhile; memory that any call is under way with
+//! is not at its end.
 
 use core::ffi::{c_ulonglong, c_void};
 use std::collections::HashMap;
@@ -403,7 +404,7 @@ impl Book {
         ordinals.map(alone).collect()
     }
 
-    /// Page tables that a device needs at most to access all that is mapped in a range; `None` where nothing is.
+    /// Page tables that a device needs at most to access all that is mapped in a range.
     fn most_tables(&mut self, (begin, end): (u64, u64), ordinal: u32) -> u64 {
         let closed = |access: Access| !access.has(ordinal);
         let own = self.mappings.within(begin, end).iter();

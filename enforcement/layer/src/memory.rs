@@ -1,7 +1,6 @@
 //! Memory objects: reserve, let the driver decide, commit or cancel; give back what was charged when the object is gone.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-
 use std::sync::{Mutex, PoisonError};
 
 use ash::vk;
@@ -301,7 +300,7 @@ pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
 struct Leaving(&'static AtomicU32);
 
 impl Leaving {
-    /// One word for several objects: who meets another's leaves it be for no reason, in no other way.
+    /// One word serves several objects: beside the free of another one a descriptor of uncharged memory may be refused for nothing.
     const WORDS: usize = 64;
 
     fn word(object: Object) -> &'static AtomicU32 {
