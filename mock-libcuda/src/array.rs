@@ -25,8 +25,10 @@ enum Memory {
     Blocks(u64),
     /// Sparse or deferred: addresses alone.
     Unbound(u64),
-    /// A level of a mipmap, or a mapping of imported memory: another's.
+    /// A level of a mipmap: another's.
     Another,
+    /// A mapping of imported external memory.
+    External(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +149,7 @@ impl Process {
         let (device, base) = (array.device, array.base);
         match array.memory {
             Memory::Another => {}
+            Memory::External(id) => self.unmap_external(driver, id),
             Memory::Blocks(len) => self.give_back(driver, device, Kind::Array, base, len),
             Memory::Unbound(len) => {
                 if let Ok(arena) = self.arena(driver, device) {
@@ -203,20 +206,20 @@ impl Process {
         }
     }
 
-    /// A mipmapped array over memory that begins at `base` and is another's.
+    /// A mipmapped array over external memory, which begins at `base`.
     pub fn map_mipmap(
         &mut self,
         context: ContextId,
         shape: Shape,
         count: u32,
-        base: u64,
+        (external, base): (u32, u64),
     ) -> CUmipmappedArray {
         let array = Array {
             context,
             device: self.context(context).device,
             shape,
             base,
-            memory: Memory::Another,
+            memory: Memory::External(external),
         };
         self.enter_mipmap(array, count)
     }

@@ -166,7 +166,7 @@ impl Process {
         {
             return Ok(id);
         }
-        self.function_of_kernel(driver, CUkernel(function.0))
+        self.function_here(driver, CUkernel(function.0))
     }
 
     /// The function of a handle of its own; INVALID_HANDLE for anything else.

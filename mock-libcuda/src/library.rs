@@ -66,9 +66,13 @@ impl Process {
         Ok(&self.modules.kernels[&self.kernel_id(kernel)?])
     }
 
-    /// The module of a library in the current context, loaded if it is not yet.
-    fn module_of_library(&mut self, driver: &Driver, id: u32) -> Result<u32, CUresult> {
-        let context = self.current()?;
+    /// The module of a library in a context, loaded if it is not yet.
+    fn module_of_library(
+        &mut self,
+        driver: &Driver,
+        id: u32,
+        context: ContextId,
+    ) -> Result<u32, CUresult> {
         let library = &self.modules.libraries[&id];
         if let Some(module) = library.modules.get(&context) {
             return Ok(*module);
@@ -97,14 +101,22 @@ impl Process {
     }
 
     /// A kernel's function in the current context.
+    pub fn function_here(&mut self, driver: &Driver, kernel: CUkernel) -> Result<u32, CUresult> {
+        self.kernel(kernel)?;
+        let context = self.current()?;
+        self.function_of_kernel(driver, kernel, context)
+    }
+
+    /// A kernel's function in a context.
     pub fn function_of_kernel(
         &mut self,
         driver: &Driver,
         kernel: CUkernel,
+        context: ContextId,
     ) -> Result<u32, CUresult> {
         let known = self.kernel(kernel)?;
         let (library, index) = (known.library, known.index);
-        let module = self.module_of_library(driver, library)?;
+        let module = self.module_of_library(driver, library, context)?;
         Ok(self.modules.modules[&module].functions[index])
     }
 }
@@ -252,7 +264,9 @@ pub fn get_module(module: Out<CUmodule>, library: CUlibrary) -> Answer {
     let driver = driver::get()?;
     let mut process = driver.lock();
     let id = process.library_id(library)?;
-    module.set(module::handle_of(process.module_of_library(driver, id)?));
+    let context = process.current()?;
+    let loaded = process.module_of_library(driver, id, context)?;
+    module.set(module::handle_of(loaded));
     Ok(())
 }
 
@@ -303,7 +317,8 @@ fn variable(
             return Err(CUresult::ERROR_NOT_FOUND);
         }
     }
-    let module = process.module_of_library(driver, id)?;
+    let context = process.current()?;
+    let module = process.module_of_library(driver, id, context)?;
     let module = &process.modules.modules[&module];
     let name = name.to_string_lossy();
     let fits = |variable: &image::Variable| variable.name == name && wanted(variable.space);
@@ -337,9 +352,7 @@ pub fn kernel_function(function: Out<CUfunction>, kernel: CUkernel) -> Answer {
     let function = function.required()?;
     let driver = driver::get()?;
     let mut process = driver.lock();
-    function.set(function::handle_of(
-        process.function_of_kernel(driver, kernel)?,
-    ));
+    function.set(function::handle_of(process.function_here(driver, kernel)?));
     Ok(())
 }
 

@@ -207,23 +207,68 @@ pub struct LocalMemory {
     /// The most that any function or kernel needs that was obtained, in bytes a thread.
     obtained: AtomicU64,
     functions: Forever<Functions>,
-    /// Of executable graphs, by handle: the most that any kernel of one has needed since it was made.
-    graphs: Forever<Functions>,
+    /// Some of those functions, each at a place that its handle gives.
+    lately: Lately,
+    graphs: Forever<Graphs>,
 }
 
 /// What each function and kernel that was obtained needs, in bytes a thread, by handle.
 #[derive(Default)]
 struct Functions(Mutex<HashMap<u64, u64>>);
 
-impl Functions {
-    fn with<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
-        let _errno = KeptErrno::keep();
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+/// Of executable graphs, by handle: what their kernels have needed since they were made.
+#[derive(Default)]
+struct Graphs(Mutex<HashMap<u64, Vec<Needed>>>);
+
+/// Local memory that kernels need in a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// 0 is whichever is current.
+    pub context: u64,
+    /// The most of them, in bytes a thread.
+    pub local: u64,
+}
+
+/// Adds what a kernel needs to what others do.
+pub fn add_needed(all: &mut Vec<Needed>, needed: Needed) {
+    let same = |other: &&mut Needed| other.context == needed.context;
+    match all.iter_mut().find(same) {
+        Some(other) => other.local = other.local.max(needed.local),
+        None => all.push(needed),
     }
 }
 
 /// What every thread has of a context that was never asked for more (CU_LIMIT_STACK_SIZE; H200, 580.159.04), in bytes.
 const HAD_BY_ALL: u64 = 1024;
+
+/// Functions that were launched or obtained lately, so that a launch takes no lock and hashes nothing: each word has a handle and what it needs, in units
+/// of 16 bytes. Written under the lock of the functions alone, so that none is older than what is on record.
+#[repr(C)]
+struct Lately([AtomicU64; Lately::ROOM]);
+
+impl Lately {
+    const ROOM: usize = 1024;
+    const UNIT: u64 = 16;
+
+    fn place(&self, handle: u64) -> Option<&AtomicU64> {
+        // Functions are some hundred bytes apart; handles with more bits are none that a word has room for.
+        let at = (handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        self.0.get(at).filter(|_| handle >> 48 == 0)
+    }
+
+    fn of(&self, handle: u64) -> Option<u64> {
+        let word = self.place(handle)?.load(Ordering::Acquire);
+        (word >> 16 == handle).then_some((word & 0xFFFF) * Self::UNIT)
+    }
+
+    fn note(&self, handle: u64, local: u64) {
+        let units = local.div_ceil(Self::UNIT);
+        if let Some(place) = self.place(handle) {
+            let word = handle << 16 | units;
+            place.store(if units >> 16 == 0 { word } else { 0 }, Ordering::Release);
+        }
+    }
+}
 
 impl LocalMemory {
     /// Whether some launch takes more than every context has.
@@ -233,17 +278,32 @@ impl LocalMemory {
     }
 
     fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
-        self.functions.get_or_default().with(act)
+        let _errno = KeptErrno::keep();
+        let functions = &self.functions.get_or_default().0;
+        act(&mut functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn graphs<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
-        self.graphs.get_or_default().with(act)
+    fn graphs<R>(&self, act: impl FnOnce(&mut HashMap<u64, Vec<Needed>>) -> R) -> R {
+        let _errno = KeptErrno::keep();
+        let graphs = &self.graphs.get_or_default().0;
+        act(&mut graphs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What a function or kernel needs that was obtained, in bytes a thread.
+    fn of(&self, handle: u64) -> Option<u64> {
+        self.lately.of(handle).or_else(|| {
+            self.functions(|known| {
+                let local = known.get(&handle).copied();
+                local.inspect(|local| self.lately.note(handle, *local))
+            })
+        })
     }
 
     fn note(&self, handles: impl Iterator<Item = (u64, u64)>) {
         let most = self.functions(|known| {
             let needs = handles.map(|(handle, local)| {
                 known.insert(handle, local);
+                self.lately.note(handle, local);
                 local
             });
             needs.max().unwrap_or(0)
@@ -259,14 +319,14 @@ pub fn is_local_needed() -> bool {
 }
 
 /// What is launched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Launched {
+#[derive(Clone, Copy)]
+pub enum Launched<'a> {
     /// A function or a kernel, by its handle.
     One(u64),
     /// An executable graph.
     Graph(CUgraphExec),
-    /// Kernels that become part of an executable graph and need so much, in bytes a thread.
-    Kernels(u64),
+    /// Kernels that become part of an executable graph.
+    Kernels(&'a [Needed]),
     /// Any of what was obtained.
     Any,
     /// None of the program's: a memset.
@@ -287,7 +347,8 @@ impl Tenant {
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
         self.memory.local.note(handles.zip(needs));
         if planted(Seed::R28) {
-            self.afford_more(Launched::Any, || Some(current_context()))?;
+            let most = self.memory.local.obtained.load(Ordering::Acquire);
+            self.afford(current_context(), most, || false)?;
         }
         Ok(())
     }
@@ -312,7 +373,7 @@ impl Tenant {
     pub fn local_of(self, code: Code) -> u64 {
         let memory = &self.memory.local;
         let handle = code.handle();
-        if let Some(local) = memory.functions(|known| known.get(&handle).copied()) {
+        if let Some(local) = memory.of(handle) {
             return local;
         }
         let mut bytes = 0;
@@ -334,25 +395,30 @@ impl Tenant {
         }
     }
 
-    /// What an executable graph's kernels need, in bytes a thread; of one that is not known, the most that any function does.
-    pub fn local_of_graph(self, exec: CUgraphExec) -> u64 {
+    /// What an executable graph's kernels need; of one that is not known, the most that any function does in the current context.
+    pub fn local_of_graph(self, exec: CUgraphExec) -> Vec<Needed> {
         let memory = &self.memory.local;
-        let known = memory.graphs(|known| known.get(&(exec.0 as u64)).copied());
-        known.unwrap_or_else(|| memory.obtained.load(Ordering::Acquire))
+        let known = memory.graphs(|known| known.get(&(exec.0 as u64)).cloned());
+        known.unwrap_or_else(|| {
+            vec![Needed {
+                context: 0,
+                local: memory.obtained.load(Ordering::Acquire),
+            }]
+        })
     }
 
     /// An executable graph has kernels that need so much, whatever it had before.
-    pub fn note_graph(self, exec: CUgraphExec, local: u64) {
+    pub fn note_graph(self, exec: CUgraphExec, needed: &[Needed]) {
         self.memory
             .local
-            .graphs(|graphs| graphs.insert(exec.0 as u64, local));
+            .graphs(|graphs| graphs.insert(exec.0 as u64, needed.to_vec()));
     }
 
     /// A kernel or more of it are others from now on, which need so much. One of which nothing is known stays so.
-    pub fn add_to_graph(self, exec: CUgraphExec, local: u64) {
+    pub fn add_to_graph(self, exec: CUgraphExec, needed: &[Needed]) {
         self.memory.local.graphs(|graphs| {
             if let Some(known) = graphs.get_mut(&(exec.0 as u64)) {
-                *known = local.max(*known);
+                needed.iter().for_each(|one| add_needed(known, *one));
             }
         });
     }
@@ -365,18 +431,19 @@ impl Tenant {
         }
     }
 
-    /// Makes a call that launches: what local memory it may take is charged before, or it is refused. `context` tells where, and nothing where
-    /// nothing is taken; it is asked for where some launch may take something. `through` is the driver's call.
+    /// Makes a call that launches: what local memory it may take is charged before, or it is refused. `context` tells where, and is asked where some launch
+    /// may take something; `is_captured` whether nothing is taken yet, and is asked where something would be charged. `through` is the driver's call.
     #[inline(always)]
     pub fn with_local(
         self,
-        launched: Launched,
-        context: impl FnOnce() -> Option<u64>,
+        launched: Launched<'_>,
+        context: impl Fn() -> u64,
+        is_captured: impl Fn() -> bool,
         call: impl FnOnce() -> Outcome<CUresult>,
         through: impl FnOnce() -> CUresult,
     ) -> Outcome<CUresult> {
-        if self.memory.local.is_needed() && launched != Launched::None {
-            return self.afford_for(launched, context, call, through);
+        if self.memory.local.is_needed() && !matches!(launched, Launched::None) {
+            return self.afford_for(launched, context, is_captured, call, through);
         }
         call()
     }
@@ -385,55 +452,89 @@ impl Tenant {
     #[inline(never)]
     fn afford_for(
         self,
-        launched: Launched,
-        context: impl FnOnce() -> Option<u64>,
+        launched: Launched<'_>,
+        context: impl Fn() -> u64,
+        is_captured: impl Fn() -> bool,
         call: impl FnOnce() -> Outcome<CUresult>,
         through: impl FnOnce() -> CUresult,
     ) -> Outcome<CUresult> {
-        let afforded = match self.afford_more(launched, context) {
-            Ok(afforded) => afforded,
-            Err(refused) => return Outcome::Refused(refused),
+        let memory = &self.memory.local;
+        let most = || memory.obtained.load(Ordering::Acquire);
+        let here = |local| Needed { context: 0, local };
+        let several;
+        let one;
+        let needed = match launched {
+            Launched::Graph(_) | Launched::Kernels(_) if planted(Seed::R28a) => {
+                one = [here(most())];
+                &one[..]
+            }
+            // What was obtained by a way that no hook sees may be any of them.
+            Launched::One(handle) => {
+                one = [here(memory.of(handle).unwrap_or_else(most))];
+                &one[..]
+            }
+            Launched::Any => {
+                one = [here(most())];
+                &one[..]
+            }
+            Launched::Graph(exec) => {
+                several = self.local_of_graph(exec);
+                &several[..]
+            }
+            Launched::Kernels(needed) => needed,
+            Launched::None => &[],
         };
-        let Some(Afforded { launching, raised }) = afforded else {
+        let mut first = None;
+        let mut others = Vec::new();
+        for Needed { context: of, local } in needed.iter().copied() {
+            if local <= HAD_BY_ALL {
+                continue;
+            }
+            let of = match of {
+                0 => context(),
+                _ if planted(Seed::R28f) => context(),
+                of => of,
+            };
+            match self.afford(of, local, &is_captured) {
+                Ok(None) => {}
+                Ok(afforded) if first.is_none() => first = afforded,
+                Ok(afforded) => others.extend(afforded),
+                Err(refused) => {
+                    self.back_out(first.into_iter().chain(others));
+                    return Outcome::Refused(refused);
+                }
+            }
+        }
+        if first.is_none() {
             return call();
-        };
+        }
         // The driver's own call as well: until then whoever sets the stack must know of it (R33c of `fixtures/defects.txt`).
         let outcome = match call() {
             Outcome::PassThrough(_) => Outcome::Done(through()),
             decided => decided,
         };
-        if !matches!(outcome, Outcome::Done(CUresult::SUCCESS))
-            && let Some(raised) = raised.filter(|_| !planted(Seed::R28b))
-        {
-            self.lower_local(&launching, &raised);
+        if !matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
+            self.back_out(first.into_iter().chain(others));
         }
         outcome
     }
 
-    fn afford_more(
-        self,
-        launched: Launched,
-        context: impl FnOnce() -> Option<u64>,
-    ) -> Result<Option<Afforded>, Refused> {
-        let memory = &self.memory.local;
-        let most = memory.obtained.load(Ordering::Acquire);
-        let local = match launched {
-            // What was obtained by a way that no hook sees may be any of them.
-            Launched::One(handle) => {
-                memory.functions(|known| known.get(&handle).copied().unwrap_or(most))
+    /// The driver took nothing for these.
+    fn back_out(self, all: impl Iterator<Item = Afforded>) {
+        for Afforded { launching, raised } in all {
+            if let Some(raised) = raised.filter(|_| !planted(Seed::R28b)) {
+                self.lower_local(&launching, &raised);
             }
-            Launched::Graph(_) | Launched::Kernels(_) if planted(Seed::R28a) => most,
-            Launched::Graph(exec) => self.local_of_graph(exec),
-            Launched::Kernels(local) => local,
-            Launched::Any => most,
-            Launched::None => 0,
-        };
-        if local <= HAD_BY_ALL {
-            return Ok(None);
         }
-        let Some(context) = context() else {
-            return Ok(None);
-        };
+    }
+
+    /// Charges a context for kernels that need so much, in bytes a thread. Nothing where it has ended or what is launched is captured.
+    fn afford(
+        self,
+        context: u64,
+        local: u64,
+        is_captured: impl Fn() -> bool,
+    ) -> Result<Option<Afforded>, Refused> {
         let ordinal = self.memory.contexts.ordinal_of(context);
         let device = ordinal.and_then(|ordinal| self.device(ordinal));
         let device = match device.map_or_else(|| self.current_device(), Ok) {
@@ -444,6 +545,9 @@ impl Tenant {
         match self.limits_of(context, device) {
             Some(limits) => {
                 let launching = limits.begin_launch();
+                if !limits.has_local(local) && is_captured() {
+                    return Ok(None);
+                }
                 let raised = self.raise_local(device, limits, local)?;
                 Ok(Some(Afforded { launching, raised }))
             }

@@ -23,8 +23,8 @@ use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
-use crate::function::Launched;
-use crate::graphs::{Code, Instantiation, Need, Wanted};
+use crate::function::{Launched, Needed};
+use crate::graphs::{Code, Instantiation, KernelNode, Need, Wanted};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -217,25 +217,32 @@ fn exchanged(
     new: Option<Code>,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    // The driver takes its local memory now, and again at a launch if a smaller stack has given it back.
-    let local = new.filter(|_| !planted(Seed::R28c));
-    let local = local.map_or(0, |new| tenant.local_of(new));
-    let other = new.filter(|new| Code::of(node) != Some(*new) && !planted(Seed::R73));
+    let old = KernelNode::of(node);
+    let other = new.filter(|new| old.map(|old| old.code) != Some(*new) && !planted(Seed::R73));
     let whole = || match other {
         Some(new) => tenant.creep(&tenant.memory.graphs.exchanged, 2 * new.memory(), call),
         None => Outcome::Done(call()),
     };
-    let context = || Some(current_context());
-    // It may take what the graph's other kernels need as well.
-    let most = match planted(Seed::R28e) {
-        true => local,
-        false => local.max(tenant.local_of_graph(exec)),
-    };
-    let outcome = tenant.with_local(Launched::Kernels(most), context, whole, || {
-        CUresult::ERROR_UNKNOWN
+    // The driver takes its local memory now, and again at a launch if a smaller stack has given it back: in the context of the node's own, which it keeps. What
+    // the graph's other kernels need it does not take again (H200: *an exchanged kernel* in `fixtures/oracle/held-580.txt`).
+    let needed = new.filter(|_| !planted(Seed::R28c)).map(|new| Needed {
+        context: old.map_or(0, |old| old.context),
+        local: tenant.local_of(new),
     });
+    let mut taken: Vec<Needed> = needed.into_iter().collect();
+    if planted(Seed::R28e) {
+        taken.extend(tenant.local_of_graph(exec));
+    }
+    let launched = Launched::Kernels(&taken);
+    let outcome = tenant.with_local(
+        launched,
+        current_context,
+        || false,
+        whole,
+        || CUresult::ERROR_UNKNOWN,
+    );
     if matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
-        tenant.add_to_graph(exec, local);
+        tenant.add_to_graph(exec, needed.as_slice());
     }
     outcome
 }
@@ -452,8 +459,8 @@ fn launched(
         false => granted(),
         true => paced(&granted, call, pace),
     };
-    let context = || Some(current_context());
-    tenant.with_local(Launched::Graph(exec), context, whole, call)
+    let launched = Launched::Graph(exec);
+    tenant.with_local(launched, current_context, || false, whole, call)
 }
 
 /// A launch that waits until it may begin, and takes its memory then: nobody waits with memory granted.
@@ -664,8 +671,9 @@ fn branching(
     let before = tenant.look_before(device, bound);
     let mut made = None;
     let outcome = tenant.with_local(
-        local.map_or(Launched::Any, Launched::Kernels),
-        || Some(current_context()),
+        local.as_deref().map_or(Launched::Any, Launched::Kernels),
+        current_context,
+        || false,
         || {
             let (code, exec) = call();
             made = exec.filter(|_| code == CUresult::SUCCESS);
@@ -677,7 +685,7 @@ fn branching(
         return outcome;
     };
     if let Some(exec) = made {
-        match (local, change) {
+        match (&local, change) {
             (None, _) => tenant.forget_graph(exec),
             (Some(local), Instantiation::New) => tenant.note_graph(exec, local),
             (Some(local), Instantiation::Exchanged) => tenant.add_to_graph(exec, local),

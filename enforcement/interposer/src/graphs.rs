@@ -30,6 +30,7 @@ use crate::boundary::entries::next;
 use crate::boundary::time;
 use crate::capture::{Relaxed, is_busy};
 use crate::devices::Device;
+use crate::function::{Needed, add_needed};
 use crate::grant::Grant;
 use crate::location::Home;
 use crate::outcome::Refused;
@@ -460,9 +461,11 @@ impl Tenant {
         const BRANCH: u64 = 112 << 10;
         let _errno = KeptErrno::keep();
         let counts = self.counts(graph);
-        let local = counts.as_ref().map(|counts| counts.local);
+        let is_told = counts.is_some();
         let Counts {
-            branches, bytes, ..
+            branches,
+            bytes,
+            local,
         } = counts.unwrap_or_default();
         let bound = match change {
             Instantiation::Exchanged if !planted(Seed::R73a) => bytes.saturating_add(bytes),
@@ -470,7 +473,7 @@ impl Tenant {
         };
         Wanted {
             bound: Bytes(bound).round_up(BLOCK).unwrap_or(Bytes::MAX),
-            local,
+            local: is_told.then_some(local),
         }
     }
 
@@ -480,11 +483,11 @@ impl Tenant {
             counts.branches = counts.branches.saturating_add(branches_of(graph)?);
             for (node, kind) in within {
                 let bytes = if kind == KERNEL && !planted(Seed::R70) {
-                    let code = Code::of(node)?;
-                    *known.entry(code).or_insert_with(|| {
-                        counts.local = counts.local.max(self.local_of(code));
-                        code.memory()
-                    })
+                    let KernelNode { code, context } = KernelNode::of(node)?;
+                    let new = || (code.memory(), self.local_of(code));
+                    let (bytes, local) = *known.entry(code).or_insert_with(new);
+                    add_needed(&mut counts.local, Needed { context, local });
+                    bytes
                 } else {
                     NODE
                 };
@@ -594,16 +597,16 @@ struct Counts {
     branches: u64,
     /// For its nodes, parameters included.
     bytes: u64,
-    /// The most local memory of its kernels, in bytes a thread.
-    local: u64,
+    /// What its kernels need in each context.
+    local: Vec<Needed>,
 }
 
 /// What an executable graph takes beside what its nodes allocate.
 pub struct Wanted {
     /// At most, for its own.
     pub bound: Bytes,
-    /// The most local memory of its kernels, in bytes a thread; `None` where the driver does not tell.
-    pub local: Option<u64>,
+    /// The local memory of its kernels in each context; `None` where the driver does not tell.
+    pub local: Option<Vec<Needed>>,
 }
 
 /// What a kernel node runs.
@@ -611,6 +614,36 @@ pub struct Wanted {
 pub enum Code {
     Function(CUfunction),
     Kernel(CUkernel),
+}
+
+/// A kernel node, as the driver tells of it.
+#[derive(Clone, Copy)]
+pub struct KernelNode {
+    pub code: Code,
+    /// Where it runs: the context of its function, or the one that was named or current for a kernel (H200: *a graph's context* in
+    /// `fixtures/oracle/held-580.txt`). 0 where a driver before CUDA 12 does not say.
+    pub context: u64,
+}
+
+impl KernelNode {
+    pub fn of(node: CUgraphNode) -> Option<KernelNode> {
+        let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
+        if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
+            // Of a kernel it tells the function as well.
+            let code = match params.kern.is_null() {
+                true => Code::Function(params.func),
+                false => Code::Kernel(params.kern),
+            };
+            let context = params.ctx.0 as u64;
+            return Some(KernelNode { code, context });
+        }
+        let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
+        told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
+        Some(KernelNode {
+            code: Code::Function(params.func),
+            context: 0,
+        })
+    }
 }
 
 /// Bytes for a node beside its parameters, at most about.
@@ -637,16 +670,6 @@ impl Code {
         let parameters = self.parameters();
         NODE.saturating_add(parameters)
             .saturating_add(parameters / 16)
-    }
-
-    pub fn of(node: CUgraphNode) -> Option<Code> {
-        let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
-        if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
-            return Some(Code::new(params.func, params.kern));
-        }
-        let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
-        told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
-        Some(Code::Function(params.func))
     }
 
     /// Bytes that its parameters take. What a driver before CUDA 12.4 does not tell is taken for what parameters could be before CUDA 12.1.

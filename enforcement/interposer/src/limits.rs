@@ -453,6 +453,11 @@ impl Limits {
         Bytes(self.charged.load(Ordering::Acquire))
     }
 
+    /// Whether launches have raised the local memory to as much, in bytes a thread.
+    pub fn has_local(&self, local: u64) -> bool {
+        self.local.load(Ordering::SeqCst) >= local
+    }
+
     /// A launch with local memory begins.
     pub fn begin_launch(&'static self) -> Launching {
         let one = BEGUN | UNDER_WAY;

@@ -38,7 +38,7 @@ pub struct Lane {
 #[derive(Clone, Copy)]
 struct Work {
     key: Key,
-    launched: Launched,
+    launched: Launched<'static>,
     line: Line,
     at: At,
 }
@@ -63,15 +63,16 @@ impl Tenant {
     /// together only for what is not.
     #[inline(always)]
     fn pace(self, work: Work, call: impl Fn() -> CUresult) -> Outcome<CUresult> {
-        // What is captured takes nothing before its graph is made executable.
-        let context = || match (work.line.is_captured(), current_context()) {
-            (true, _) if !planted(Seed::R28d) => None,
-            (_, 0) => Some(work.line.context()),
-            (_, current) => Some(current),
+        let context = || match current_context() {
+            0 => work.line.context(),
+            current => current,
         };
+        // What is captured takes nothing before its graph is made executable.
+        let is_captured = || work.line.is_captured() && !planted(Seed::R28d);
         self.with_local(
             work.launched,
             context,
+            is_captured,
             || self.pace_alone(work, &call),
             &call,
         )

@@ -141,7 +141,8 @@ seeds! {
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";
     R33b = "R33b", "a limit that is refused is put back to what it was before another thread set it";
-    R28e = "R28e", "an executable graph of which a kernel is exchanged takes no local memory for its other kernels";
+    R28e = "R28e", "an exchange of one of an executable graph's kernels is refused for the local memory of the others";
+    R28f = "R28f", "a graph's kernels need local memory in the current context alone";
     F1f = "F1f", "local memory that the driver has taken passes for what it may yet take";
     R33c = "R33c", "a launch that is under way while the stack is set takes local memory that is charged no longer";
     R33e = "R33e", "what a smaller stack gave back is in the row again before it counts as listed";

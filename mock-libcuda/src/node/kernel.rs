@@ -24,7 +24,17 @@ pub(super) fn kernel(
     driver: &Driver,
     mut params: CUDA_KERNEL_NODE_PARAMS,
 ) -> Result<Payload, CUresult> {
-    let context = context_of(process, params.ctx)?;
+    // A function runs in its own context, whatever is named (H200, 580.159.04: *a graph's context* in `fixtures/oracle/held-580.txt`).
+    let context = match process.own_function(params.func) {
+        Ok(function) => process.modules.functions[&function].context,
+        Err(_) => context_of(process, params.ctx)?,
+    };
+    if params.func.is_null() {
+        let function = process.function_of_kernel(driver, params.kern, context)?;
+        params.func = crate::function::handle_of(function);
+    } else {
+        params.kern = CUkernel::NULL;
+    }
     params.ctx = crate::context::handle_of(context);
     let cost = launch::of_node(process, driver, &params)?;
     Ok(Payload::Kernel(KernelNode::new(

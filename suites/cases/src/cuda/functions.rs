@@ -8,7 +8,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
-use crate::clients::{cuda, cuda_without_context, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
@@ -373,8 +373,8 @@ cases! {
         fills(taken.bytes + Bytes::mib(8), budget(session, 0)?, CONTEXT_ROOM)
     }
 
-    /// A kernel of an executable graph that is exchanged beside one with local memory may have the driver take that again, which a smaller stack gave back.
-    local_memory_of_a_graphs_other_kernels_is_no_way_past_the_budget {
+    /// A kernel of an executable graph that is exchanged beside one with local memory takes none for that, which a smaller stack gave back: the launch does.
+    local_memory_of_a_graphs_other_kernels_is_not_charged_to_an_exchange {
         kind: Budget, defects: ["R28e"], budget: "0=2GiB", entry_points: ["cuCtxSetLimit", "cuGraphExecKernelNodeSetParams_v2", "cuMemAlloc_v2"],
         needs: ["cuGraphInstantiateWithFlags", "cuGraphExecKernelNodeSetParams_v2"],
     } (session) {
@@ -393,7 +393,33 @@ cases! {
         let most = Bytes(cuda.memory_info_free().out).saturating_sub(Bytes::mib(64));
         ensure_eq!(cuda.allocate(most.0).code, OK, "{most}, all but a little");
         let exchanged = cuda.set_exec_kernel(Exchange::Second, exec.out, nodes[0], plain, &mut parameter);
-        ensure!(exchanged == OK || exchanged == OUT_OF_MEMORY, "cuGraphExecKernelNodeSetParams_v2: {exchanged:?}");
+        ensure_eq!(exchanged, OK, "cuGraphExecKernelNodeSetParams_v2");
+        within(session, &cuda)?;
+        ensure_eq!(cuda.run_graph(Run::Launch, exec.out), OUT_OF_MEMORY, "cuGraphLaunch with the other kernel");
+        within(session, &cuda)
+    }
+
+    /// A graph's kernels take local memory in the contexts of their functions, whichever is current where the graph is made executable.
+    local_memory_of_a_graph_is_charged_in_the_contexts_of_its_kernels {
+        kind: Budget, defects: ["R28f"], budget: "0=4GiB", entry_points: ["cuGraphInstantiateWithFlags", "cuCtxCreate_v2", "cuMemAlloc_v2"],
+        needs: ["cuGraphInstantiateWithFlags"],
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let own = context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!((memory.code, small.code), (OK, OK), "a function of 4 KiB a thread");
+        ensure_eq!(cuda.launch_function(small.out, memory.out), OK, "its launch");
+        let other = cuda.create_context(0);
+        ensure_eq!(other.code, OK, "cuCtxCreate_v2");
+        let small = cuda.function(module(&cuda)?, "small");
+        let graph = cuda.captured_launch(small.out, memory.out);
+        ensure_eq!((small.code, graph.code), (OK, OK), "a launch of the other context's function in a capture");
+        ensure_eq!(cuda.set_current(own), OK, "cuCtxSetCurrent");
+        let most = Bytes(cuda.memory_info_free().out).saturating_sub(Bytes::mib(64));
+        ensure_eq!(cuda.allocate(most.0).code, OK, "{most}, all but a little");
+        let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+        ensure_eq!(exec.code, OUT_OF_MEMORY, "cuGraphInstantiateWithFlags");
         within(session, &cuda)
     }
 
