@@ -340,7 +340,7 @@ impl Seat {
             };
             // What cannot be looked at now is looked at before a refusal.
             let _ = self.arena.alone(|| {
-                reaper.bury_namesakes(self.owner())?;
+                reaper.bury_predecessors(self.owner())?;
                 reaper.shrink()
             });
         }

@@ -87,6 +87,18 @@ fn a_process_is_not_taken_for_a_dead_one_of_its_pid() {
 }
 
 #[test]
+fn the_dead_drain_from_the_moment_that_the_next_process_begins() {
+    let (_place, path) = place();
+    let mut child = Child::attached(&path, BUDGET);
+    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
+    child.kill();
+    let view = View::open(&path).unwrap();
+    assert_eq!(view.draining(DEVICE), Bytes(0), "nobody has looked yet");
+    let _next = Ledger::attach(&path, &setup(BUDGET)).unwrap();
+    assert_eq!(view.draining(DEVICE), Bytes(90 * MIB));
+}
+
+#[test]
 fn what_was_passed_on_is_no_lease_of_who_made_it() {
     let (_place, path) = place();
     let (maker, other) = (
