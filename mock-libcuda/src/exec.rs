@@ -55,6 +55,8 @@ impl ExecNode {
 pub struct Exec {
     pub graph: GraphId,
     pub context: ContextId,
+    /// The context's number: what it took is gone with that, though a primary one may begin again.
+    life: u64,
     pub flags: u64,
     pub body: Body,
     pub objects: BTreeMap<u32, u32>,
@@ -158,12 +160,14 @@ fn make(process: &mut Process, graph: GraphId, flags: u64) -> Result<u32, CUresu
     take_local(process, &kernels)?;
     let objects = process.graphs.graph(graph).objects.clone();
     process.keep_objects(&objects);
+    let life = process.context(context).number;
     let id = process.graphs.next();
     process.graphs.execs.insert(
         id,
         Exec {
             graph,
             context,
+            life,
             flags,
             body,
             objects,
@@ -226,8 +230,9 @@ impl std::iter::Sum for Branching {
 /// For a context's executable graphs and one more.
 fn take_branches(process: &mut Process, context: ContextId, new: Option<&Body>) -> Answer {
     let driver = driver::get()?;
+    let life = process.context(context).number;
     let execs = process.graphs.execs.values();
-    let there = execs.filter(|exec| exec.context == context);
+    let there = execs.filter(|exec| (exec.context, exec.life) == (context, life));
     let bodies = there.map(|exec| &exec.body).chain(new);
     let all: Branching = bodies.map(branching).sum();
     let needed = crate::graph_memory::branch_memory(all.branches, all.kernels, all.parameters);

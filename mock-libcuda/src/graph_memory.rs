@@ -196,14 +196,7 @@ fn fresh(
     let step = driver.profile(device).pool_step.0;
     let oom = CUresult::ERROR_OUT_OF_MEMORY;
     let whole = len.checked_next_multiple_of(step).ok_or(oom)?;
-    let base = match process.arena(driver, device)?.holes.take(whole) {
-        Some(base) => base,
-        None => {
-            give_addresses_back(process, driver, device)?;
-            let holes = &mut process.arena(driver, device)?.holes;
-            holes.take(whole).ok_or(oom)?
-        }
-    };
+    let base = process.take_addresses(driver, device, whole)?;
     process.graphs.memory.segments.insert(
         base,
         Segment {
@@ -218,7 +211,7 @@ fn fresh(
 }
 
 /// The addresses of graphs that are gone, where no executable graph and no client has anything any more.
-fn give_addresses_back(process: &mut Process, driver: &Driver, device: Ordinal) -> Answer {
+pub fn give_addresses_back(process: &mut Process, driver: &Driver, device: Ordinal) -> Answer {
     let mut needed = kept(&process.graphs.memory);
     for exec in process.graphs.execs.values() {
         let (allocated, _) = allocations(&exec.body);

@@ -300,24 +300,27 @@ impl Process {
         len: u64,
     ) -> Result<u64, CUresult> {
         self.charge(driver, device, kind, len)?;
-        match self
-            .arena(driver, device)
-            .map(|arena| arena.holes.take(len))
-        {
-            Ok(Some(base)) => Ok(base),
-            Ok(None) => {
-                driver
-                    .world
-                    .give_back(driver.index(device), kind, Bytes(len));
-                Err(CUresult::ERROR_OUT_OF_MEMORY)
-            }
-            Err(error) => {
-                driver
-                    .world
-                    .give_back(driver.index(device), kind, Bytes(len));
-                Err(error)
-            }
+        let taken = self.take_addresses(driver, device, len);
+        if taken.is_err() {
+            let index = driver.index(device);
+            driver.world.give_back(index, kind, Bytes(len));
         }
+        taken
+    }
+
+    /// Addresses of a device; those of graphs that are gone are given back where there are no others.
+    pub fn take_addresses(
+        &mut self,
+        driver: &Driver,
+        device: Ordinal,
+        len: u64,
+    ) -> Result<u64, CUresult> {
+        if let Some(base) = self.arena(driver, device)?.holes.take(len) {
+            return Ok(base);
+        }
+        crate::graph_memory::give_addresses_back(self, driver, device)?;
+        let holes = &mut self.arena(driver, device)?.holes;
+        holes.take(len).ok_or(CUresult::ERROR_OUT_OF_MEMORY)
     }
 
     /// Counts memory that has no address.

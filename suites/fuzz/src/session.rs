@@ -82,7 +82,7 @@ pub struct Session {
     seen: Seen,
     pub(crate) surface: Option<Surface>,
     /// Bytes of physical memory that was there when some was bound to an array's tiles: so much may stay charged until the process ends (ARCHITECTURE).
-    bound: u64,
+    pub(crate) bound: u64,
     /// A kernel has faulted: every context has that error for good.
     pub(crate) spent: bool,
 }

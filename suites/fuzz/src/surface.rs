@@ -558,6 +558,9 @@ impl Session {
             last = Some(answer.code);
             self.spent |= stays(answer.code);
             self.states(export.name, answer, first);
+            if answer.code == 0 && export.name.starts_with("cuMemMapArrayAsync") {
+                self.bound = self.bound.max(self.physical());
+            }
             if answer.code == 0 {
                 keep_written(&written, &mut self.handles);
                 self.enter_sizes(asked);
@@ -711,7 +714,15 @@ impl Session {
         held.sum()
     }
 
-    /// When all memory is freed and the streams are waited for, a device grants what it has not lost.
+    /// What all devices have lost to physical memory.
+    fn physical(&self) -> u64 {
+        let devices = self.devices().map(DeviceIndex);
+        let rows = devices.flat_map(|device| self.world.processes(device));
+        rows.map(|row| row.of(mock_device::Kind::Vmm).0).sum()
+    }
+
+    /// When all memory is freed and the streams are waited for, a device grants what it has not lost, less what may have been bound to tiles: it stays charged
+    /// until the process ends, so that another takes its place.
     fn back(&mut self, surface: &Surface) -> Result<(), String> {
         if self.spent || self.ledger().is_none() {
             return Ok(());
@@ -730,7 +741,7 @@ impl Session {
             let budget = self.budgets[device as usize];
             let contexts = 1 + self.handles.live(Kind::Context).len() as u64;
             let standing = surface.standing[device as usize] * contexts;
-            let slack = SETTLED + self.fragmented(surface, device) + standing;
+            let slack = SETTLED + self.fragmented(surface, device) + standing + self.bound;
             let wanted = budget.saturating_sub(used + slack);
             let answer = match wanted {
                 0 => CUresult::SUCCESS,
@@ -743,6 +754,7 @@ impl Session {
                 )
             })?;
         }
+        self.spent |= self.bound != 0;
         Ok(())
     }
 }

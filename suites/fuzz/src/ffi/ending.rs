@@ -34,7 +34,7 @@ table! {
     cuCtxDestroy_v2 cuStreamEndCapture cuGraphExecDestroy cuGraphDestroy cuMemUnmap cuMemRelease cuMemAddressFree cuMemFree_v2 cuMemFree
     cuArrayDestroy cuMipmappedArrayDestroy cuDestroyExternalMemory cuStreamDestroy_v2 cuEventDestroy_v2 cuMemPoolDestroy cuModuleUnload cuLibraryUnload
     cuCtxSynchronize cuDeviceGetDefaultMemPool cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolTrimTo cuMemAllocManaged cuMemsetD8_v2
-    cuThreadExchangeStreamCaptureMode
+    cuThreadExchangeStreamCaptureMode cuDeviceGraphMemTrim
 }
 
 /// Times that something is given back at most that counts its holders.
@@ -192,6 +192,17 @@ impl Ending {
         }
     }
 
+    unsafe fn destroy_pools(&self, handles: &Handles) {
+        // An imported one as often as it was imported: once may have been already.
+        for one in [handles.live(Kind::Pool), handles.gone(Kind::Pool)].concat() {
+            let pool = CUmemoryPool(handle(one));
+            (0..HOLDS)
+                // SAFETY: as in `end`.
+                .take_while(|_| SUCCESS(unsafe { (self.cuMemPoolDestroy)(pool) }))
+                .count();
+        }
+    }
+
     /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
     pub fn end(&self, handles: &Handles, devices: i32) {
         // A capture that nobody can end any more, in a context that is gone or begun by a thread that is, forbids nothing then.
@@ -225,13 +236,7 @@ impl Ending {
                 (self.cuModuleUnload)(CUmodule(one));
             });
             self.free_memory(handles);
-            // An imported one as often as it was imported: once may have been already.
-            let pools = [handles.live(Kind::Pool), handles.gone(Kind::Pool)].concat();
-            for one in pools {
-                (0..HOLDS)
-                    .take_while(|_| SUCCESS((self.cuMemPoolDestroy)(CUmemoryPool(handle(one)))))
-                    .count();
-            }
+            self.destroy_pools(handles);
             live(Kind::Stream).for_each(|one| {
                 (self.cuStreamDestroy_v2)(CUstream(one));
             });
@@ -265,7 +270,11 @@ impl Ending {
             for &address in handles.live(Kind::Address) {
                 (self.cuMemFree_v2)(address);
             }
+            // An imported one that such an address was of could not be.
+            self.destroy_pools(handles);
+            // Graphs may have been launched that allocate on a device without a context.
             for device in 0..devices {
+                (self.cuDeviceGraphMemTrim)(device);
                 let mut pool = CUmemoryPool::NULL;
                 if SUCCESS((self.cuDeviceGetMemPool)(&raw mut pool, device)) {
                     (self.cuMemPoolTrimTo)(pool, 0);
