@@ -107,6 +107,9 @@ pub struct Allocation {
 }
 
 /// The device addresses of one device.
+/// Bytes of address space that a device has at least.
+const LEAST_SPAN: u64 = 4 << 40;
+
 pub struct Arena {
     pub holes: Holes,
     pub contents: Contents,
@@ -266,7 +269,8 @@ impl Process {
         if slot.is_none() {
             // Room for fragmentation and for pools, each of which may grow to the whole: a card's address space is far
             // larger than its memory too.
-            let span = (driver.profile(device).cuda_total.0 * 16).next_power_of_two();
+            let span = driver.profile(device).cuda_total.0 * 16;
+            let span = span.next_power_of_two().max(LEAST_SPAN);
             let backing = Backing::reserve(span).map_err(|_| CUresult::ERROR_OPERATING_SYSTEM)?;
             let contents = Contents::new(backing);
             *slot = Some(Arena {

@@ -135,7 +135,8 @@ impl Session {
 
     fn end(&mut self) {
         let devices = self.devices().end as i32;
-        self.ending.end(&self.handles, devices);
+        let done = self.ending.end(&self.handles, devices);
+        self.spent |= crate::surface::stays(done.0);
         self.handles.clear();
     }
 

@@ -92,7 +92,7 @@ const LEFT_OUT: [(&str, &str); 5] = [
 ];
 
 /// Whether a context keeps an error, and so every context of the process.
-fn stays(code: u32) -> bool {
+pub(crate) fn stays(code: u32) -> bool {
     matches!(code, 214 | 219 | 220 | 226 | 700 | 702 | 710 | 714..=719)
 }
 
@@ -665,7 +665,8 @@ impl Session {
                 _ => Ok(()),
             };
         }
-        let slack = SETTLED + self.fragmented(surface, device);
+        // What was bound to tiles stays charged, and may be in no row.
+        let slack = SETTLED + self.fragmented(surface, device) + self.bound;
         let used = self.lost(surface, device);
         let charged = self.charged(device);
         let excess = match surface.leftovers.is_active(device) {
@@ -736,6 +737,8 @@ impl Session {
             if surface.leftovers.enter(device as i32) != CUresult::SUCCESS {
                 continue;
             }
+            // What another context, of 32 bits or an ended one, did not let go of.
+            self.ending.free(&self.handles);
             self.looked_at(surface, "everything was freed")?;
             let used = self.lost(surface, device);
             let budget = self.budgets[device as usize];

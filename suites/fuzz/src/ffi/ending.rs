@@ -203,19 +203,21 @@ impl Ending {
         }
     }
 
-    /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half.
-    pub fn end(&self, handles: &Handles, devices: i32) {
+    /// Everything that was given and is not ended, then the contexts. Answers are as may be: half of it is gone with the other half. Answers whether the
+    /// contexts' work was done without an error.
+    pub fn end(&self, handles: &Handles, devices: i32) -> CUresult {
         // A capture that nobody can end any more, in a context that is gone or begun by a thread that is, forbids nothing then.
         self.capture_mode(RELAXED);
-        self.end_once(handles, devices);
+        let done = self.end_once(handles, devices);
         self.capture_mode(GLOBAL);
         for &descriptor in handles.live(Kind::Descriptor) {
             // SAFETY: a descriptor that the driver gave to us.
             unsafe { libc::close(descriptor as i32) };
         }
+        done
     }
 
-    fn end_once(&self, handles: &Handles, devices: i32) {
+    fn end_once(&self, handles: &Handles, devices: i32) -> CUresult {
         let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
         // SAFETY: handles that the driver gave and that nothing ended, but with their contexts, which it remembers; places of our own.
         unsafe {
@@ -228,7 +230,7 @@ impl Ending {
             live(Kind::Graph).for_each(|one| {
                 (self.cuGraphDestroy)(CUgraph(one));
             });
-            (self.cuCtxSynchronize)();
+            let done = (self.cuCtxSynchronize)();
             live(Kind::Library).for_each(|one| {
                 (self.cuLibraryUnload)(CUlibrary(one));
             });
@@ -287,6 +289,7 @@ impl Ending {
             live(Kind::Pool).for_each(|one| {
                 (self.cuMemPoolTrimTo)(CUmemoryPool(one), 0);
             });
+            done
         }
     }
 }
