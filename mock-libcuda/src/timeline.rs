@@ -145,6 +145,16 @@ impl Line {
     fn is_deferred(&self) -> bool {
         self.calling || !self.deferred.is_empty()
     }
+
+    /// Whether what stands first may have come due: most of a large graph's lines wait for others.
+    fn may_go(&self) -> bool {
+        !self.calling
+            && match self.deferred.front() {
+                None | Some(Op::Call(_)) => false,
+                Some(Op::Wait(moment)) => moment.known().is_some(),
+                Some(_) => true,
+            }
+    }
 }
 
 #[derive(Default)]
@@ -446,7 +456,7 @@ impl Process {
                 .timeline
                 .lines
                 .iter()
-                .filter(|(_, line)| !line.calling && !line.deferred.is_empty())
+                .filter(|(_, line)| line.may_go())
                 .map(|(id, _)| *id)
                 .collect();
             let mut progress = false;

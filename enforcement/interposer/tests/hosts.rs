@@ -63,6 +63,12 @@ fn a_program_built_with_a_thread_sanitizer_starts() {
     Machine::new(&["-fsanitize=thread"]).does(&["iterates".as_ref()], &[]);
 }
 
+/// What we keep until the process ends is no leak of the program's, which would end with an error (attack 24).
+#[test]
+fn a_program_built_with_a_leak_sanitizer_ends_well() {
+    Machine::new(&["-fsanitize=leak"]).does(&["begins".as_ref()], &[]);
+}
+
 #[test]
 fn a_child_that_is_forked_beside_a_look_up_looks_up() {
     let machine = Machine::new(&[]);

@@ -1,10 +1,12 @@
 //! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
 
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use ledger::KeptErrno;
 
 use seeds::{Seed, planted};
 
+use crate::boundary::loader;
 use crate::process::Memory;
 
 static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
@@ -79,6 +81,7 @@ fn map() -> Option<&'static Memory> {
                 unsafe { &*arena }.owner.store(pid(), Ordering::Relaxed);
                 COMPARE_PID.store(1, Ordering::Release);
             }
+            be_known_to_leak_checkers(arena.cast(), size);
             // SAFETY: as in `existing`.
             Some(unsafe { &*arena })
         }
@@ -88,6 +91,20 @@ fn map() -> Option<&'static Memory> {
             // SAFETY: as in `existing`.
             Some(unsafe { &*first })
         }
+    }
+}
+
+/// LeakSanitizer looks for the way to what a program has on its heap in stacks and in libraries' data, not in mappings: what is only to be found from here
+/// it would call leaked, and end a clean program with an error.
+fn be_known_to_leak_checkers(arena: *const c_void, size: usize) {
+    type Register = unsafe extern "C" fn(*const c_void, usize);
+    const REGISTER: &CStr = c"__lsan_register_root_region";
+    match loader::own_symbol(libc::RTLD_DEFAULT, REGISTER) {
+        // SAFETY: the sanitizer's function of that name, and a mapping that stays.
+        Some(register) => unsafe {
+            core::mem::transmute::<usize, Register>(register)(arena, size);
+        },
+        None => loader::forget_error(),
     }
 }
 

@@ -118,6 +118,12 @@ pub struct Object<'a> {
 /// Calls `visit` for each object of our namespace in the loader's order, under the loader's lock, until it answers true. `visit` may call the loader
 /// for what loads and unloads nothing.
 pub fn each(visit: &mut dyn FnMut(&Object<'_>) -> bool) {
+    // SAFETY: the objects of the list stay mapped while the loader's lock is held.
+    each_map(&mut |map| unsafe { Object::of(map) }.is_some_and(|object| visit(&object)));
+}
+
+/// As `each`, for the loader's entries, of which some have no symbols.
+pub fn each_map(visit: &mut dyn FnMut(&LinkMap) -> bool) {
     loader::locked(&mut || {
         let Some(mut map) = loader::own() else {
             return;
@@ -131,12 +137,11 @@ pub fn each(visit: &mut dyn FnMut(&Object<'_>) -> bool) {
             false => usize::MAX,
         };
         let mut next = core::ptr::from_ref(map);
-        // SAFETY: as above, and the objects stay mapped.
+        // SAFETY: as above.
         while let Some(map) = unsafe { next.as_ref() }
             && left > 0
         {
-            // SAFETY: as above.
-            if unsafe { Object::of(map) }.is_some_and(|object| visit(&object)) {
+            if visit(map) {
                 break;
             }
             (next, left) = (map.next, left - 1);

@@ -8,12 +8,25 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use seeds::{Seed, planted};
 
-use super::elf::{self, Object, Relocation};
+use super::elf::{self, LinkMap, Object, Relocation};
 use super::entries::{self, HOOKS};
 use super::{loader, sign};
 
-/// The [`fingerprint`] at the last look, 0 before the first.
-static SEEN: AtomicUsize = AtomicUsize::new(0);
+/// The objects that there were at the last look. Used with the loader's lock held.
+struct Seen {
+    /// 0 before the first look.
+    count: AtomicUsize,
+    /// Of which objects they were.
+    print: AtomicUsize,
+    /// Not 0: one of them had data of such a name.
+    any: AtomicUsize,
+}
+
+static SEEN: Seen = Seen {
+    count: AtomicUsize::new(0),
+    print: AtomicUsize::new(0),
+    any: AtomicUsize::new(0),
+};
 
 /// A place of an object that was bound anew, and what it was bound to. Objects come back at the same addresses when they are closed and opened again, and
 /// then their places are as the loader left them. Used with the loader's lock held.
@@ -40,34 +53,56 @@ impl Restored {
             .find(|row| [0, dynamic].contains(&row.dynamic.load(Ordering::Relaxed)))
     }
 
-    fn is_intact(&self, object: &Object<'_>) -> bool {
+    fn is_used(&self) -> bool {
+        self.dynamic.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_intact(&self) -> bool {
         let place = self.place.load(Ordering::Relaxed);
-        object.is(loader::map_at(place)) && elf::word(place) == self.word.load(Ordering::Relaxed)
+        let of = loader::map_at(self.dynamic.load(Ordering::Relaxed));
+        of.is_some()
+            && of == loader::map_at(place)
+            && elf::word(place) == self.word.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing that was bound anew is as the loader left it, as far as there is room to know.
+    fn all_are_intact() -> bool {
+        let mut used = RESTORED.iter().take_while(|row| row.is_used());
+        used.all(Restored::is_intact) && !RESTORED[RESTORED.len() - 1].is_used()
     }
 }
 
-/// The set of loaded objects, as a number that is not 0. Another set is another number, but for chance.
-fn fingerprint() -> usize {
-    let mut print = 1_usize;
-    elf::each(&mut |object| {
+/// A set of loaded objects in their order. Another set is another print, but for chance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Objects {
+    count: usize,
+    print: usize,
+}
+
+impl Objects {
+    const NONE: Objects = Objects { count: 0, print: 1 };
+
+    fn add(&mut self, map: &LinkMap) {
         let fold = |print: usize, word: usize| {
             print.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word
         };
-        print = fold(print, core::ptr::from_ref(object.map) as usize);
-        print = fold(print, object.map.dynamic() as usize);
-        let changed = Restored::of(object)
-            .is_none_or(|row| row.dynamic.load(Ordering::Relaxed) != 0 && !row.is_intact(object));
-        print = fold(
-            print,
-            if changed {
-                SEEN.load(Ordering::Relaxed)
-            } else {
-                0
-            },
-        );
-        false
-    });
-    print | 1
+        let print = fold(self.print, core::ptr::from_ref(map) as usize);
+        self.print = fold(print, map.dynamic() as usize);
+        self.count += 1;
+    }
+
+    fn seen() -> Objects {
+        Objects {
+            count: SEEN.count.load(Ordering::Relaxed),
+            print: SEEN.print.load(Ordering::Relaxed),
+        }
+    }
+
+    fn are_seen(&self, any: bool) {
+        SEEN.count.store(self.count, Ordering::Relaxed);
+        SEEN.print.store(self.print, Ordering::Relaxed);
+        SEEN.any.store(usize::from(any), Ordering::Relaxed);
+    }
 }
 
 /// Of each hook's name where the first object that has data of that name has it, and the first behind the program itself. Used with the loader's lock
@@ -90,10 +125,49 @@ pub fn rebind() {
 }
 
 fn rebind_locked() {
-    let loaded = fingerprint();
-    if SEEN.swap(loaded, Ordering::AcqRel) == loaded {
+    let seen = Objects::seen();
+    // The list's entries alone: a process may have a thousand objects, and looks up hundreds of names.
+    let (mut loaded, mut before) = (Objects::NONE, Objects::NONE);
+    elf::each_map(&mut |map| {
+        loaded.add(map);
+        if loaded.count == seen.count {
+            before = loaded;
+        }
+        false
+    });
+    let is_intact = Restored::all_are_intact();
+    if loaded == seen && is_intact {
         return;
     }
+    let is_first = seen.count == 0;
+    let had_any = SEEN.any.load(Ordering::Relaxed) != 0;
+    if !is_first && before == seen && !had_any && is_intact && !has_data_from(seen.count) {
+        // Those that have come stand behind the others.
+        loaded.are_seen(false);
+        return;
+    }
+    let any = rebind_all();
+    loaded.are_seen(any);
+}
+
+/// Whether one of the objects from this one on has data of a hook's name.
+fn has_data_from(first: usize) -> bool {
+    let (mut any, mut at) = (false, 0);
+    elf::each_map(&mut |map| {
+        // SAFETY: an entry of the loader's, whose lock is held.
+        let object = (at >= first).then(|| unsafe { elf::Object::of(map) });
+        any = object.flatten().is_some_and(|object| {
+            !sign::is_ours(&object)
+                && (0..HOOKS).any(|hook| object.data(entries::name_at(hook)).is_some())
+        });
+        at += 1;
+        any
+    });
+    any
+}
+
+/// Looks at all objects. Answers whether any has data of such a name.
+fn rebind_all() -> bool {
     for word in DATA.first.iter().chain(&DATA.behind) {
         word.store(0, Ordering::Relaxed);
     }
@@ -123,6 +197,7 @@ fn rebind_locked() {
             false
         });
     }
+    any
 }
 
 /// Binds one place to the data that it means, if it was bound to our export of that name.

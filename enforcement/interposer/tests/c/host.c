@@ -171,6 +171,12 @@ int main(int count, char **arguments) {
         int (*magic)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "magic");
         if (!magic || magic() != 42 || !dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"))
             return printf("no magic\n");
+    } else if (!strcmp(what, "begins")) {
+        int (*init)(unsigned) = (int (*)(unsigned))dlsym(RTLD_DEFAULT, "cuInit");
+        int (*allocate)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+        unsigned long long address;
+        init(0);
+        allocate(&address, 4096);
 #ifdef OWN_MALLOC
     } else if (!strcmp(what, "looks up beside an allocator")) {
         pthread_create(&thread, NULL, allocates, NULL);
