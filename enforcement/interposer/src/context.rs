@@ -15,7 +15,7 @@ use crate::contexts::Context;
 use crate::devices::{Device, Devices, devices_before_init};
 use crate::memory;
 use crate::module;
-use crate::nvml::{Processes, Scope, Session};
+use crate::nvml::{self, Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::pinned::Asking;
 use crate::process::{ORDINALS, Tenant};
@@ -31,6 +31,9 @@ pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     let memory = tenant.memory;
     if flags != 0 || memory.initialised.load(Ordering::Acquire) == CHARGED {
         return Outcome::PassThrough(Reason::TakesNothing);
+    }
+    if tenant.ledger().is_some() {
+        nvml::find();
     }
     // What the driver's cuInit calls of ours in turn is part of it.
     let Some(_held) = memory.changing.hold() else {

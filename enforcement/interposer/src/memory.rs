@@ -64,7 +64,7 @@ pub fn alloc_pitch(
     height: usize,
     element: c_uint,
 ) -> Outcome<CUresult> {
-    pitch.by_own(|pitch| {
+    pitch.answered_by_own(|pitch| {
         if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
             return Outcome::PassThrough(Reason::TakesNothing);
         }
@@ -91,7 +91,7 @@ pub fn alloc_pitch_v1(
     height: c_uint,
     element: c_uint,
 ) -> Outcome<CUresult> {
-    pitch.by_own(|pitch| {
+    pitch.answered_by_own(|pitch| {
         if place.is_null() || pitch.is_null() || width == 0 || height == 0 {
             return Outcome::PassThrough(Reason::TakesNothing);
         }

@@ -6,7 +6,7 @@
 //! own init and after its last shutdown is not changed. Where one hook asks more than once a [`Scope`] lets all its questions have one of each.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use abi::nvml::*;
 use budget::identity::{Candidate, Pci};
@@ -49,6 +49,29 @@ static KEPT: Kept = Kept {
     state: AtomicU32::new(UNDECIDED),
     users: AtomicU32::new(0),
 };
+
+/// It is bound, and nobody has to ask the loader for it any more.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// Binds NVML, at the latest now. Answers whether there is one.
+///
+/// cuInit does so before it holds anything: who opens a library holds the loader's lock while that library's constructors run, and they may wait for a lock
+/// of ours, or for a thread that waits for the loader's (attack 24).
+pub fn find() -> bool {
+    if FOUND.load(Ordering::Acquire) {
+        return true;
+    }
+    let was_there = Library::Nvml.is_there();
+    if !Library::open_nvml() {
+        return false;
+    }
+    if was_there && KEPT.state.load(Ordering::Relaxed) == UNDECIDED {
+        // It was there before anybody here asked for it. (Or another thread of ours is just beginning it: then none stays open.)
+        KEPT.give_up();
+    }
+    FOUND.store(true, Ordering::Release);
+    true
+}
 
 /// NVML was not asked anything yet.
 const UNDECIDED: u32 = 0;
@@ -184,13 +207,8 @@ impl Session {
         if KEPT.join() {
             return Some(session(End::Kept));
         }
-        let was_there = Library::Nvml.is_there();
-        if !Library::open_nvml() {
+        if !find() {
             return None;
-        }
-        if was_there && KEPT.state.load(Ordering::Relaxed) == UNDECIDED {
-            // It was there before anybody here asked for it. (Or another thread of ours is just beginning it: then none stays open.)
-            KEPT.give_up();
         }
         if KEPT.state.load(Ordering::Relaxed) == UNDECIDED && Library::hears_look_ups() {
             return (next::nvmlInit_v2() == nvmlReturn_t::SUCCESS)

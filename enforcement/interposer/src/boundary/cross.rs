@@ -104,17 +104,30 @@ impl<T: Copy> In<'_, T> {
 }
 
 impl<T: Copy + PartialEq> Out<'_, T> {
+    /// Does a call that reads from a place of ours what the caller's holds, though C calls it no constant.
+    #[inline(always)]
+    pub fn by_own<R>(self, call: impl FnOnce(Out<'_, T>) -> R) -> R {
+        match self.read() {
+            Some(before) if !planted(Seed::R51) => self.by_place(before, call),
+            _ => call(self),
+        }
+    }
+
     /// Does a call that answers to a place of ours; what the driver makes of it, which may be 0 where it refuses, the caller's gets afterwards. What the
     /// caller's place holds before is nobody's business: valgrind tells of each branch on what nobody has written (attack 24).
     #[inline(always)]
-    pub fn by_own<R>(self, call: impl FnOnce(Out<'_, T>) -> R) -> R {
-        if self.is_null() || planted(Seed::R51) {
-            return call(self);
+    pub fn answered_by_own<R>(self, call: impl FnOnce(Out<'_, T>) -> R) -> R {
+        match self.is_null() || planted(Seed::R51) {
+            true => call(self),
+            false => self.by_place(unwritten(), call),
         }
-        let nothing = unwritten();
-        let mut own = nothing;
+    }
+
+    #[inline(always)]
+    fn by_place<R>(self, before: T, call: impl FnOnce(Out<'_, T>) -> R) -> R {
+        let mut own = before;
         let outcome = call(Out::to(&mut own));
-        if own != nothing {
+        if own != before {
             self.write(own);
         }
         outcome

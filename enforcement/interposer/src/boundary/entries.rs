@@ -77,7 +77,7 @@ macro_rules! export {
     // What the driver writes is read before another thread can change it (R51 of `fixtures/defects.txt`).
     (@makes $name:ident $body:path, $own:ident, $forward:ident, $place:expr $(, $arg:expr)*) => {{
         let place = $place;
-        let body = |tenant| place.by_own(|place| $body(tenant, place $(, $arg)*));
+        let body = |tenant| place.answered_by_own(|place| $body(tenant, place $(, $arg)*));
         export!(@tenant $name body, $own, $forward,)
     }};
     (@tenant $name:ident $body:expr, $own:ident, $forward:ident, $($arg:expr),*) => {
