@@ -212,9 +212,17 @@ pub struct LocalMemory {
     graphs: Forever<Graphs>,
 }
 
-/// What each function and kernel that was obtained needs, in bytes a thread, by handle.
+/// Each function and kernel that was obtained, by handle.
 #[derive(Default)]
-struct Functions(Mutex<HashMap<u64, u64>>);
+struct Functions(Mutex<HashMap<u64, Obtained>>);
+
+#[derive(Clone, Copy)]
+struct Obtained {
+    /// What it needs, in bytes a thread.
+    local: u64,
+    /// The context that was current: a function's own, as a rule. 0 for kernels, which have none.
+    context: u64,
+}
 
 /// Of executable graphs, by handle: what their kernels have needed since they were made.
 #[derive(Default)]
@@ -277,7 +285,7 @@ impl LocalMemory {
         self.obtained.load(Ordering::Relaxed) > HAD_BY_ALL
     }
 
-    fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> R {
+    fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, Obtained>) -> R) -> R {
         let _errno = KeptErrno::keep();
         let functions = &self.functions.get_or_default().0;
         act(&mut functions.lock().unwrap_or_else(PoisonError::into_inner))
@@ -293,16 +301,16 @@ impl LocalMemory {
     fn of(&self, handle: u64) -> Option<u64> {
         self.lately.of(handle).or_else(|| {
             self.functions(|known| {
-                let local = known.get(&handle).copied();
+                let local = known.get(&handle).map(|obtained| obtained.local);
                 local.inspect(|local| self.lately.note(handle, *local))
             })
         })
     }
 
-    fn note(&self, handles: impl Iterator<Item = (u64, u64)>) {
+    fn note(&self, context: u64, handles: impl Iterator<Item = (u64, u64)>) {
         let most = self.functions(|known| {
             let needs = handles.map(|(handle, local)| {
-                known.insert(handle, local);
+                known.insert(handle, Obtained { local, context });
                 self.lately.note(handle, local);
                 local
             });
@@ -345,7 +353,9 @@ impl Tenant {
         let handles = functions.iter().map(|function| function.0 as u64);
         let needs = functions.iter().map(function_local);
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
-        self.memory.local.note(handles.zip(needs));
+        self.memory
+            .local
+            .note(current_context(), handles.zip(needs));
         if planted(Seed::R28) {
             let most = self.memory.local.obtained.load(Ordering::Acquire);
             self.afford(current_context(), most, || false)?;
@@ -364,7 +374,7 @@ impl Tenant {
         };
         let handles = kernels.iter().map(|kernel| kernel.0 as u64);
         let needs: Vec<u64> = kernels.iter().map(local).collect::<Result<_, _>>()?;
-        self.memory.local.note(handles.zip(needs));
+        self.memory.local.note(0, handles.zip(needs));
         Ok(())
     }
 
@@ -388,11 +398,18 @@ impl Tenant {
         match answer {
             CUresult::SUCCESS => {
                 let local = u64::try_from(bytes).unwrap_or(0);
-                memory.note(core::iter::once((handle, local)));
+                memory.note(0, core::iter::once((handle, local)));
                 local
             }
             _ => memory.obtained.load(Ordering::Acquire),
         }
+    }
+
+    /// Where a node's function runs, of which a driver before CUDA 12 does not tell; 0 where it was not seen.
+    pub fn context_of(self, code: Code) -> u64 {
+        let obtained = |known: &mut HashMap<u64, Obtained>| known.get(&code.handle()).copied();
+        let obtained = self.memory.local.functions(obtained);
+        obtained.map_or(0, |obtained| obtained.context)
     }
 
     /// What an executable graph's kernels need; of one that is not known, the most that any function does in the current context.

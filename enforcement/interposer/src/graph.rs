@@ -226,7 +226,10 @@ fn exchanged(
     // The driver takes its local memory now, and again at a launch if a smaller stack has given it back: in the context of the node's own, which it keeps. What
     // the graph's other kernels need it does not take again (H200: *an exchanged kernel* in `fixtures/oracle/held-580.txt`).
     let needed = new.filter(|_| !planted(Seed::R28c)).map(|new| Needed {
-        context: old.map_or(0, |old| old.context),
+        context: match old.map_or(0, |old| old.context) {
+            0 => tenant.context_of(new),
+            told => told,
+        },
         local: tenant.local_of(new),
     });
     let mut taken: Vec<Needed> = needed.into_iter().collect();

@@ -486,6 +486,10 @@ impl Tenant {
                     let KernelNode { code, context } = KernelNode::of(node)?;
                     let new = || (code.memory(), self.local_of(code));
                     let (bytes, local) = *known.entry(code).or_insert_with(new);
+                    let context = match context {
+                        0 => self.context_of(code),
+                        told => told,
+                    };
                     add_needed(&mut counts.local, Needed { context, local });
                     bytes
                 } else {
