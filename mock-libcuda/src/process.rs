@@ -106,10 +106,10 @@ pub struct Allocation {
     pub id: u64,
 }
 
-/// The device addresses of one device.
 /// Bytes of address space that a device has at least.
 const LEAST_SPAN: u64 = 4 << 40;
 
+/// The device addresses of one device.
 pub struct Arena {
     pub holes: Holes,
     pub contents: Contents,

@@ -405,7 +405,7 @@ impl Tenant {
         }
     }
 
-    /// Where a node's function runs, of which a driver before CUDA 12 does not tell; 0 where it was not seen.
+    /// The context in which a function was obtained: its own, as a rule. 0 where nobody saw that.
     pub fn context_of(self, code: Code) -> u64 {
         let obtained = |known: &mut HashMap<u64, Obtained>| known.get(&code.handle()).copied();
         let obtained = self.memory.local.functions(obtained);
@@ -478,28 +478,23 @@ impl Tenant {
         let memory = &self.memory.local;
         let most = || memory.obtained.load(Ordering::Acquire);
         let here = |local| Needed { context: 0, local };
-        let several;
-        let one;
+        let (several, one);
         let needed = match launched {
-            Launched::Graph(_) | Launched::Kernels(_) if planted(Seed::R28a) => {
-                one = [here(most())];
-                &one[..]
+            Launched::Kernels(needed) if !planted(Seed::R28a) => needed,
+            Launched::Graph(exec) if !planted(Seed::R28a) => {
+                several = self.local_of_graph(exec);
+                &several[..]
             }
+            Launched::None => &[],
             // What was obtained by a way that no hook sees may be any of them.
             Launched::One(handle) => {
                 one = [here(memory.of(handle).unwrap_or_else(most))];
                 &one[..]
             }
-            Launched::Any => {
+            Launched::Any | Launched::Kernels(_) | Launched::Graph(_) => {
                 one = [here(most())];
                 &one[..]
             }
-            Launched::Graph(exec) => {
-                several = self.local_of_graph(exec);
-                &several[..]
-            }
-            Launched::Kernels(needed) => needed,
-            Launched::None => &[],
         };
         let mut first = None;
         let mut others = Vec::new();

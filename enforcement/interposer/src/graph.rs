@@ -24,7 +24,7 @@ use crate::boundary::entries::next;
 use crate::capture::named;
 use crate::devices::current_context;
 use crate::function::{Launched, Needed};
-use crate::graphs::{Code, Instantiation, KernelNode, Need, Wanted};
+use crate::graphs::{Code, Instantiation, Need, Wanted};
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -217,7 +217,7 @@ fn exchanged(
     new: Option<Code>,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    let old = KernelNode::of(node);
+    let old = tenant.kernel_node(node);
     let other = new.filter(|new| old.map(|old| old.code) != Some(*new) && !planted(Seed::R73));
     let whole = || match other {
         Some(new) => tenant.creep(&tenant.memory.graphs.exchanged, 2 * new.memory(), call),
@@ -226,10 +226,7 @@ fn exchanged(
     // The driver takes its local memory now, and again at a launch if a smaller stack has given it back: in the context of the node's own, which it keeps. What
     // the graph's other kernels need it does not take again (H200: *an exchanged kernel* in `fixtures/oracle/held-580.txt`).
     let needed = new.filter(|_| !planted(Seed::R28c)).map(|new| Needed {
-        context: match old.map_or(0, |old| old.context) {
-            0 => tenant.context_of(new),
-            told => told,
-        },
+        context: old.map_or(0, |old| old.context),
         local: tenant.local_of(new),
     });
     let mut taken: Vec<Needed> = needed.into_iter().collect();

@@ -483,13 +483,9 @@ impl Tenant {
             counts.branches = counts.branches.saturating_add(branches_of(graph)?);
             for (node, kind) in within {
                 let bytes = if kind == KERNEL && !planted(Seed::R70) {
-                    let KernelNode { code, context } = KernelNode::of(node)?;
+                    let KernelNode { code, context } = self.kernel_node(node)?;
                     let new = || (code.memory(), self.local_of(code));
                     let (bytes, local) = *known.entry(code).or_insert_with(new);
-                    let context = match context {
-                        0 => self.context_of(code),
-                        told => told,
-                    };
                     add_needed(&mut counts.local, Needed { context, local });
                     bytes
                 } else {
@@ -499,6 +495,25 @@ impl Tenant {
             }
         }
         Some(counts)
+    }
+
+    /// What a kernel node runs, and where; `None` where the driver does not tell.
+    pub fn kernel_node(self, node: CUgraphNode) -> Option<KernelNode> {
+        let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
+        if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
+            // Of a kernel it tells the function as well.
+            let code = match params.kern.is_null() {
+                true => Code::Function(params.func),
+                false => Code::Kernel(params.kern),
+            };
+            let context = params.ctx.0 as u64;
+            return Some(KernelNode { code, context });
+        }
+        let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
+        told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
+        let code = Code::Function(params.func);
+        let context = self.context_of(code);
+        Some(KernelNode { code, context })
     }
 
     /// The address ranges that the allocations of a graph and of the graphs in it have: ordinal, first address, end.
@@ -625,29 +640,8 @@ pub enum Code {
 pub struct KernelNode {
     pub code: Code,
     /// Where it runs: the context of its function, or the one that was named or current for a kernel (H200: *a graph's context* in
-    /// `fixtures/oracle/held-580.txt`). 0 where a driver before CUDA 12 does not say.
+    /// `fixtures/oracle/held-580.txt`). A driver before CUDA 12 does not say: where its function was obtained, 0 where nobody saw that.
     pub context: u64,
-}
-
-impl KernelNode {
-    pub fn of(node: CUgraphNode) -> Option<KernelNode> {
-        let mut params = CUDA_KERNEL_NODE_PARAMS::zeroed();
-        if next::cuGraphKernelNodeGetParams_v2(node, Out::to(&mut params)) == CUresult::SUCCESS {
-            // Of a kernel it tells the function as well.
-            let code = match params.kern.is_null() {
-                true => Code::Function(params.func),
-                false => Code::Kernel(params.kern),
-            };
-            let context = params.ctx.0 as u64;
-            return Some(KernelNode { code, context });
-        }
-        let mut params = CUDA_KERNEL_NODE_PARAMS_v1::zeroed();
-        told(next::cuGraphKernelNodeGetParams(node, Out::to(&mut params)))?;
-        Some(KernelNode {
-            code: Code::Function(params.func),
-            context: 0,
-        })
-    }
 }
 
 /// Bytes for a node beside its parameters, at most about.

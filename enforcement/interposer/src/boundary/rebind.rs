@@ -14,9 +14,8 @@ use super::{loader, sign};
 
 /// The objects that there were at the last look. Used with the loader's lock held.
 struct Seen {
-    /// 0 before the first look.
     count: AtomicUsize,
-    /// Of which objects they were.
+    /// Of which objects they were; 0, as of none, before the first look.
     print: AtomicUsize,
     /// Not 0: one of them had data of such a name.
     any: AtomicUsize,
@@ -139,9 +138,8 @@ fn rebind_locked() {
     if loaded == seen && is_intact {
         return;
     }
-    let is_first = seen.count == 0;
     let had_any = SEEN.any.load(Ordering::Relaxed) != 0;
-    if !is_first && before == seen && !had_any && is_intact && !has_data_from(seen.count) {
+    if before == seen && !had_any && is_intact && !has_data_from(seen.count) {
         // Those that have come stand behind the others.
         loaded.are_seen(false);
         return;
