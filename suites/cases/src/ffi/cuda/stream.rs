@@ -1,6 +1,8 @@
 //! Streams of a program's own.
 
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::{CUdeviceptr, CUevent, CUresult, CUstream};
 
@@ -56,18 +58,25 @@ impl Cuda {
         call!(self.cuStreamSynchronize(stream.0))
     }
 
-    /// Runs `act` in a host function, on a thread of the driver's, and waits for it.
+    /// Runs `act` in a host function, on a thread of the driver's, and waits for it. `act` begins once the launch has
+    /// answered, so that a trace has the two in one order.
     pub fn in_host_function(&self, stream: OwnStream, act: &mut (dyn FnMut() + Send)) -> CUresult {
-        unsafe extern "C" fn run(act: *mut c_void) {
-            // SAFETY: what is given beside this function below, which nobody else uses until it has returned.
-            let act = unsafe { &mut *act.cast::<&mut (dyn FnMut() + Send)>() };
-            act();
+        struct Given<'a> {
+            launched: AtomicBool,
+            act: Mutex<&'a mut (dyn FnMut() + Send)>,
         }
-        let mut act = act;
-        let answers = [
-            call!(self.cuLaunchHostFunc(stream.0, Some(run), (&raw mut act).cast())),
-            call!(self.cuStreamSynchronize(stream.0)),
-        ];
+        unsafe extern "C" fn run(given: *mut c_void) {
+            // SAFETY: what is given beside this function below, which outlives the wait for the stream.
+            let given = unsafe { &*given.cast::<Given<'_>>() };
+            while !given.launched.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            (given.act.lock().unwrap_or_else(PoisonError::into_inner))();
+        }
+        let given = Given { launched: AtomicBool::new(false), act: Mutex::new(act) };
+        let launched = call!(self.cuLaunchHostFunc(stream.0, Some(run), (&raw const given).cast_mut().cast()));
+        given.launched.store(true, Ordering::Release);
+        let answers = [launched, call!(self.cuStreamSynchronize(stream.0))];
         let failed = answers
             .into_iter()
             .find(|answer| *answer != CUresult::SUCCESS);
