@@ -228,6 +228,7 @@ seeds! {
     P16 = "P16", "a ledger's path that is a link to nowhere is tried like any other";
     P19a = "P19a", "who gets a dead process's slot has its children too";
     P19 = "P19", "what a dead process held in no row is granted though its children keep it";
+    P21 = "P21", "what a dead process had from another driver stays charged while its children keep the rest";
     P18 = "P18", "whether contexts count is each process's own";
     P17 = "P17", "the time is what the program's clock_gettime says";
     P3 = "P3", "what the dead held is never reclaimed";
