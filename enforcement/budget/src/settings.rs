@@ -181,8 +181,9 @@ impl fmt::Display for Remark {
 /// Everything the environment says, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    memory: [Budget; MAX_DEVICES],
-    compute: [ComputeBudget; MAX_DEVICES],
+    /// [`MAX_DEVICES`] of each. In the heap: settings are read on stacks of which a program left 16 KiB.
+    memory: Vec<Budget>,
+    compute: Vec<ComputeBudget>,
     pub utilization_policy: UtilizationPolicy,
     pub task_priority: TaskPriority,
     pub ledger: PathBuf,
@@ -497,7 +498,7 @@ impl Settings {
             return;
         }
         if self.utilization_policy == UtilizationPolicy::Disable {
-            self.compute = [const { ComputeBudget::Unlimited }; MAX_DEVICES];
+            self.compute.fill(ComputeBudget::Unlimited);
             self.utilization_policy = UtilizationPolicy::Default;
         }
         if self.compute[slot] == ComputeBudget::Unlimited {
@@ -624,20 +625,16 @@ fn compute_budget(get: &dyn Fn(&str) -> Option<Vec<u8>>, variable: &str) -> Opti
     }
 }
 
-fn memory(
-    get: &dyn Fn(&str) -> Option<Vec<u8>>,
-    remarks: &mut Vec<Remark>,
-) -> [Budget; MAX_DEVICES] {
+fn memory(get: &dyn Fn(&str) -> Option<Vec<u8>>, remarks: &mut Vec<Remark>) -> Vec<Budget> {
     by_device(MEMORY, &|variable| budget(get, variable), remarks)
         .map(|budget| budget.unwrap_or(Budget::Unlimited))
+        .collect()
 }
 
-fn compute(
-    get: &dyn Fn(&str) -> Option<Vec<u8>>,
-    remarks: &mut Vec<Remark>,
-) -> [ComputeBudget; MAX_DEVICES] {
+fn compute(get: &dyn Fn(&str) -> Option<Vec<u8>>, remarks: &mut Vec<Remark>) -> Vec<ComputeBudget> {
     by_device(COMPUTE, &|variable| compute_budget(get, variable), remarks)
         .map(|budget| budget.unwrap_or(ComputeBudget::Unlimited))
+        .collect()
 }
 
 /// Our own names win over HAMi-core's, and in each family the device's own variable over the default for all.
@@ -645,9 +642,9 @@ fn by_device<T: Clone + PartialEq>(
     families: [&str; 2],
     read: &dyn Fn(&str) -> Option<T>,
     remarks: &mut Vec<Remark>,
-) -> [Option<T>; MAX_DEVICES] {
+) -> impl Iterator<Item = Option<T>> {
     let defaults = families.map(|family| read(family).map(|budget| (family.to_owned(), budget)));
-    std::array::from_fn(|slot| {
+    (0..MAX_DEVICES).map(move |slot| {
         let [ours, theirs] = [0, 1].map(|family: usize| {
             let variable = format!("{}_{slot}", families[family]);
             read(&variable)

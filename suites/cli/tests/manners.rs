@@ -1,0 +1,90 @@
+//! Programs that a guest must not hang and must not crash, under `ringfence exec` without a target and with ours.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles a source of `tests/c`.
+fn compile(source: &str, output: &Path, arguments: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(source);
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O1", "-Wall", "-o"])
+        .arg(output)
+        .arg(source);
+    let compiled = compiler.args(arguments).output().expect("cc runs");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+}
+
+/// What a program says within 30 seconds.
+fn said(target: &str, program: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command.args(["exec", "--memory", "0=4GiB", "--target", target, "--"]);
+    command.args(["timeout", "-s", "KILL", "30"]).arg(program);
+    let output = command.args(arguments).output().expect("ringfence starts");
+    let [told, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(
+        output.status.success(),
+        "{target}: {}, {told}{errors}",
+        output.status
+    );
+    told.into_owned()
+}
+
+/// Who opens a library holds the loader's lock while its constructors run. Where the enforcer took that lock under one of its own, or one of its own under
+/// it, each waited for the other (attack 24, b13 and b14).
+#[test]
+fn a_constructor_that_makes_the_first_context_hangs_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, plugin): (PathBuf, PathBuf) = (
+        folder.path().join("constructor"),
+        folder.path().join("plugin.so"),
+    );
+    compile(
+        "constructor.c",
+        &program,
+        &["-rdynamic", "-pthread", "-ldl"],
+    );
+    compile("plugin.c", &plugin, &["-shared", "-fPIC"]);
+    let plugin = plugin.to_str().expect("a path in UTF-8");
+    for (way, runs) in [("waits", 2), ("beside", 6)] {
+        for target in ["none", "ours"].into_iter().chain(vec!["ours"; runs]) {
+            assert_eq!(
+                said(target, &program, &[plugin, way]),
+                "done\n",
+                "{way}, {target}"
+            );
+        }
+    }
+}
+
+/// A program's threads have stacks as small as the driver lets them: what the enforcer needs beside is little (attack 24, b2 and b5: 48 KiB where the mock
+/// needs 32).
+#[test]
+fn no_call_needs_much_more_stack_than_the_drivers() {
+    const MORE: usize = 4 << 10;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("stack");
+    compile("stack.c", &program, &["-pthread", "-ldl"]);
+    let depths = |target| {
+        let told = said(target, &program, &[]);
+        let lines = told.lines().map(|line| {
+            let mut words = line.split(' ');
+            let (name, answer) = (words.next().expect("a name"), words.next());
+            assert!(answer == Some("0") || name == "refusal", "{target}: {line}");
+            let depth = words.next().and_then(|depth| depth.parse().ok());
+            (name.to_owned(), depth.expect("a depth"))
+        });
+        lines.collect::<Vec<(String, usize)>>()
+    };
+    let (bare, ours) = (depths("none"), depths("ours"));
+    assert_eq!(bare.len(), 5, "{bare:?}");
+    for ((name, least), (_, depth)) in bare.iter().zip(&ours) {
+        assert!(
+            *depth <= least + MORE,
+            "{name}: {depth} bytes, {least} without us"
+        );
+    }
+}
