@@ -27,7 +27,14 @@ pub enum Step {
     Launch {
         function: u64,
         cost: u64,
+        stream: usize,
     },
+    /// The stream comes no further than this before the process opens it: a wait for a value, a host function, another process's event.
+    Close {
+        stream: usize,
+    },
+    /// All that is closed.
+    Open,
     /// Until the device is done with all that this process launched.
     Sync,
     Think(u64),
@@ -54,7 +61,14 @@ impl Function {
     }
 }
 
-/// `depth` launches, a wait, a thought, and again; functions in turn or at random.
+/// Before each round's launches a stream is closed, and opened so long after the last of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    pub stream: usize,
+    pub open_after: u64,
+}
+
+/// `depth` launches, a wait, a thought, and again; functions in turn or at random, in each of the streams in turn.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub functions: Vec<Function>,
@@ -64,9 +78,29 @@ pub struct Program {
     /// After so many rounds, so long a pause.
     pub pause: Option<(u64, u64)>,
     pub shuffled: bool,
+    /// What a launch takes the host beside the driver's call: Python, mostly.
+    pub host: u64,
+    pub streams: usize,
+    pub gate: Option<Gate>,
+    /// Which function, and how often, one after another in a round; none: the functions in turn.
+    pub phases: Vec<(usize, u64)>,
+    place: Place,
     launched: u64,
     rounds: u64,
     at: u64,
+}
+
+/// Where in a round a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Begin,
+    Launch,
+    Prepare,
+    /// All is launched; the gate is open after a thought, if there is one.
+    Launched,
+    Opening,
+    Wait,
+    Think,
 }
 
 impl Program {
@@ -77,33 +111,98 @@ impl Program {
             think: 0,
             pause: None,
             shuffled: false,
+            host: 0,
+            streams: 1,
+            gate: None,
+            phases: Vec::new(),
+            place: Place::Begin,
             launched: 0,
             rounds: 0,
             at: 0,
         }
     }
 
+    /// How many rounds are done.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
     pub fn step(&mut self, dice: &mut Dice) -> Step {
-        self.at += 1;
-        if self.launched < self.depth {
-            self.launched += 1;
-            let which =
-                if self.shuffled { dice.next() } else { self.at } as usize % self.functions.len();
-            return Step::Launch {
-                function: which as u64 + 1,
-                cost: self.functions[which].roll(dice),
-            };
+        match self.place {
+            Place::Begin => {
+                self.launched = 0;
+                self.place = Place::Launch;
+                match self.gate {
+                    Some(gate) => Step::Close {
+                        stream: gate.stream,
+                    },
+                    None => self.step(dice),
+                }
+            }
+            Place::Launch if self.launched == self.depth => {
+                self.place = Place::Launched;
+                self.step(dice)
+            }
+            Place::Launch => {
+                self.at += 1;
+                self.launched += 1;
+                if self.host > 0 {
+                    self.place = Place::Prepare;
+                }
+                let which = self.function(dice);
+                Step::Launch {
+                    function: which as u64 + 1,
+                    cost: self.functions[which].roll(dice),
+                    stream: self.at as usize % self.streams,
+                }
+            }
+            Place::Prepare => {
+                self.place = Place::Launch;
+                Step::Think(self.host / 2 + dice.below(self.host))
+            }
+            Place::Launched => match self.gate {
+                Some(gate) => {
+                    self.place = Place::Opening;
+                    Step::Think(gate.open_after)
+                }
+                None => {
+                    self.place = Place::Wait;
+                    self.step(dice)
+                }
+            },
+            Place::Opening => {
+                self.place = Place::Wait;
+                Step::Open
+            }
+            Place::Wait => {
+                self.place = Place::Think;
+                Step::Sync
+            }
+            Place::Think => {
+                self.place = Place::Begin;
+                self.rounds += 1;
+                match self.pause {
+                    Some((rounds, length)) if self.rounds.is_multiple_of(rounds) => {
+                        Step::Think(length)
+                    }
+                    _ => Step::Think(self.think),
+                }
+            }
         }
-        if self.launched == self.depth {
-            self.launched += 1;
-            return Step::Sync;
+    }
+}
+
+impl Program {
+    /// Which function the launch is of that was just counted.
+    fn function(&self, dice: &mut Dice) -> usize {
+        let mut before = self.launched - 1;
+        for (function, count) in &self.phases {
+            match before.checked_sub(*count) {
+                Some(rest) => before = rest,
+                None => return *function,
+            }
         }
-        self.launched = 0;
-        self.rounds += 1;
-        match self.pause {
-            Some((rounds, length)) if self.rounds.is_multiple_of(rounds) => Step::Think(length),
-            _ => Step::Think(self.think),
-        }
+        (if self.shuffled { dice.next() } else { self.at }) as usize % self.functions.len()
     }
 }
 

@@ -141,7 +141,7 @@ pub fn turns<R: Rules>() -> Result<(), String> {
         world.tenant(Program::new(functions.collect(), depth));
     }
     for percent in [50, 15, 80] {
-        world.share = Share::percent(percent);
+        world.change_budget(percent);
         let start = world.age().plus(Nanos::seconds(1));
         world.run(Nanos::seconds(30));
         holds(&world, "in turns", start, percent)?;
@@ -354,7 +354,7 @@ pub fn changed_live<R: Rules>() -> Result<(), String> {
     }
     for percent in [10, 60, 25] {
         world.run(TEN);
-        world.share = Share::percent(percent);
+        world.change_budget(percent);
         let start = world.age().plus(Nanos::seconds(1));
         world.run(TEN);
         holds(&world, "changed live", start, percent)?;

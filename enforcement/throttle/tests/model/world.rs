@@ -1,6 +1,6 @@
 //! A device that processes share, and processes that launch work on it through the controller.
 //!
-//! Each process has one stream. While *n* processes have work, each one's first piece makes progress at 1/*n* of the speed, or they take
+//! While *n* processes have work, each one makes progress at 1/*n* of the speed, shared by the first pieces of its streams, or they take
 //! turns as on a card: in slices, with a pause at every change. Between two kernels the device rests, and the stream is not empty then. Launching
 //! takes the processor's time, waking up is late, marks cost a little and the device idles between a mark and an idle stream's launch.
 
@@ -48,11 +48,16 @@ pub const SLICES: Sharing = Sharing::Slices {
 /// The clock of a machine that has been up for a while.
 pub const BOOT: u64 = 3_600_000_000_000;
 
+#[derive(Clone, Copy, Default)]
 struct Work {
     left: u64,
     opens: bool,
     closes: bool,
     begun: bool,
+    /// The device does not begin with it earlier.
+    from: u64,
+    /// Nothing to do for the device: its stream comes no further before the process opens it.
+    shut: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +73,13 @@ enum Doing {
 struct Process<R: Rules> {
     /// None: a foreign tenant's.
     throttle: Option<Box<(Throttle<R>, Costs)>>,
+    /// Whose budget it has.
+    tenant: usize,
     program: Program,
     doing: Doing,
-    /// The launch that waits for its turn.
-    held: Option<(Key, u64)>,
-    queue: VecDeque<Work>,
+    /// The launch that waits for its turn: what, how long, and in which stream.
+    held: Option<(Key, u64, usize)>,
+    streams: Vec<VecDeque<Work>>,
     opened: Option<u64>,
     last: Option<u64>,
     closed: Option<u64>,
@@ -80,17 +87,31 @@ struct Process<R: Rules> {
     gap: u64,
     /// The lease was closed by a mark alone.
     ended: bool,
-    coming: Option<Work>,
+    coming: Option<(Work, usize)>,
     /// Its thread watches for the mark before the lease's first launch, made then.
     watches: Option<(Nanos, u64)>,
     launches: u64,
 }
 
-/// The device, its processes, and what one tenant's processes share.
+/// A budget, and what the processes that have it share.
+struct Tenant {
+    words: Box<[AtomicU64; WORDS]>,
+    share: Option<Share>,
+}
+
+impl Tenant {
+    fn new(percent: u64) -> Tenant {
+        Tenant {
+            words: Box::new([const { AtomicU64::new(0) }; WORDS]),
+            share: Share::percent(percent),
+        }
+    }
+}
+
+/// The device, its processes, and their tenants.
 pub struct World<R: Rules> {
     pub now: u64,
-    words: Box<[AtomicU64; WORDS]>,
-    pub share: Option<Share>,
+    tenants: Vec<Tenant>,
     processes: Vec<Process<R>>,
     dice: Dice,
     pub history: History,
@@ -101,14 +122,15 @@ pub struct World<R: Rules> {
     until: u64,
     /// Late wake-ups: up to this many nanoseconds.
     pub late: u64,
+    /// From the call's end until the device is at work, where the stream was empty: a mark before it is reached by then.
+    pub fetch: u64,
 }
 
 impl<R: Rules> World<R> {
     pub fn new(percent: u64, seed: u64) -> World<R> {
         World {
             now: BOOT,
-            words: Box::new([const { AtomicU64::new(0) }; WORDS]),
-            share: Share::percent(percent),
+            tenants: vec![Tenant::new(percent)],
             processes: Vec::new(),
             dice: Dice::new(seed),
             history: History::default(),
@@ -117,11 +139,28 @@ impl<R: Rules> World<R> {
             since: 0,
             until: 0,
             late: 80_000,
+            fetch: 0,
         }
     }
 
+    /// A process of the last tenant.
     pub fn tenant(&mut self, program: Program) -> usize {
         self.add(program, Some(Box::default()))
+    }
+
+    /// Another tenant, with a ledger of its own.
+    pub fn another(&mut self, percent: u64) {
+        self.tenants.push(Tenant::new(percent));
+    }
+
+    /// The first tenant's budget from now on.
+    pub fn change_budget(&mut self, percent: u64) {
+        self.tenants[0].share = Share::percent(percent);
+    }
+
+    /// How often a process has come to the end of its program's round.
+    pub fn rounds(&self, at: usize) -> u64 {
+        self.processes[at].program.rounds()
     }
 
     pub fn foreigner(&mut self, program: Program) -> usize {
@@ -133,10 +172,11 @@ impl<R: Rules> World<R> {
         let start = self.now + self.dice.below(50_000);
         self.processes.push(Process {
             throttle,
+            tenant: self.tenants.len() - 1,
+            streams: vec![VecDeque::new(); program.streams],
             program,
             doing: Doing::Something(start),
             held: None,
-            queue: VecDeque::new(),
             opened: None,
             last: None,
             closed: None,
@@ -152,7 +192,9 @@ impl<R: Rules> World<R> {
     /// Killed where it stands; its work leaves the device. Another like it starts.
     pub fn kill(&mut self, at: usize) {
         let program = self.processes[at].program.clone();
+        let tenant = self.processes[at].tenant;
         let fresh = self.add(program, Some(Box::default()));
+        self.processes[fresh].tenant = tenant;
         self.processes.swap_remove(at);
         self.turn = self.turn.filter(|turn| *turn != at);
         debug_assert!(fresh == self.processes.len());
@@ -168,7 +210,7 @@ impl<R: Rules> World<R> {
     }
 
     pub fn scribble(&self, word: usize, value: u64) {
-        self.words[word % WORDS].store(value, Ordering::Relaxed);
+        self.tenants[0].words[word % WORDS].store(value, Ordering::Relaxed);
     }
 
     pub fn launches(&self, at: usize) -> u64 {
@@ -179,9 +221,9 @@ impl<R: Rules> World<R> {
         self.processes.iter().map(|process| process.launches).sum()
     }
 
-    /// What the controllers believe to have been busy.
+    /// What the first tenant's controllers believe to have been busy.
     pub fn counted(&self) -> Nanos {
-        Shared::new(&self.words).busy()
+        Shared::new(&self.tenants[0].words).busy()
     }
 
     pub fn run(&mut self, length: Nanos) {
@@ -196,7 +238,12 @@ impl<R: Rules> World<R> {
                     Doing::Something(until) => Some(until.max(self.now)),
                     _ => None,
                 });
+            let fetched = self
+                .processes
+                .iter()
+                .filter_map(|process| process.fetches(self.now));
             let next = awake
+                .chain(fetched)
                 .min()
                 .unwrap_or(u64::MAX)
                 .min(done.map_or(u64::MAX, |span| self.now + span))
@@ -218,11 +265,11 @@ impl<R: Rules> World<R> {
     /// How long until some piece of work is done.
     fn soonest_end(&self) -> Option<u64> {
         let span = |at: usize| {
-            let work = self.processes[at].queue.front()?;
+            let (least, heads) = self.processes[at].heads(self.now)?;
             Some(match self.sharing {
-                Sharing::Even => (work.left * self.active()).div_ceil(PARTS),
+                Sharing::Even => (least * heads * self.active()).div_ceil(PARTS),
                 Sharing::Slices { .. } => {
-                    self.since.saturating_sub(self.now) + work.left.div_ceil(PARTS)
+                    self.since.saturating_sub(self.now) + (least * heads).div_ceil(PARTS)
                 }
             })
         };
@@ -237,7 +284,8 @@ impl<R: Rules> World<R> {
         let Sharing::Slices { length, change } = self.sharing else {
             return;
         };
-        let waits = |at: usize| !self.processes[at].queue.is_empty();
+        let now = self.now;
+        let waits = |at: usize| self.processes[at].heads(now).is_some();
         let is_over = self.turn.is_none_or(|turn| !waits(turn)) || self.until <= self.now;
         if !is_over {
             return;
@@ -250,7 +298,7 @@ impl<R: Rules> World<R> {
         if self.turn != Some(next) {
             self.turn = Some(next);
             self.since = self.now + change;
-            self.processes[next].begin(self.since);
+            self.processes[next].begin_all(self.since);
         }
         self.until = self.since.max(self.now) + length;
     }
@@ -266,7 +314,7 @@ impl<R: Rules> World<R> {
     fn active(&self) -> u64 {
         self.processes
             .iter()
-            .filter(|process| !process.queue.is_empty())
+            .filter(|process| process.heads(self.now).is_some())
             .count() as u64
     }
 
@@ -275,7 +323,7 @@ impl<R: Rules> World<R> {
         let tenants = self
             .processes
             .iter()
-            .any(|process| process.throttle.is_some() && !process.queue.is_empty());
+            .any(|process| process.throttle.is_some() && process.heads(self.now).is_some());
         if tenants {
             self.history.add(self.now - BOOT, self.now - BOOT + span);
         }
@@ -292,14 +340,20 @@ impl<R: Rules> World<R> {
             if self.sharing != Sharing::Even && self.turn != Some(at) {
                 continue;
             }
-            let Some(work) = process.queue.front_mut() else {
+            let Some((_, heads)) = process.heads(begun) else {
                 continue;
             };
-            work.left = work.left.saturating_sub(progress);
             // What is left of a nanosecond.
-            if work.left < PARTS / active.max(1) {
-                let work = process.queue.pop_front();
-                process.done(work, self.now, &mut self.dice);
+            let least = PARTS / active.max(1) / heads;
+            for stream in 0..process.streams.len() {
+                let head = process.streams[stream].front_mut();
+                let Some(work) = head.filter(|work| work.runs(begun)) else {
+                    continue;
+                };
+                work.left = work.left.saturating_sub(progress / heads);
+                if work.left < least {
+                    process.done(stream, self.now, &mut self.dice);
+                }
             }
         }
     }
@@ -309,9 +363,9 @@ impl<R: Rules> World<R> {
         let is_read =
             self.sharing == Sharing::Even || self.turn == Some(at) && self.since <= self.now;
         let process = &mut self.processes[at];
-        if let Some(work) = process.coming.take() {
+        if let Some((work, stream)) = process.coming.take() {
             let opens = work.opens;
-            process.push(self.now, work, is_read);
+            process.push(self.now, work, stream, (is_read, self.fetch));
             let own = process.throttle.as_deref().filter(|_| opens);
             process.watches = own
                 .and_then(|(throttle, _)| throttle.awaits_turn())
@@ -335,17 +389,18 @@ impl<R: Rules> World<R> {
         let Some(held) = process.held else {
             return self.step(at);
         };
-        if process.queue.len() >= QUEUE {
+        let (key, cost, stream) = held;
+        if process.streams[stream].len() >= QUEUE {
             process.doing = Doing::Blocked;
             return;
         }
-        let (key, cost) = held;
-        let (Some(share), Some(own)) = (self.share, process.throttle.as_deref()) else {
+        let tenant = &self.tenants[process.tenant];
+        let (Some(share), Some(own)) = (tenant.share, process.throttle.as_deref()) else {
             process.launch(self.now, cost, (false, false), is_read);
             return;
         };
         let (throttle, costs) = own;
-        let shared = Shared::new(&self.words);
+        let shared = Shared::new(&tenant.words);
         let now = Nanos(self.now);
         let belief = costs.of(key);
         if throttle.pass(belief) {
@@ -363,7 +418,7 @@ impl<R: Rules> World<R> {
             Order::End => {
                 throttle.launched(&shared, share, now, Launched::Marked);
                 (process.ended, process.closed, process.gap) = (true, None, 0);
-                match process.queue.back_mut() {
+                match process.streams[stream].back_mut() {
                     Some(work) => work.closes = true,
                     None => (process.closed, process.gap) = (Some(self.now), 1),
                 }
@@ -403,24 +458,71 @@ impl<R: Rules> World<R> {
     fn step(&mut self, at: usize) {
         let process = &mut self.processes[at];
         match process.program.step(&mut self.dice) {
-            Step::Launch { function, cost } => {
-                process.held = Some((Key::kernel(function << 8, 1), cost));
+            Step::Launch {
+                function,
+                cost,
+                stream,
+            } => {
+                process.held = Some((Key::kernel(function << 8, 1), cost, stream));
                 process.doing = Doing::Something(self.now);
             }
-            Step::Sync if process.queue.is_empty() => {
-                process.doing = Doing::Something(self.now + 1_000)
+            Step::Close { stream } => {
+                let gate = Work {
+                    shut: true,
+                    ..Work::default()
+                };
+                process.streams[stream].push_back(gate);
+                process.doing = Doing::Something(self.now + LAUNCH);
             }
+            Step::Open => {
+                process.doing = Doing::Something(self.now + LAUNCH);
+                for stream in 0..process.streams.len() {
+                    let gates = process.streams[stream].iter_mut();
+                    gates.for_each(|work| work.shut = false);
+                    process.pass(stream, self.now);
+                }
+            }
+            Step::Sync if process.is_done() => process.doing = Doing::Something(self.now + 1_000),
             Step::Sync => process.doing = Doing::Waiting,
             Step::Think(length) => process.doing = Doing::Something(self.now + length),
         }
     }
 }
 
+impl Work {
+    fn runs(&self, now: u64) -> bool {
+        !self.shut && self.from <= now
+    }
+}
+
 impl<R: Rules> Process<R> {
+    /// The least that is left of the pieces that the device may work at, and how many there are.
+    fn heads(&self, now: u64) -> Option<(u64, u64)> {
+        let heads = self.streams.iter().filter_map(VecDeque::front);
+        let running = heads.filter(|work| work.runs(now));
+        running.fold(None, |found: Option<(u64, u64)>, work| {
+            let (least, count) = found.unwrap_or((u64::MAX, 0));
+            Some((least.min(work.left), count + 1))
+        })
+    }
+
+    /// When the device begins with something that it has not begun yet.
+    fn fetches(&self, now: u64) -> Option<u64> {
+        let heads = self.streams.iter().filter_map(VecDeque::front);
+        let coming = heads.filter(|work| !work.shut && work.from > now);
+        coming.map(|work| work.from).min()
+    }
+
+    fn is_done(&self) -> bool {
+        self.streams.iter().all(VecDeque::is_empty)
+    }
+
     fn launch(&mut self, now: u64, cost: u64, (opens, closes): (bool, bool), is_read: bool) {
-        self.held = None;
+        let Some((_, _, stream)) = self.held.take() else {
+            return;
+        };
         self.launches += 1;
-        let idle = self.queue.is_empty() && is_read;
+        let idle = self.streams[stream].is_empty() && is_read;
         if closes {
             self.closed = None;
             self.ended = false;
@@ -430,56 +532,76 @@ impl<R: Rules> Process<R> {
         if opens {
             self.opened = idle.then_some(now);
         }
-        self.coming = Some(Work {
+        let work = Work {
             left: (cost + REST) * PARTS,
             opens,
             closes,
-            begun: false,
-        });
+            ..Work::default()
+        };
+        self.coming = Some((work, stream));
         self.doing = Doing::Something(now + LAUNCH);
     }
 
-    fn push(&mut self, now: u64, work: Work, is_read: bool) {
-        let idle = self.queue.is_empty();
-        self.queue.push_back(work);
+    fn push(&mut self, now: u64, work: Work, stream: usize, (is_read, fetch): (bool, u64)) {
+        let idle = self.streams[stream].is_empty();
+        self.streams[stream].push_back(work);
         if idle {
             if is_read {
-                self.begin(now);
+                self.begin(stream, now);
             }
-            if let Some(work) = self.queue.front_mut() {
+            if let Some(work) = self.streams[stream].front_mut() {
+                work.from = now + fetch;
                 work.left += START / 2 * PARTS;
             }
         }
         self.doing = Doing::Something(now + 100);
     }
 
-    /// The stream has come to its first piece of work.
-    fn begin(&mut self, now: u64) {
-        let Some(work) = self.queue.front_mut() else {
+    fn begin_all(&mut self, now: u64) {
+        (0..self.streams.len()).for_each(|stream| self.begin(stream, now));
+    }
+
+    /// A stream has come to its first piece of work.
+    fn begin(&mut self, stream: usize, now: u64) {
+        let Some(work) = self.streams[stream].front_mut() else {
             return;
         };
         if !core::mem::replace(&mut work.begun, true) {
             if work.opens {
                 self.opened.get_or_insert(now);
             }
-            if work.closes {
+            if work.closes && !work.shut {
                 self.last.get_or_insert(now);
             }
         }
     }
 
-    fn done(&mut self, work: Option<Work>, now: u64, dice: &mut Dice) {
-        if work.is_some_and(|work| work.closes) {
-            self.closed = Some(now);
-        }
-        self.begin(now);
+    fn done(&mut self, stream: usize, now: u64, dice: &mut Dice) {
+        self.pop(stream, now);
+        self.pass(stream, now);
         match self.doing {
-            Doing::Waiting if self.queue.is_empty() => {
+            Doing::Waiting if self.is_done() => {
                 self.doing = Doing::Something(now + WAKE + dice.below(WAKE))
             }
             Doing::Blocked => self.doing = Doing::Something(now),
             _ => {}
         }
+    }
+
+    fn pop(&mut self, stream: usize, now: u64) {
+        let work = self.streams[stream].pop_front();
+        if work.is_some_and(|work| work.closes) {
+            self.closed = Some(now);
+        }
+    }
+
+    /// Goes past what was opened.
+    fn pass(&mut self, stream: usize, now: u64) {
+        let is_passed = |work: &Work| work.left == 0 && !work.shut;
+        while self.streams[stream].front().is_some_and(is_passed) {
+            self.pop(stream, now);
+        }
+        self.begin(stream, now);
     }
 }
 
