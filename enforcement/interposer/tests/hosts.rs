@@ -115,6 +115,23 @@ fn a_stub_that_everybody_sees_is_found() {
     }
 }
 
+/// A program asks by a weak reference whether its driver has a function; what nobody has is NULL (attack 25).
+#[test]
+fn a_weak_reference_to_what_no_driver_has_is_null() {
+    let machine = Machine::new(&[]);
+    let driver = machine.path("libcuda.so.1");
+    let driver = driver.to_str().expect("a path in UTF-8");
+    for linked in [&[][..], &["-DLINKED", "-Wl,--no-as-needed", driver]] {
+        for way in [
+            &["-fPIC", "-pie"][..],
+            &["-fno-plt", "-fPIC", "-pie", "-Wl,-z,now"],
+        ] {
+            machine.compile("weak.c", "host", &[linked, way].concat());
+            machine.does(&[], &[]);
+        }
+    }
+}
+
 #[test]
 fn a_later_preloads_dlsym_is_asked() {
     let machine = Machine::new(&[]);

@@ -39,6 +39,11 @@ struct Rela {
     addend: u64,
 }
 
+fn is_weak_reference(symbol: &Elf64_Sym) -> bool {
+    const STB_WEAK: u8 = 2;
+    symbol.st_shndx == 0 && symbol.st_info >> 4 == STB_WEAK
+}
+
 /// A place that the loader has filled with the address of a named symbol, or with what lies there.
 pub struct Relocation<'a> {
     pub place: usize,
@@ -50,6 +55,8 @@ pub struct Relocation<'a> {
     pub may_be_data: bool,
     /// Calls alone go by it. One that is yet to be bound, at its first call, leads to the loader.
     pub is_called: bool,
+    /// Its object does without a definition: then the address is 0.
+    pub is_weak: bool,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -270,6 +277,7 @@ impl<'a> Object<'a> {
                     copies: kind == kind::COPY,
                     may_be_data: matches!(symbol.st_info & 0xf, STT_NOTYPE | STT_OBJECT),
                     is_called: kind == kind::CALL,
+                    is_weak: is_weak_reference(&symbol),
                 });
             }
         }
@@ -404,6 +412,17 @@ impl<'a> Object<'a> {
             .map(move |index| object.at(index))
             .filter(move |symbol| object.is_definition(symbol))
             .map(move |symbol| object.string(u64::from(symbol.st_name)))
+    }
+
+    /// Whether it may refer to such a name and do without it: to be told from its table of symbols, where that shows its end.
+    pub fn may_do_without(&self, is_meant: &dyn Fn(&CStr) -> bool) -> bool {
+        // What is hashed stands behind what is only referred to; the linker tells no place where it hashes nothing.
+        let (end, _) = self.gnu_hash_extent();
+        end == 0
+            || (1..end).any(|index| {
+                let symbol = self.at(index);
+                is_weak_reference(&symbol) && is_meant(self.string(u64::from(symbol.st_name)))
+            })
     }
 
     fn at(&self, index: u32) -> Elf64_Sym {

@@ -41,6 +41,7 @@ pub fn begin() {
     // Before: what an object's own data stand for is bound to our exports then, as it is where no driver precedes us.
     precede::take_over();
     rebind::rebind();
+    rebind::loosen();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(127) };

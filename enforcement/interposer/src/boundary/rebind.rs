@@ -4,6 +4,7 @@
 //! it again: in the objects that a program begins with before its main, in those that it opens later at the first look-up of a CUDA or NVML name after
 //! that, which is what fills such pointers. What an object reads of them before it has looked anything up is not covered; the proxies have no such limit.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use seeds::{Seed, planted};
@@ -115,6 +116,41 @@ static DATA: Data = Data {
     first: [const { AtomicUsize::new(0) }; HOOKS],
     behind: [const { AtomicUsize::new(0) }; HOOKS],
 };
+
+/// At this library's constructor. An object may refer to functions weakly and do without those that are NULL, as those are that its driver has not, or
+/// that no driver has that it is linked to. The loader has bound them to our exports; where nobody else exports a name the reference is put back
+/// (attack 25). Those of objects that come later stay bound.
+pub fn loosen() {
+    elf::each(&mut |object| {
+        let is_ours = |name: &CStr| entries::exported(name).is_some();
+        if !sign::is_ours(object) && object.may_do_without(&is_ours) {
+            object.relocations(&mut |relocation| {
+                if relocation.is_weak && !relocation.is_called && !relocation.copies {
+                    put_back(object, relocation);
+                }
+            });
+        }
+        false
+    });
+}
+
+fn put_back(object: &Object<'_>, relocation: &Relocation<'_>) {
+    let Some(entry) = entries::exported(relocation.name) else {
+        return;
+    };
+    let bound = entries::export_address(entry).wrapping_add(relocation.addend);
+    if elf::word(relocation.place) != bound {
+        return;
+    }
+    let mut is_defined = false;
+    elf::each(&mut |other| {
+        is_defined = !sign::is_ours(other) && other.exports_name(relocation.name);
+        is_defined
+    });
+    if !is_defined {
+        object.store(relocation.place, relocation.addend);
+    }
+}
 
 /// Binds what objects have come meanwhile refer to.
 pub fn rebind() {
