@@ -60,6 +60,38 @@ fn a_constructor_that_makes_the_first_context_hangs_nobody() {
     }
 }
 
+/// Libraries have stubs of the driver's functions, which open the driver when the first of them is called. What the program refers to is ours, which stands
+/// before them; without a driver it goes on to the stub (attack 25).
+#[test]
+fn a_librarys_stubs_open_the_driver() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).to_str().expect("a path in UTF-8").to_owned();
+    compile(
+        "stubs.c",
+        &path("libstubs.so"),
+        &["-shared", "-fPIC", "-ldl"],
+    );
+    let linked = ["-L", &text(""), "-lstubs", "-Wl,-rpath", "-Wl,$ORIGIN"];
+    compile("stubbed.c", &path("linked"), &linked);
+    let library = ["-DLIBRARY", "-shared", "-fPIC"];
+    let stubs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stubs.c");
+    let stubs = stubs.to_str().expect("a path in UTF-8");
+    compile(
+        "stubbed.c",
+        &path("plugin.so"),
+        &[&library[..], &[stubs, "-ldl"]].concat(),
+    );
+    compile("opens.c", &path("opens"), &["-ldl"]);
+    for (program, arguments) in [("linked", vec![]), ("opens", vec![text("plugin.so")])] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let bare = said("none", &path(program), &arguments);
+        assert_eq!(bare, "0 0 0 0 0 0\n", "{program} without us");
+        let ours = said("ours", &path(program), &arguments);
+        assert_eq!(ours, "0 0 0 0 0 2\n", "{program}");
+    }
+}
+
 /// A program's threads have stacks as small as the driver lets them: what the enforcer needs beside is little (attack 24, b2 and b5: 48 KiB where the mock
 /// needs 32).
 #[test]

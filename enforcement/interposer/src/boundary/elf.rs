@@ -20,6 +20,7 @@ const DT_SONAME: i64 = 14;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const STT_NOTYPE: u8 = 0;
 const STT_OBJECT: u8 = 1;
+const STT_FUNC: u8 = 2;
 const STT_TLS: u8 = 6;
 const STT_GNU_IFUNC: u8 = 10;
 const PAGE: usize = 4096;
@@ -235,6 +236,12 @@ impl<'a> Object<'a> {
         let is_data =
             found.st_info & 0xf == STT_OBJECT && found.st_size >= size_of::<usize>() as u64;
         is_data.then(|| self.base + found.st_value as usize)
+    }
+
+    /// The address of a function that it defines and exports.
+    pub fn function(&self, name: &CStr) -> Option<usize> {
+        let found = self.definition(name)?;
+        (found.st_info & 0xf == STT_FUNC).then(|| self.base + found.st_value as usize)
     }
 
     /// Visits its relocations that name a symbol and are words of data: addresses, copies, and slots of calls.

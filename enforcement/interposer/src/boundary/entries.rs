@@ -13,6 +13,7 @@ use seeds::{Seed, planted};
 
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
+use super::{elf, loader, sign};
 use crate::function;
 use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
@@ -39,7 +40,11 @@ macro_rules! export {
         pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
             let next = enter(Entry::$name);
             if next == 0 {
-                return missing(Entry::$name);
+                let Some(behind) = behind(Entry::$name) else {
+                    return missing(Entry::$name);
+                };
+                // SAFETY: another library's function of this name, for which the caller's reference was, with the caller's own arguments.
+                return unsafe { transmute::<usize, fns::$name>(behind)($($arg),*) };
             }
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
@@ -102,7 +107,11 @@ macro_rules! export_per_thread {
         pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
             let next = enter(Entry::$name);
             if next == 0 {
-                return missing(Entry::$name);
+                let Some(behind) = behind(Entry::$name) else {
+                    return missing(Entry::$name);
+                };
+                // SAFETY: another library's function of this name, for which the caller's reference was, with the caller's own arguments.
+                return unsafe { transmute::<usize, fns::$name>(behind)($($arg),*) };
             }
             // SAFETY: the address of the bound driver's function of this name, whose signature is the row's.
             let next = unsafe { transmute::<usize, fns::$name>(next) };
@@ -288,6 +297,27 @@ fn comes_too_early(entry: Entry) -> bool {
     static FILLED: AtomicBool = AtomicBool::new(false);
     FILLED.fetch_or(entry == Entry::cuInit, Ordering::Relaxed);
     library(entry) == Library::Cuda && !FILLED.load(Ordering::Relaxed)
+}
+
+/// Where there is no driver yet, the function of this name that another library has: libraries have stubs of the driver's functions that open it when the
+/// first of them is called (TensorFlow's, those that implib.so makes), and without us the call had gone there (attack 25).
+#[cold]
+#[inline(never)]
+fn behind(entry: Entry) -> Option<usize> {
+    let library = library(entry);
+    if library.is_bound() || !Library::hears_look_ups() {
+        return None;
+    }
+    let (name, mut found) = (name_at(entry as usize), None);
+    loader::locked(&mut || {
+        elf::each(&mut |object| {
+            found = (!sign::is_ours(object))
+                .then(|| object.function(name))
+                .flatten();
+            found.is_some()
+        });
+    });
+    found
 }
 
 #[cold]
