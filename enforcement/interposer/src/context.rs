@@ -9,6 +9,7 @@ use budget::settings::ContextCharge;
 use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 
 use crate::boundary::cross::Out;
+use crate::boundary::drivers::Library;
 use crate::boundary::entries::next;
 use crate::boundary::manners;
 use crate::contexts::Context;
@@ -26,6 +27,16 @@ use seeds::{Mark, Seed, mark, planted};
 const CHARGED: u32 = 2;
 
 pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
+    let outcome = init_and_charge(tenant, flags);
+    if tenant.memory.initialised.load(Ordering::Acquire) != 0 {
+        // With nothing held: the loader's lock may be with somebody who waits for a lock of ours.
+        let _errno = KeptErrno::keep();
+        Library::Cuda.keep();
+    }
+    outcome
+}
+
+fn init_and_charge(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     let _errno = KeptErrno::keep();
     manners::forget();
     let memory = tenant.memory;

@@ -69,6 +69,7 @@ pub fn find() -> bool {
         // It was there before anybody here asked for it. (Or another thread of ours is just beginning it: then none stays open.)
         KEPT.give_up();
     }
+    Library::Nvml.keep();
     FOUND.store(true, Ordering::Release);
     true
 }

@@ -92,6 +92,42 @@ fn a_librarys_stubs_open_the_driver() {
     }
 }
 
+/// A program tries several drivers until one can be initialised, and closes the others (attack 25: the first that was looked up in was bound for ever, and
+/// stayed loaded). The one that it stays with is enforced.
+#[test]
+fn a_driver_that_cannot_be_initialised_is_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    compile("tries.c", &path("tries"), &["-ldl"]);
+    for (soname, define, [failed, bare, ours]) in [
+        ("libcuda.so.1", "-DCUDA", ["34", "0 0 0 0", "0 0 0 2"]),
+        ("libnvidia-ml.so.1", "-DNVML", ["12", "0 0 0 44", "0 0 0 4"]),
+    ] {
+        let named = format!("-Wl,-soname,{soname}");
+        let dud = path("dud").join(format!("{soname}.dud"));
+        std::fs::create_dir_all(path("dud")).expect("a folder");
+        compile("dud.c", &dud, &["-shared", "-fPIC", define, &named]);
+        let dud = dud.to_str().expect("a path in UTF-8");
+        // By its name, and by its path.
+        let script = format!("exec {} \"$0\" \"$1\"", path("tries").display());
+        let by_path = format!(
+            "exec {} \"$0\" \"${{LD_LIBRARY_PATH%%:*}}/$1\"",
+            path("tries").display()
+        );
+        for script in [script, by_path] {
+            for (target, second) in [("none", bare), ("ours", ours)] {
+                let arguments = ["-c", &script, dud, soname];
+                let told = said(target, Path::new("sh"), &arguments);
+                assert_eq!(
+                    told,
+                    format!("{failed}\n{second}\n"),
+                    "{soname}, {target}: {script}"
+                );
+            }
+        }
+    }
+}
+
 /// A program's threads have stacks as small as the driver lets them: what the enforcer needs beside is little (attack 24, b2 and b5: 48 KiB where the mock
 /// needs 32).
 #[test]

@@ -1,4 +1,5 @@
-//! The drivers behind us: found by DT_SONAME, bound once, kept for ever (FINDINGS 21).
+//! The drivers behind us: found by DT_SONAME, bound once, kept for ever (FINDINGS 21) from the first success of cuInit or nvmlInit on. A program may try
+//! several of a name until one can be initialised, and close the others: until then another that is looked up in takes the place of the bound one.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -21,16 +22,18 @@ pub enum Library {
     Nvml,
 }
 
-/// Base address of the bound object, and whether there is one.
+/// Base address of the bound object, and whether there is one; and whether it stays loaded and bound whatever the program does.
 struct Driver {
     bound: AtomicUsize,
     base: AtomicUsize,
+    kept: AtomicUsize,
 }
 
 static DRIVERS: [Driver; 2] = [const {
     Driver {
         bound: AtomicUsize::new(0),
         base: AtomicUsize::new(0),
+        kept: AtomicUsize::new(0),
     }
 }; 2];
 static NEXT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
@@ -39,6 +42,8 @@ static NEXT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
 /// none of ours, and a load or two say so.
 static BY_ADDRESS: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
 const PLACES: usize = (4 * HOOKS).next_power_of_two();
+/// Where a hook was entered that another may take the place of.
+const LEFT: u16 = u16::MAX;
 
 /// Where the search for an address goes: every place, from its own on. Functions lie 16 bytes apart or more.
 fn places(address: usize) -> impl Iterator<Item = &'static AtomicU16> {
@@ -56,7 +61,9 @@ impl Library {
 
     /// Which driver an object is. A proxy of ours has a driver's name and is none.
     pub fn of(object: &elf::Object<'_>) -> Option<Library> {
-        let soname = object.soname()?;
+        // Some builds name themselves by their file alone.
+        let file = || CStr::from_bytes_with_nul(file_name(object.map.name())).ok();
+        let soname = object.soname().or_else(file)?;
         [Library::Cuda, Library::Nvml]
             .into_iter()
             .find(|library| soname == library.soname())
@@ -106,12 +113,78 @@ impl Library {
         self.is_bound() || self.bind_where(&|_| true)
     }
 
-    /// Binds the object at `base` if none is bound yet. Answers whether it is the bound one.
+    /// Binds the object at `base` if none is bound yet that is kept. Answers whether it is the bound one.
     pub fn bind(self, base: usize) -> bool {
+        let driver = &DRIVERS[self as usize];
+        let is_it = || self.is_bound() && driver.base.load(Ordering::Relaxed) == base;
+        if is_it() {
+            return true;
+        }
+        if self.is_bound() && self.is_loose() {
+            self.let_go();
+        }
         if !self.is_bound() {
             self.bind_where(&|object| object.base == base);
         }
-        self.is_bound() && DRIVERS[self as usize].base.load(Ordering::Relaxed) == base
+        is_it()
+    }
+
+    /// Whether another driver may take the place of the bound one.
+    pub fn is_loose(self) -> bool {
+        DRIVERS[self as usize].kept.load(Ordering::Acquire) == 0
+    }
+
+    /// The bound driver can be initialised: its addresses outlive a dlclose by the program from now on.
+    pub fn keep(self) {
+        let driver = &DRIVERS[self as usize];
+        if !self.is_bound() || driver.kept.swap(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let base = driver.base.load(Ordering::Relaxed);
+        elf::each(&mut |object| {
+            let found = object.base == base;
+            if found {
+                // By path: by its name alone the loader may find a proxy of ours.
+                loader::open(
+                    object.map.name(),
+                    libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
+                );
+            }
+            found
+        });
+    }
+
+    /// Unbinds one that the program has closed.
+    fn let_go_of_closed(self) {
+        if !self.is_bound() || !self.is_loose() {
+            return;
+        }
+        let base = DRIVERS[self as usize].base.load(Ordering::Relaxed);
+        let mut is_there = false;
+        elf::each(&mut |object| {
+            is_there = object.base == base && Library::of(object) == Some(self);
+            is_there
+        });
+        if !is_there {
+            self.let_go();
+        }
+    }
+
+    /// Unbinds one of which nothing stands: it was never initialised.
+    fn let_go(self) {
+        let driver = &DRIVERS[self as usize];
+        driver.bound.store(0, Ordering::Release);
+        for entry in (0..ENTRIES).filter(|entry| library_at(*entry) == self) {
+            NEXT[entry].store(0, Ordering::Release);
+        }
+        for place in &BY_ADDRESS {
+            let hook = place.load(Ordering::Acquire);
+            let is_its = |hook: u16| library_at(usize::from(hook) - 1) == self;
+            if hook != 0 && hook != LEFT && is_its(hook) {
+                place.store(LEFT, Ordering::Release);
+            }
+        }
+        driver.base.store(0, Ordering::Release);
     }
 
     /// The hook of what lies at this address in the driver: its number in the table.
@@ -121,7 +194,7 @@ impl Library {
         }
         places(address)
             .map_while(|place| usize::from(place.load(Ordering::Acquire)).checked_sub(1))
-            .find(|hook| NEXT[*hook].load(Ordering::Relaxed) == address)
+            .find(|hook| *hook < HOOKS && NEXT[*hook].load(Ordering::Relaxed) == address)
             .filter(|hook| library_at(*hook) == self)
     }
 
@@ -171,6 +244,7 @@ impl Library {
     /// Binds NVML if none is bound, and opens it where there is none: first the bound libcuda's own. Answers whether one is.
     pub fn open_nvml() -> bool {
         let nvml = Library::Nvml;
+        nvml.let_go_of_closed();
         if !nvml.is_bound() && !planted(Seed::R62) && !sign::is_among_proxies() {
             let beside = Library::nvml_beside_cuda();
             let path = beside.and_then(|path| CString::new(path.into_os_string().into_vec()).ok());
@@ -205,11 +279,6 @@ impl Library {
             found = Library::of(object) == Some(self) && wanted(object);
             if found {
                 self.store(object, leader);
-                // The addresses outlive a dlclose by the program. By path: by its name alone the loader may find a proxy of ours.
-                loader::open(
-                    object.map.name(),
-                    libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE,
-                );
             }
             found
         });
@@ -265,13 +334,22 @@ impl Library {
     }
 }
 
+/// The last part of a path, with its NUL.
+fn file_name(path: &CStr) -> &[u8] {
+    let bytes = path.to_bytes_with_nul();
+    let folder = bytes.iter().rposition(|byte| *byte == b'/');
+    folder.map_or(bytes, |slash| &bytes[slash + 1..])
+}
+
 /// Puts a hook where its address is searched. Threads that race enter the same.
 fn enter(address: usize, number: u16) {
     for place in places(address) {
-        match place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return,
-            Err(other) if other == number => return,
-            Err(_) => {}
+        for free in [0, LEFT] {
+            match place.compare_exchange(free, number, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(other) if other == number => return,
+                Err(_) => {}
+            }
         }
     }
 }

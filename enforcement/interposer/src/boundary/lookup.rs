@@ -303,7 +303,7 @@ fn exchange(handle: *mut c_void, entry: Entry, name: &CStr, found: usize, caller
         };
     }
     let library = entries::library(entry);
-    if !library.is_bound() {
+    if !library.is_bound() || library.is_loose() && library.next(entry) != found {
         match driver_at(found) {
             Some((of, base)) if of == library => library.bind(base),
             _ => return found,
