@@ -67,11 +67,19 @@ impl Array {
         }
     }
 
+    /// Of a compressed format the more of what its texels take and its blocks: which of them a device lays out is not known.
     fn laid_out(self) -> u64 {
-        let row = self
-            .width
-            .saturating_mul(element(self.format, self.channels));
-        let (rows, mut slices) = (self.height.max(1), self.depth.max(1));
+        let texels = self.laid_out_as(self.width, self.height, element(self.format, self.channels));
+        if !is_compressed(self.format) {
+            return texels;
+        }
+        let [width, height] = [self.width, self.height].map(|size| size.div_ceil(COMPRESSED.0));
+        texels.max(self.laid_out_as(width, height, COMPRESSED.1))
+    }
+
+    fn laid_out_as(self, width: u64, height: u64, element: u64) -> u64 {
+        let row = width.saturating_mul(element);
+        let (rows, mut slices) = (height.max(1), self.depth.max(1));
         if planted(Seed::V17p) && self.has_layers() {
             slices = (slices - 1).max(1);
         }
@@ -88,12 +96,32 @@ impl Array {
     }
 }
 
-/// Bytes of one element of a format of integers or floats with so many channels; the most of any for the others.
+/// CU_AD_FORMAT_BC1_UNORM to CU_AD_FORMAT_BC7_UNORM_SRGB.
+fn is_compressed(format: u32) -> bool {
+    (0x91..=0x9e).contains(&format)
+}
+
+/// Texels on a side of a compressed block, and the most bytes that one has.
+const COMPRESSED: (u64, u64) = (4, 16);
+
+/// Bytes of one element of a format with so many channels (CUarray_format of cuda.h, 13.0), some of which name their channels; the most of any for those
+/// that are not here.
 fn element(format: u32, channels: u32) -> u64 {
     let channel = match format {
         1 | 8 => 1,
         2 | 9 | 16 => 2,
         3 | 10 | 32 => 4,
+        // UNORM and SNORM of 8 and 16 bits, of 1, 2 and 4 channels.
+        _ if format > 32 && planted(Seed::R96) => return LARGEST,
+        0xc0 | 0xc6 => return 1,
+        0xc1 | 0xc7 | 0xc3 | 0xc9 => return 2,
+        0xc2 | 0xc8 | 0xc4 | 0xca => return 4,
+        0xc5 | 0xcb => return 8,
+        // UNORM_INT_101010_2.
+        0x50 => return 4,
+        compressed if is_compressed(compressed) => {
+            return COMPRESSED.1 / (COMPRESSED.0 * COMPRESSED.0);
+        }
         _ => return LARGEST,
     };
     channel * u64::from(channels.clamp(1, 4))
@@ -121,6 +149,12 @@ mod tests {
     #[case(Array { width: 4, height: 4, depth: 6, flags: CUBEMAP, ..WORDS }, 1, 64 * 8 * 6)]
     #[case(Array { width: 4, height: 4, depth: 6, ..WORDS }, 1, 64 * 8 * 8)]
     #[case(Array { width: 32, height: 32, ..WORDS }, 2, 128 * 32 + 64 * 16)]
+    #[case(Array { width: 4096, height: 4096, format: 0x9d, ..WORDS }, 1, 16 << 20)]
+    #[case(Array { width: 256, height: 1, format: 0x91, ..WORDS }, 1, 1024 * 8)]
+    #[case(Array { width: 5, height: 256, format: 0x91, ..WORDS }, 1, 64 * 256)]
+    #[case(Array { width: 4096, height: 4096, format: 0xc1, channels: 2, ..WORDS }, 1, 32 << 20)]
+    #[case(Array { width: 4096, height: 4096, format: 0x50, channels: 4, ..WORDS }, 1, 64 << 20)]
+    #[case(Array { width: 4096, height: 4096, format: 0xb0, channels: 3, ..WORDS }, 1, 256 << 20)]
     #[case(Array { flags: 0x40, ..WORDS }, 1, 0)]
     #[case(Array { width: u64::MAX, height: u64::MAX, ..WORDS }, 9, u64::MAX)]
     fn an_array_takes_what_the_card_takes(

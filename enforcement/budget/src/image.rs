@@ -265,8 +265,8 @@ fn ptx(text: &[u8]) -> Needs {
     let mut words = Words { rest: text };
     let mut before: &[u8] = b"";
     while let Some(word) = words.next() {
-        // `.ptr .global` says where a parameter points.
-        if word == b".global" && before != b".ptr" {
+        // `.ptr .global` says where a parameter points, `.extern .global` what another image has.
+        if word == b".global" && before != b".ptr" && before != b".extern" {
             declared(&mut words, &mut needs);
         }
         needs.calls_malloc |= word == b"malloc";
@@ -474,6 +474,7 @@ mod tests {
         "ld.global.u32 %r1, [%d1]; .entry k(.param .u64 .ptr .global .align 16 a, .param .b8 c[4194304])",
         0
     )]
+    #[case(".extern .global .b8 theirs[104857600];\n.global .b8 ours[2097152];", 2 * MIB)]
     #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
     #[case(".global .attribute(.managed) .b8 m[2097152];", 0)]
     #[case(".visible.global.align 4.b8 glued[4194304];", 4 * MIB)]

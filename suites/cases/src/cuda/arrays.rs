@@ -150,6 +150,36 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// An array of a packed or compressed format is charged what its texels take, not what the largest of any format would.
+    arrays_of_packed_and_compressed_formats_are_charged_by_their_texels {
+        kind: Budget, defects: ["R96"], entry_points: ["cuArrayCreate_v2", "cuArrayDestroy"], budget: "0=1GiB",
+    } (session) {
+        const SIDE: u64 = 4096;
+        let cuda = cuda()?;
+        let left = || {
+            let taken = fill(&cuda);
+            for &address in &taken.held {
+                cuda.free(address);
+            }
+            taken.refused_with(OUT_OF_MEMORY).map(|()| taken.bytes)
+        };
+        let before = left()?;
+        fills(before, budget(session, 0)?, CONTEXT_ROOM)?;
+        // BC1_UNORM, BC4_UNORM, BC7_UNORM, UNORM_INT8X1, UNORM_INT8X2, SNORM_INT16X2, UNORM_INT16X4, UNORM_INT_101010_2: channels, and bytes of a texel at most.
+        let formats = [(0x91, 4, 1), (0x97, 1, 1), (0x9d, 4, 1), (0xc0, 1, 1), (0xc1, 2, 2), (0xca, 2, 4), (0xc5, 4, 8), (0x50, 4, 4)];
+        for (format, channels, texel) in formats {
+            let made = cuda.create_array_of(format, channels, SIDE, SIDE);
+            if made.code == CUresult::ERROR_INVALID_VALUE {
+                // A driver that is older than the format.
+                continue;
+            }
+            ensure_eq!(made.code, OK, "an array of format {format:#x}");
+            ensure_eq!(before - left()?, Bytes(SIDE * SIDE * texel), "of the budget for an array of format {format:#x}");
+            ensure_eq!(cuda.destroy_array(made.out), OK, "cuArrayDestroy");
+        }
+        Ok(())
+    }
+
     /// At the edges of blocks an array takes of the budget what a card takes for it, by its rows, its layers and all of its levels: one that is a block of 2 MiB
     /// takes one, and what a last level or a last layer has beyond takes another.
     arrays_take_whole_blocks_of_the_budget {

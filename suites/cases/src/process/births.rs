@@ -184,7 +184,9 @@ cases! {
                 let answer = cuda.allocate(SMALL.0);
                 answer.code == OK && cuda.free(answer.out) == OK
             })?;
-            held.into_iter().for_each(|pointer| drop(cuda.free(pointer)));
+            for pointer in held {
+                ensure_eq!(cuda.free(pointer), OK, "cuMemFree_v2");
+            }
         }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }

@@ -23,11 +23,22 @@ const SPARSE: u32 = 0x40;
 
 impl Cuda {
     pub fn create_array(&self, width: u64, height: u64) -> Answer<Array> {
+        self.create_array_of(WORDS, 1, width, height)
+    }
+
+    /// Of a CUarray_format, with the channels that it has.
+    pub fn create_array_of(
+        &self,
+        format: i32,
+        channels: u32,
+        width: u64,
+        height: u64,
+    ) -> Answer<Array> {
         let descriptor = CUDA_ARRAY_DESCRIPTOR {
             Width: width as usize,
             Height: height as usize,
-            Format: WORDS as _,
-            NumChannels: 1,
+            Format: format as _,
+            NumChannels: channels,
         };
         let mut array = CUarray::NULL;
         let code = call!(self.cuArrayCreate_v2(&mut array, &descriptor));

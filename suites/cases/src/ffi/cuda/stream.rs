@@ -73,8 +73,12 @@ impl Cuda {
             }
             (given.act.lock().unwrap_or_else(PoisonError::into_inner))();
         }
-        let given = Given { launched: AtomicBool::new(false), act: Mutex::new(act) };
-        let launched = call!(self.cuLaunchHostFunc(stream.0, Some(run), (&raw const given).cast_mut().cast()));
+        let given = Given {
+            launched: AtomicBool::new(false),
+            act: Mutex::new(act),
+        };
+        let launched =
+            call!(self.cuLaunchHostFunc(stream.0, Some(run), (&raw const given).cast_mut().cast()));
         given.launched.store(true, Ordering::Release);
         let answers = [launched, call!(self.cuStreamSynchronize(stream.0))];
         let failed = answers
