@@ -1,7 +1,7 @@
 //! What cuInit and contexts take: an upper bound is reserved before, the driver's own figure charged after (FINDINGS 12).
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use ledger::{Change, KeptErrno};
 
 use abi::cuda::{CUcontext, CUdevice, CUlimit, CUresult};
@@ -11,7 +11,7 @@ use budget::{Bytes, DeviceIndex, DeviceSet, charge};
 use crate::boundary::cross::Out;
 use crate::boundary::drivers::Library;
 use crate::boundary::entries::next;
-use crate::boundary::manners;
+use crate::boundary::{manners, time};
 use crate::contexts::Context;
 use crate::devices::{Device, Devices, devices_before_init};
 use crate::memory;
@@ -22,6 +22,7 @@ use crate::pinned::Asking;
 use crate::process::{ORDINALS, Tenant};
 use crate::report::{self, Once};
 use seeds::{Mark, Seed, mark, planted};
+use throttle::Nanos;
 
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
@@ -189,12 +190,16 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
         Target::None => return Outcome::PassThrough(Reason::TakesNothing),
     };
     let memory = tenant.memory;
+    let hold = memory.holds.begin();
+    // Either who ends a context sees this, or this sees that it ends.
+    fence(Ordering::SeqCst);
     if !planted(Seed::C31)
         && let Some(before) = memory.endings.quiet(0)
         && memory.contexts.has_primary(device.ordinal)
     {
         // Nobody waits for a stranger's context to have one more hold on this.
         let code = call();
+        drop(hold);
         if memory.endings.quiet(0) != Some(before) {
             // It may have ended meanwhile, so that the driver has made another.
             let _held = memory.changing.hold();
@@ -209,6 +214,7 @@ pub fn retain(tenant: Tenant, context: Out<'_, CUcontext>, ordinal: CUdevice) ->
         }
         return Outcome::Done(code);
     }
+    drop(hold);
     await_room(tenant, device);
     let _held = memory.changing.hold();
     if memory.contexts.has_primary(device.ordinal) {
@@ -509,6 +515,22 @@ fn judged(
     Outcome::Refused(refused)
 }
 
+/// Before a call that may end a primary context: waits for those that are about to have one more hold on it, and know it as alive. What ended under them
+/// the driver would make anew for them, uncharged, while its room is granted to others (R97 of `fixtures/defects.txt`). Not for ever: one may have ended in
+/// its call.
+fn begin_to_end(tenant: Tenant) -> Change<'static> {
+    const PATIENCE: Nanos = Nanos::millis(250);
+    const STEP: Nanos = Nanos::micros(20);
+    let memory = tenant.memory;
+    let ending = memory.endings.begin();
+    fence(Ordering::SeqCst);
+    let end = time::now().plus(PATIENCE);
+    while !planted(Seed::R97) && memory.holds.quiet(0).is_none() && time::now() < end {
+        time::sleep_until(time::now().plus(STEP));
+    }
+    ending
+}
+
 fn end_primary(
     tenant: Tenant,
     ordinal: CUdevice,
@@ -522,7 +544,7 @@ fn end_primary(
         tenant.forget_marks(context);
         tenant.forget_streams_of(context);
     }
-    let _ending = tenant.memory.endings.begin();
+    let _ending = begin_to_end(tenant);
     let change = tenant.change();
     let code = call(ordinal);
     if code == CUresult::SUCCESS
@@ -587,7 +609,7 @@ pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
         tenant.forget_marks(context.handle);
         tenant.forget_streams_of(context.handle);
     }
-    let _ending = tenant.memory.endings.begin();
+    let _ending = begin_to_end(tenant);
     let mut change = Some(tenant.change());
     let code = call();
     for context in primaries.into_iter().filter(|context| context.primary) {

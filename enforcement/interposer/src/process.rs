@@ -61,8 +61,9 @@ pub struct Memory {
     pub threads: Threads,
     /// Held while a context is made or destroyed, so that what it takes can be measured.
     pub changing: Reentrant,
-    /// Calls that may end a primary context.
+    /// Calls that may end a primary context, and those that take one more hold on one, which the others wait for.
     pub endings: Changes,
+    pub holds: Changes,
     /// Not 0: some pool may hold less than it is charged for.
     pub slack: AtomicU64,
     /// Held while the driver maps memory or is told what a device may access, and while a descriptor gets a name.

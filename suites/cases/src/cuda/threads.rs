@@ -8,7 +8,7 @@ use std::time::Duration;
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context};
+use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cancelled, Cuda};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
@@ -65,6 +65,41 @@ cases! {
             ensure!(!made.load(Ordering::SeqCst), "it waited for a context that another thread made");
             ensure_eq!(cuda.release_primary(0), CUresult::SUCCESS, "cuDevicePrimaryCtxRelease_v2");
             Ok(())
+        })
+    }
+
+    /// A thread takes one more hold on a primary context while another lets go of the last: either the context lives on, or the new one is charged.
+    one_more_hold_beside_the_last_that_goes_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R97"], entry_points: ["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "cuDevicePrimaryCtxRetain", when = "2", then = "delay:150ms" }]"#, unordered: "two threads race",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_context(0).code, CUresult::SUCCESS, "cuCtxCreate");
+        ensure_eq!(cuda.retain_primary(0).code, CUresult::SUCCESS, "the first hold");
+        let beside_both = fill(&cuda);
+        beside_both.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        for address in &beside_both.held {
+            ensure_eq!(cuda.free(*address), CUresult::SUCCESS, "cuMemFree_v2");
+        }
+        let retaining = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                retaining.store(true, Ordering::SeqCst);
+                cuda.retain_primary(0).code
+            });
+            while !retaining.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            // So that it is in the driver, which has not acted yet.
+            thread::sleep(Duration::from_millis(50));
+            ensure_eq!(cuda.release_primary(0), CUresult::SUCCESS, "the last hold");
+            let taken = fill(&cuda);
+            let Ok(code) = second.join() else { return Err(Failure::Broken("the thread died".to_owned())) };
+            match code {
+                CUresult::SUCCESS => ensure!(taken.bytes <= beside_both.bytes, "{} beside two contexts, {} before", taken.bytes, beside_both.bytes),
+                refused => ensure_eq!(refused, CUresult::ERROR_OUT_OF_MEMORY, "the second hold"),
+            }
+            fills(taken.bytes, budget(session, 0)?, Bytes(2 * CONTEXT_ROOM.0))
         })
     }
 

@@ -184,7 +184,7 @@ cases! {
                 let answer = cuda.allocate(SMALL.0);
                 answer.code == OK && cuda.free(answer.out) == OK
             })?;
-            for pointer in held {
+            if let Some(pointer) = held {
                 ensure_eq!(cuda.free(pointer), OK, "cuMemFree_v2");
             }
         }
