@@ -212,7 +212,7 @@ where
     fn captured(&self, tenant: Tenant, capture: Capture) -> Outcome<CUresult> {
         tenant.memory.graphs.notice_allocation();
         let code = (self.alloc)(self.size);
-        if code != CUresult::SUCCESS || tenant.capture_of(self.stream) == Some(capture) {
+        if code != CUresult::SUCCESS || tenant.is_in(capture, self.stream) {
             return Outcome::Done(code);
         }
         refused_unless_undone(code, || self.place.read(), &self.free)
