@@ -213,7 +213,7 @@ impl Floor {
             return;
         }
         let library = os::own_path();
-        let is_ours = |pid| sources::is_of_tenant(pid, settings(), library.as_deref());
+        let is_ours = |pid| sources::is_of_tenant(pid, settings(), library);
         let seen = ledger.note_seen(device, &rows.pids(), &|pid| rows.of(pid), &is_ours);
         if let Some((pid, bytes)) = seen
             && !self.told_of_others.swap(true, Ordering::Relaxed)

@@ -15,8 +15,7 @@ use crate::trace;
 pub fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let settings =
-            sources::settings(os::own_path().as_deref(), planted(Seed::R50).then_some(&[]));
+        let settings = sources::settings(os::own_path(), planted(Seed::R50).then_some(&[]));
         // Here, and not where enforcement begins: somebody may have meant to set a budget and set none.
         if settings.log_level != Some(LogLevel(0)) {
             for remark in &settings.remarks {

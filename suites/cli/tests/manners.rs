@@ -60,6 +60,52 @@ fn a_constructor_that_makes_the_first_context_hangs_nobody() {
     }
 }
 
+/// Nor does one that waits for a thread's call, be it the first of the process: what takes the loader's lock is asked before main (attack 25).
+#[test]
+fn a_constructor_that_waits_for_a_call_hangs_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    compile("plugin.c", &path("plugin.so"), &["-shared", "-fPIC"]);
+    // To link to: the mock takes their places.
+    for (soname, define) in [("libcuda.so.1", "-DCUDA"), ("libnvidia-ml.so.1", "-DNVML")] {
+        let named = format!("-Wl,-soname,{soname}");
+        compile(
+            "dud.c",
+            &path(soname),
+            &["-shared", "-fPIC", define, &named],
+        );
+    }
+    let drivers = ["libcuda.so.1", "libnvidia-ml.so.1"].map(path);
+    let drivers = drivers
+        .each_ref()
+        .map(|path| path.to_str().expect("a path in UTF-8"));
+    let arguments = [
+        &["-rdynamic", "-pthread"][..],
+        &drivers,
+        &["-lvulkan", "-ldl"],
+    ]
+    .concat();
+    compile("first.c", &path("first"), &arguments);
+    let plugin = path("plugin.so");
+    let plugin = plugin.to_str().expect("a path in UTF-8");
+    for call in [
+        "cuInit",
+        "nvmlDeviceGetMemoryInfo",
+        "vkAllocateMemory",
+        "a refusal",
+        "vkQueueSubmit",
+        "vkDestroyDevice",
+    ] {
+        for target in ["none", "ours"] {
+            assert_eq!(
+                said(target, &path("first"), &[plugin, call]),
+                "done\n",
+                "{call}, {target}"
+            );
+        }
+    }
+}
+
 /// Libraries have stubs of the driver's functions, which open the driver when the first of them is called. What the program refers to is ours, which stands
 /// before them; without a driver it goes on to the stub (attack 25).
 #[test]

@@ -1,7 +1,7 @@
 //! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
 
-use core::ffi::{CStr, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use ledger::KeptErrno;
 
 use seeds::{Seed, planted};
@@ -94,17 +94,25 @@ fn map() -> Option<&'static Memory> {
     }
 }
 
+/// LeakSanitizer's function by which it knows of a mapping, 0 where the program has none.
+static REGISTER: AtomicUsize = AtomicUsize::new(0);
+
+/// At this library's constructor: later a thread may hold the loader's lock that waits for whoever looks up (attack 25).
+pub fn find_leak_checkers() {
+    match loader::own_symbol(libc::RTLD_DEFAULT, c"__lsan_register_root_region") {
+        Some(register) => REGISTER.store(register, Ordering::Release),
+        None => loader::forget_error(),
+    }
+}
+
 /// LeakSanitizer looks for the way to what a program has on its heap in stacks and in libraries' data, not in mappings: what is only to be found from here
 /// it would call leaked, and end a clean program with an error.
 fn be_known_to_leak_checkers(arena: *const c_void, size: usize) {
     type Register = unsafe extern "C" fn(*const c_void, usize);
-    const REGISTER: &CStr = c"__lsan_register_root_region";
-    match loader::own_symbol(libc::RTLD_DEFAULT, REGISTER) {
+    let register = REGISTER.load(Ordering::Acquire);
+    if register != 0 {
         // SAFETY: the sanitizer's function of that name, and a mapping that stays.
-        Some(register) => unsafe {
-            core::mem::transmute::<usize, Register>(register)(arena, size);
-        },
-        None => loader::forget_error(),
+        unsafe { core::mem::transmute::<usize, Register>(register)(arena, size) };
     }
 }
 

@@ -129,6 +129,14 @@ impl Library {
         is_it()
     }
 
+    /// At this library's constructor: a driver that the program is linked to, or that is preloaded, is there and stays. Later the loader's lock may be with a
+    /// thread that waits for whoever asks first (attack 25: a library's constructor that waits for a thread).
+    pub fn bind_started(self) {
+        if self.bind_any() {
+            DRIVERS[self as usize].kept.store(1, Ordering::Release);
+        }
+    }
+
     /// Whether another driver may take the place of the bound one.
     pub fn is_loose(self) -> bool {
         DRIVERS[self as usize].kept.load(Ordering::Acquire) == 0

@@ -4,7 +4,8 @@ use ledger::KeptErrno;
 use throttle::Nanos;
 
 use core::ffi::CStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::exports::Descriptor;
 
@@ -63,12 +64,18 @@ pub fn descriptor(fd: i32) -> Option<Descriptor> {
     }
 }
 
-/// Where the loader found this library.
-pub fn own_path() -> Option<PathBuf> {
+/// Where the loader found this library. Asked once, with the settings: dladdr takes the loader's lock, which a thread may hold that opens a library whose
+/// constructor waits for this one (attack 25).
+pub fn own_path() -> Option<&'static Path> {
+    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PATH.get_or_init(found_at).as_deref()
+}
+
+fn found_at() -> Option<PathBuf> {
     // SAFETY: plain pointers and numbers, for which all zeros is a value.
     let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: any address may be asked about; the answer is written to our own place.
-    if unsafe { libc::dladdr(own_path as *const libc::c_void, &raw mut found) } == 0
+    if unsafe { libc::dladdr(found_at as *const libc::c_void, &raw mut found) } == 0
         || found.dli_fname.is_null()
     {
         return None;
