@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::{OUT_OF_MEMORY, closed, narrow};
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Array, Mipmap};
+use crate::ffi::cuda::{Array, Cuda, Mipmap};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -24,6 +24,15 @@ fn rows(bytes: u64) -> u64 {
 enum End {
     Array(Array),
     Mipmap(Mipmap),
+}
+
+/// What can be had of the budget now, given back at once.
+fn left(cuda: &Cuda) -> Result<Bytes, Failure> {
+    let taken = fill(cuda);
+    for &address in &taken.held {
+        cuda.free(address);
+    }
+    taken.refused_with(OUT_OF_MEMORY).map(|()| taken.bytes)
 }
 
 cases! {
@@ -156,13 +165,7 @@ cases! {
     } (session) {
         const SIDE: u64 = 4096;
         let cuda = cuda()?;
-        let left = || {
-            let taken = fill(&cuda);
-            for &address in &taken.held {
-                cuda.free(address);
-            }
-            taken.refused_with(OUT_OF_MEMORY).map(|()| taken.bytes)
-        };
+        let left = || left(&cuda);
         let before = left()?;
         fills(before, budget(session, 0)?, CONTEXT_ROOM)?;
         // BC1_UNORM, BC4_UNORM, BC7_UNORM, UNORM_INT8X1, UNORM_INT8X2, SNORM_INT16X2, UNORM_INT16X4, UNORM_INT_101010_2: channels, and bytes of a texel at most.
@@ -188,13 +191,7 @@ cases! {
     } (session) {
         const MANY: u64 = 16;
         let cuda = cuda()?;
-        let left = || {
-            let taken = fill(&cuda);
-            for &address in &taken.held {
-                cuda.free(address);
-            }
-            taken.refused_with(OUT_OF_MEMORY).map(|()| taken.bytes)
-        };
+        let left = || left(&cuda);
         let before = left()?;
         fills(before, budget(session, 0)?, CONTEXT_ROOM)?;
         let block = Bytes::mib(2);
