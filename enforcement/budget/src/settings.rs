@@ -181,7 +181,7 @@ impl fmt::Display for Remark {
 /// Everything the environment says, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// [`MAX_DEVICES`] of each. In the heap: settings are read on stacks of which a program left 16 KiB.
+    /// [`MAX_DEVICES`] of each. In the heap: settings are read on the stack of whichever thread comes first.
     memory: Vec<Budget>,
     compute: Vec<ComputeBudget>,
     pub utilization_policy: UtilizationPolicy,

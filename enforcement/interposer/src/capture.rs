@@ -53,6 +53,12 @@ impl Tenant {
         }
         state(stream).flatten()
     }
+
+    /// Whether a stream is in that capture still, though another thread's call may have invalidated it.
+    pub fn is_in(self, capture: Capture, stream: CUstream) -> bool {
+        let now = self.capture_of(stream);
+        now == Some(capture) || now == Some(Capture::INVALIDATED)
+    }
 }
 
 /// One capture. None of a process has another's number.
@@ -62,14 +68,6 @@ pub struct Capture(u64);
 impl Capture {
     /// One that was invalidated and has not ended: the driver tells no number of it.
     const INVALIDATED: Capture = Capture(0);
-}
-
-impl Tenant {
-    /// Whether a stream is in that capture still, though another thread's call may have invalidated it.
-    pub fn is_in(self, capture: Capture, stream: CUstream) -> bool {
-        let now = self.capture_of(stream);
-        now == Some(capture) || now == Some(Capture::INVALIDATED)
-    }
 }
 
 /// `None` where the driver does not say, as of the legacy stream beside a capture.

@@ -125,6 +125,8 @@ fn a_weak_reference_to_what_no_driver_has_is_null() {
         for way in [
             &["-fPIC", "-pie"][..],
             &["-fno-plt", "-fPIC", "-pie", "-Wl,-z,now"],
+            &["-fPIC", "-pie", "-rdynamic"],
+            &["-fPIC", "-pie", "-Wl,--hash-style=sysv"],
         ] {
             machine.compile("weak.c", "host", &[linked, way].concat());
             machine.does(&[], &[]);

@@ -275,11 +275,11 @@ impl Reaper<'_> {
         let is_drained = self.is_drained(slot, (since, owner), device, driver);
         let left = match is_drained {
             true => None,
-            false => match self.left(slot, (since, owner), device, driver) {
-                None => return Ok(()),
-                left => left,
-            },
+            false => self.left(slot, (since, owner), device, driver),
         };
+        if !is_drained && left.is_none() {
+            return Ok(());
+        }
         let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
             swept.busy = true;
             return Ok(());

@@ -13,7 +13,7 @@ use seeds::{Seed, planted};
 use super::drivers::Library;
 use super::elf::LinkMap;
 use super::entries::{self, Entry};
-use super::{arena, elf, loader, precede, rebind};
+use super::{elf, loader, precede, rebind};
 use crate::nvml;
 use crate::process::{Standing, standing};
 use crate::report::{self, Once};
@@ -40,11 +40,8 @@ impl Decision {
 pub fn begin() {
     // Before: what an object's own data stand for is bound to our exports then, as it is where no driver precedes us.
     precede::take_over();
-    arena::find_leak_checkers();
-    if Library::hears_look_ups() {
-        Library::Cuda.bind_started();
-        Library::Nvml.bind_started();
-    }
+    Library::Cuda.bind_started();
+    Library::Nvml.bind_started();
     rebind::rebind();
     rebind::loosen();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
