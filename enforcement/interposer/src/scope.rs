@@ -3,6 +3,8 @@
 //! Pure: the objects are given as the loader lists them. An object is global if it was there when the program started, or was opened RTLD_GLOBAL; one that
 //! was opened RTLD_LOCAL is seen by those it was opened with.
 
+use core::ops::Range;
+
 /// The objects in the loader's order, as far as a look-up of one name is concerned.
 pub trait Objects {
     fn count(&self) -> usize;
@@ -45,6 +47,17 @@ impl Scope<'_> {
             let sees = closure.contains(&(caller as u16));
             sees.then(|| self.first(closure)).flatten()
         })
+    }
+
+    /// What `caller` was opened with, in the order of its scope: into `order`, and how many. The first of `roots` that needs it brought it; 0 where none
+    /// does.
+    pub fn companions(&mut self, mut roots: Range<usize>, caller: usize) -> usize {
+        let members = roots.find_map(|root| {
+            let members = self.closure(root);
+            let has_it = self.order[..members].contains(&(caller as u16));
+            has_it.then_some(members)
+        });
+        members.unwrap_or(0)
     }
 
     /// The object whose definition RTLD_NEXT means to `caller`.

@@ -138,6 +138,76 @@ fn a_librarys_stubs_open_the_driver() {
     }
 }
 
+/// What a library has under a driver's names is its own, and so is what is linked to it: pointers, shims, doubles, weak references to what is not there. It is
+/// bare as it is with us, which only what calls on the driver is held by (attack 26: what was opened after the driver was bound crashed).
+#[test]
+fn what_a_library_has_under_a_drivers_names_is_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).to_str().expect("a path in UTF-8").to_owned();
+    let library = ["-shared", "-fPIC", "-ldl"];
+    for (name, define) in [
+        ("empty.so", "-DPOINTERS=1"),
+        ("any.so", "-DPOINTERS=2"),
+        ("known.so", "-DPOINTERS=3"),
+        ("double.so", "-DDOUBLE"),
+        ("weak.so", "-DWEAK"),
+    ] {
+        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+    }
+    compile("stubs.c", &path("libstubs.so"), &library);
+    let linked = ["-L", &text(""), "-lstubs", "-Wl,-rpath", "-Wl,$ORIGIN"];
+    compile(
+        "stubbed.c",
+        &path("linked.so"),
+        &[&library[..], &["-DLIBRARY"], &linked].concat(),
+    );
+    let stubs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stubs.c");
+    let stubs = stubs.to_str().expect("a path in UTF-8");
+    for name in ["shim.so", "second.so"] {
+        compile(
+            "stubbed.c",
+            &path(name),
+            &[&library[..], &["-DLIBRARY", stubs]].concat(),
+        );
+    }
+    // To link to: the mock takes its place.
+    let driver = [&library[..], &["-DCUDA", "-Wl,-soname,libcuda.so.1"]].concat();
+    compile("dud.c", &path("libcuda.so.1"), &driver);
+    let linked = ["-DLIBRARY", "-Wl,--no-as-needed", &text("libcuda.so.1")];
+    compile(
+        "stubbed.c",
+        &path("driver.so"),
+        &[&library[..], &linked].concat(),
+    );
+    compile("opens.c", &path("opens"), &["-ldl"]);
+    for way in [
+        "driver.so double.so driver.so",
+        "deep driver.so",
+        "later deep driver.so deep double.so later deep shim.so",
+        "empty.so",
+        "any.so known.so",
+        "double.so weak.so shim.so double.so",
+        "weak.so empty.so shim.so second.so weak.so",
+        "later shim.so later double.so later known.so",
+        "all shim.so second.so double.so",
+        "deep double.so deep shim.so",
+        "closed double.so closed shim.so closed double.so closed empty.so closed any.so",
+        "linked.so double.so later linked.so",
+    ] {
+        let words = way.split(' ').map(|word| match word.ends_with(".so") {
+            true => text(word),
+            false => word.to_owned(),
+        });
+        let words: Vec<String> = words.collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let bare = said("none", &path("opens"), &words);
+        // 8 GiB of 4.
+        let held = bare.replace("0 0 0 0 0 0\n", "0 0 0 0 0 2\n");
+        assert_eq!(said("ours", &path("opens"), &words), held, "{way}");
+    }
+}
+
 /// A program tries several drivers until one can be initialised, and closes the others (attack 25: the first that was looked up in was bound for ever, and
 /// stayed loaded). The one that it stays with is enforced.
 #[test]

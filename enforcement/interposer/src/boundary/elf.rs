@@ -421,14 +421,14 @@ impl<'a> Object<'a> {
             .map(move |symbol| object.string(u64::from(symbol.st_name)))
     }
 
-    /// Whether it may refer to such a name and do without it: to be told from its table of symbols, where that shows its end.
-    pub fn may_do_without(&self, is_meant: &dyn Fn(&CStr) -> bool) -> bool {
+    /// Whether it may refer to such a name: to be told from its table of symbols, where that shows its end.
+    pub fn may_refer(&self, is_meant: &dyn Fn(&CStr) -> bool) -> bool {
         // What is hashed stands behind what is only referred to; the linker tells no place where it hashes nothing.
         let (end, _) = self.gnu_hash_extent();
         end == 0
             || (1..end).any(|index| {
                 let symbol = self.at(index);
-                is_weak_reference(&symbol) && is_meant(self.string(u64::from(symbol.st_name)))
+                symbol.st_shndx == 0 && is_meant(self.string(u64::from(symbol.st_name)))
             })
     }
 

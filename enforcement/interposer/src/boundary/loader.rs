@@ -168,7 +168,7 @@ fn find() {
 /// At this library's constructor.
 pub fn begin() {
     let mut count = 0;
-    super::elf::each(&mut |_| {
+    super::elf::each_map(&mut |_| {
         count += 1;
         false
     });

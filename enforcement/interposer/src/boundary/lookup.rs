@@ -43,7 +43,6 @@ pub fn begin() {
     Library::Cuda.bind_started();
     Library::Nvml.bind_started();
     rebind::rebind();
-    rebind::loosen();
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(127) };
@@ -190,7 +189,7 @@ fn is_withheld(found: usize, name: &CStr) -> bool {
 }
 
 /// The driver that an address lies in, and its base.
-fn driver_at(address: usize) -> Option<(Library, usize)> {
+pub fn driver_at(address: usize) -> Option<(Library, usize)> {
     let mut driver = None;
     loader::locked(&mut || {
         // SAFETY: an entry of the loader's, whose lock is held.
@@ -200,16 +199,12 @@ fn driver_at(address: usize) -> Option<(Library, usize)> {
     driver
 }
 
-/// Whoever looks up a name of NVML's is going to call it, and counts on its own inits; and whoever looks up one of a driver's may be about to write
-/// it to data of that name.
+/// Whoever looks up a name of NVML's is going to call it, and counts on its own inits; and whoever looks up any may be about to call what it has opened.
 fn note_use(name: &CStr) {
-    let is_nvml = begins(name, b"nvml");
-    if is_nvml {
+    if begins(name, b"nvml") {
         nvml::is_asked_for();
     }
-    if is_nvml || begins(name, b"cu") {
-        rebind::rebind();
-    }
+    rebind::rebind();
 }
 
 /// Byte by byte: most names end the comparison at the first, and the length of none has to be known.
@@ -221,6 +216,17 @@ fn begins(name: &CStr, with: &[u8]) -> bool {
 
 fn is_look_up(name: &CStr) -> bool {
     name == c"dlsym" || name == c"dlvsym"
+}
+
+/// Of libc's look-ups by name: libc's and our own.
+pub fn own(name: &CStr) -> Option<(&'static loader::LookUp, usize)> {
+    if name == c"dlsym" {
+        Some((&loader::DLSYM, dlsym as *const () as usize))
+    } else if name == c"dlvsym" {
+        Some((&loader::DLVSYM, dlvsym as *const () as usize))
+    } else {
+        None
+    }
 }
 
 /// An explicit look-up of dlsym itself answers ours, which behaves the same.
@@ -416,8 +422,8 @@ fn in_scope(next: bool, name: &CStr, caller: Option<usize>) -> Option<Found> {
     found
 }
 
-/// As many objects are looked through; what is loaded behind them is not seen.
-const MOST: usize = 4096;
+/// As many objects are looked through; what is loaded behind them is not seen. What a process has not is room that no page stands for.
+const MOST: usize = 1 << 15;
 
 #[derive(Clone, Copy)]
 struct Row {
@@ -486,21 +492,106 @@ struct Loaded<'a> {
     behind: Option<*const LinkMap>,
 }
 
+/// Fills a row for each object, of those too that have no symbols. Answers how many there are.
+fn list(rows: &mut [Row]) -> usize {
+    let mut count = 0;
+    elf::each_map(&mut |map| {
+        // SAFETY: it is used while the loader's lock is held alone.
+        let soname = unsafe {
+            let object = elf::Object::of(map);
+            let soname = object.and_then(|object| object.soname());
+            core::mem::transmute::<Option<&CStr>, Option<&'static CStr>>(soname)
+        };
+        rows[count] = Row { map, soname };
+        count += 1;
+        count == rows.len()
+    });
+    count
+}
+
+/// What objects' own references mean, were we not there. Valid while the loader's lock is held.
+pub struct References<'a> {
+    rows: &'a [Row],
+    order: &'a mut [u16],
+    /// What is opened from this object on brings what it needs with it.
+    first: usize,
+    /// The object that was asked about last, and how many of `order` it was opened with.
+    companions: Option<(usize, usize)>,
+}
+
+impl References<'_> {
+    /// Works with them. The loader's lock is held.
+    pub fn with(first: usize, work: &mut dyn FnMut(&mut References<'_>)) {
+        Tables::with(&mut |tables| {
+            let count = list(&mut tables.rows);
+            work(&mut References {
+                rows: &tables.rows[..count],
+                order: &mut tables.order,
+                first: first.max(loader::started()),
+                companions: None,
+            });
+        });
+        loader::forget_error();
+    }
+
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn object(&self, at: usize) -> Option<elf::Object<'static>> {
+        // SAFETY: the loader's entries, whose lock is held.
+        unsafe { elf::Object::of(&*self.rows[at].map) }
+    }
+
+    /// What this object's reference to a name means: the object that defines it, and the address.
+    pub fn meant(&mut self, at: usize, name: &CStr) -> Option<(elf::Object<'static>, usize)> {
+        // A driver that stands before us leads here by itself.
+        let before = (0..self.rows.len()).map_while(|at| {
+            let is_before = !loader::own().is_some_and(|own| core::ptr::eq(own, self.rows[at].map));
+            is_before.then(|| self.object(at))
+        });
+        let mut first = before
+            .flatten()
+            .filter(|object| Library::of(object).is_some());
+        if let Some(driver) = first.find(|driver| driver.exports_name(name)) {
+            return Some((driver, driver.symbol(name)?));
+        }
+        if let Some(global) = loader::own_symbol(RTLD_NEXT as *mut c_void, name) {
+            let map = loader::map_at(global)?;
+            // SAFETY: as in `object`.
+            return Some((unsafe { elf::Object::of(&*map) }?, global));
+        }
+        let members = self.companions_of(at);
+        self.order[..members].iter().find_map(|at| {
+            let object = self.object(usize::from(*at))?;
+            Some((object, object.symbol(name)?))
+        })
+    }
+
+    /// The objects that this one was opened with, into `order`: how many.
+    fn companions_of(&mut self, at: usize) -> usize {
+        if let Some((_, members)) = self.companions.filter(|(of, _)| *of == at) {
+            return members;
+        }
+        let view = Loaded {
+            rows: self.rows,
+            name: c"",
+            behind: None,
+        };
+        let mut scope = Scope {
+            objects: &view,
+            started: loader::started(),
+            order: &mut *self.order,
+        };
+        let members = scope.companions(self.first..self.rows.len(), at);
+        self.companions = Some((at, members));
+        members
+    }
+}
+
 impl<'a> Loaded<'a> {
     fn list(rows: &'a mut [Row], name: &'a CStr) -> Loaded<'a> {
-        let mut count = 0;
-        elf::each(&mut |object| {
-            // SAFETY: it is used while the loader's lock is held alone.
-            let soname = unsafe {
-                core::mem::transmute::<Option<&CStr>, Option<&'static CStr>>(object.soname())
-            };
-            rows[count] = Row {
-                map: object.map,
-                soname,
-            };
-            count += 1;
-            count == rows.len()
-        });
+        let count = list(rows);
         let behind = loader::own_symbol(RTLD_NEXT as *mut c_void, name);
         Loaded {
             rows: &rows[..count],

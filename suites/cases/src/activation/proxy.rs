@@ -63,7 +63,16 @@ fn deeply_bound(session: &Session) -> Result<Bytes, Failure> {
     Ok(Bytes(taken))
 }
 
-/// Another process of the tenant, which uses CUDA by a core that it opens with RTLD_DEEPBIND and in no other way, and has taken so much by it.
+/// A core in a namespace of its own (`dlmopen`), where libc's look-ups and the driver are copies that no preload stands before: what it took of what it asked for.
+fn taken_past_the_preload(session: &Session) -> Result<Bytes, Failure> {
+    let core = Library::open_apart(&session.library(Built::Plugin)?.display().to_string())?;
+    let Some((taken, _)) = core.take(STEP.0, UNSEEN.0) else {
+        harness::fail!("the plugin exports no core_take")
+    };
+    Ok(Bytes(taken))
+}
+
+/// Another process of the tenant, which uses CUDA by a core in a namespace of its own and in no other way, and has taken so much by it.
 fn elsewhere(session: &Session) -> Result<Peer, Failure> {
     holding(session.launch("core"))
 }
@@ -121,11 +130,8 @@ roles! {
 
     /// Says what its core took, and holds it.
     core(session, parent) {
-        let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
-        let Some((taken, _)) = core.take(STEP.0, UNSEEN.0) else {
-            harness::fail!("the plugin exports no core_take")
-        };
-        parent.say(&taken.to_string())?;
+        let taken = taken_past_the_preload(session)?;
+        parent.say(&taken.0.to_string())?;
         while parent.hear().is_some() {}
         Ok(())
     }
@@ -158,15 +164,18 @@ cases! {
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
-    /// What a core that is bound deeply takes past the preload alone is found in NVML's row and charged.
-    what_a_core_bound_deeply_takes_past_the_preload_cuda_lacks {
+    /// A preload holds it too, which exchanges what such a core is bound to when the program looks its functions up.
+    a_core_bound_deeply_is_held_by_the_preload {
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=4GiB",
+    } (session) {
+        fills(deeply_bound(session)?, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What a core takes past the preload is found in NVML's row and charged.
+    what_a_core_takes_past_the_preload_cuda_lacks {
         kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
     } (session) {
-        let core = Library::open_bound_deeply(&session.library(Built::Plugin)?)?;
-        let Some((taken, _)) = core.take(STEP.0, UNSEEN.0) else {
-            harness::fail!("the plugin exports no core_take")
-        };
-        ensure_eq!(Bytes(taken), UNSEEN, "what the core took of what it asked for");
+        ensure_eq!(taken_past_the_preload(session)?, UNSEEN, "what the core took of what it asked for");
         is_detected(session)
     }
 

@@ -1,11 +1,33 @@
-/* Opens the library of the first argument, which nobody else sees, and lets it use the driver. */
+/* Opens the libraries of its arguments one after another, and lets each use the driver. "later", "all" and "deep" before one say how:
+   RTLD_LAZY, RTLD_GLOBAL, RTLD_DEEPBIND; RTLD_NOW where nothing is said. "closed" closes the library after its use. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 int main(int count, char **arguments)
 {
-    void *library = count > 1 ? dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!library)
-        return printf("%s\n", dlerror());
-    return ((int (*)(void))dlsym(library, "use"))();
+    int flags = RTLD_NOW, closes = 0, code = 0;
+    setvbuf(stdout, NULL, _IONBF, 0);
+    for (int at = 1; at < count; at++) {
+        const char *word = arguments[at];
+        if (!strcmp(word, "later"))
+            flags = RTLD_LAZY;
+        else if (!strcmp(word, "all"))
+            flags |= RTLD_GLOBAL;
+        else if (!strcmp(word, "deep"))
+            flags |= RTLD_DEEPBIND;
+        else if (!strcmp(word, "closed"))
+            closes = 1;
+        else {
+            void *library = dlopen(word, flags);
+            if (!library)
+                return printf("%s\n", dlerror());
+            code |= ((int (*)(void))dlsym(library, "use"))();
+            if (closes)
+                dlclose(library);
+            flags = RTLD_NOW, closes = 0;
+        }
+    }
+    return code;
 }
