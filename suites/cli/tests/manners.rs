@@ -180,8 +180,18 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
         &path("driver.so"),
         &[&library[..], &linked].concat(),
     );
+    compile(
+        "named.c",
+        &path("libnext.so"),
+        &[&library[..], &["-DNEXT"]].concat(),
+    );
+    let next = ["-L", &text(""), "-lnext", "-Wl,-rpath", "-Wl,$ORIGIN"];
+    let wrapped = [&library[..], &next, &linked].concat();
+    compile("stubbed.c", &path("wrapped.so"), &wrapped);
     compile("opens.c", &path("opens"), &["-ldl"]);
     for way in [
+        "wrapped.so double.so wrapped.so",
+        "later wrapped.so",
         "driver.so double.so driver.so",
         "deep driver.so",
         "later deep driver.so deep double.so later deep shim.so",
@@ -203,7 +213,13 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let bare = said("none", &path("opens"), &words);
         // 8 GiB of 4.
-        let held = bare.replace("0 0 0 0 0 0\n", "0 0 0 0 0 2\n");
+        let held = [
+            ("0 0 0 0 0 0\n", "0 0 0 0 0 2\n"),
+            ("wrapped 0\n", "wrapped 2\n"),
+        ];
+        let held = held
+            .iter()
+            .fold(bare, |told, (free, held)| told.replace(free, held));
         assert_eq!(said("ours", &path("opens"), &words), held, "{way}");
     }
 }

@@ -1,5 +1,6 @@
 /* Libraries with something of their own that is named like a driver's: pointers that they fill (POINTERS, in one of three ways), functions that are a double
-   of the driver for tests (DOUBLE), or weak references to the driver, which is not there (WEAK). */
+   of the driver for tests (DOUBLE) or go on to the next of their name (NEXT), or weak references to the driver, which is not there (WEAK). */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -46,6 +47,15 @@ int use(void)
     size_t unused = 1, total = 1;
     int answer = cuInit(0) | cuMemGetInfo_v2(&unused, &total) | nvmlInit_v2();
     return printf("double: %d, %d of its own, %zu of %zu\n", answer, calls, unused, total) < 0;
+}
+#endif
+
+#ifdef NEXT
+int cuMemAlloc_v2(unsigned long long *pointer, size_t bytes)
+{
+    int (*next)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    printf(" wrapped");
+    return next(pointer, bytes);
 }
 #endif
 
