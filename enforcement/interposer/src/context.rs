@@ -19,13 +19,22 @@ use crate::module;
 use crate::nvml::{self, Processes, Scope, Session};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::pinned::Asking;
-use crate::process::{ORDINALS, Tenant};
+use crate::process::{self, ORDINALS, Standing, Tenant};
 use crate::report::{self, Once};
 use seeds::{Mark, Seed, mark, planted};
 use throttle::Nanos;
 
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
+
+/// cuInit can be called: it was looked up, or the program is linked to it. NVML is opened here already, since whoever calls cuInit may be waited for by a
+/// library's constructor, with the loader's lock held (attack 27).
+pub fn is_at_hand() {
+    if matches!(process::standing(), Standing::Enforce(_)) {
+        let _errno = KeptErrno::keep();
+        nvml::find();
+    }
+}
 
 pub fn init(tenant: Tenant, flags: c_uint) -> Outcome<CUresult> {
     let outcome = init_and_charge(tenant, flags);

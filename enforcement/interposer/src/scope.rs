@@ -3,8 +3,6 @@
 //! Pure: the objects are given as the loader lists them. An object is global if it was there when the program started, or was opened RTLD_GLOBAL; one that
 //! was opened RTLD_LOCAL is seen by those it was opened with.
 
-use core::ops::Range;
-
 /// The objects in the loader's order, as far as a look-up of one name is concerned.
 pub trait Objects {
     fn count(&self) -> usize;
@@ -49,15 +47,21 @@ impl Scope<'_> {
         })
     }
 
-    /// What `caller` was opened with, in the order of its scope: into `order`, and how many. The first of `roots` that needs it brought it; 0 where none
-    /// does.
-    pub fn companions(&mut self, mut roots: Range<usize>, caller: usize) -> usize {
-        let members = roots.find_map(|root| {
+    /// Of each object which one was opened and brought it with it, from `first` on: into `bringers`. An object that nobody needs was opened itself.
+    pub fn bringers(&mut self, first: usize, bringers: &mut [u16]) {
+        const NOBODY: u16 = u16::MAX;
+        bringers[..self.objects.count()].fill(NOBODY);
+        for root in first..self.objects.count() {
+            if bringers[root] != NOBODY {
+                continue;
+            }
             let members = self.closure(root);
-            let has_it = self.order[..members].contains(&(caller as u16));
-            has_it.then_some(members)
-        });
-        members.unwrap_or(0)
+            for member in self.order[..members].iter().map(|at| usize::from(*at)) {
+                if bringers[member] == NOBODY {
+                    bringers[member] = root as u16;
+                }
+            }
+        }
     }
 
     /// The object whose definition RTLD_NEXT means to `caller`.
@@ -89,7 +93,7 @@ impl Scope<'_> {
     }
 
     /// An object and its dependencies, breadth first, as the loader orders a scope: into `order`, and how many.
-    fn closure(&mut self, root: usize) -> usize {
+    pub fn closure(&mut self, root: usize) -> usize {
         let (objects, order) = (self.objects, &mut *self.order);
         order[0] = root as u16;
         let (mut at, mut count) = (0, 1);

@@ -86,21 +86,37 @@ fn a_constructor_that_waits_for_a_call_hangs_nobody() {
     ]
     .concat();
     compile("first.c", &path("first"), &arguments);
+    // Linked to libcuda alone: NVML is the enforcer's to open.
+    let without = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy"];
+    let alone = [
+        &["-rdynamic", "-pthread", drivers[0]],
+        &without[..],
+        &["-lvulkan", "-ldl"],
+    ];
+    compile("first.c", &path("alone"), &alone.concat());
+    let unlinked = [
+        &["-rdynamic", "-pthread"],
+        &without[..],
+        &["-lvulkan", "-ldl"],
+    ];
+    compile("first.c", &path("unlinked"), &unlinked.concat());
     let plugin = path("plugin.so");
     let plugin = plugin.to_str().expect("a path in UTF-8");
-    for call in [
-        "cuInit",
-        "nvmlDeviceGetMemoryInfo",
-        "vkAllocateMemory",
-        "a refusal",
-        "vkQueueSubmit",
-        "vkDestroyDevice",
+    for (program, call) in [
+        ("first", "cuInit"),
+        ("alone", "cuInit"),
+        ("unlinked", "cuInit that was looked up"),
+        ("first", "nvmlDeviceGetMemoryInfo"),
+        ("first", "vkAllocateMemory"),
+        ("first", "a refusal"),
+        ("first", "vkQueueSubmit"),
+        ("first", "vkDestroyDevice"),
     ] {
         for target in ["none", "ours"] {
             assert_eq!(
-                said(target, &path("first"), &[plugin, call]),
+                said(target, &path(program), &[plugin, call]),
                 "done\n",
-                "{call}, {target}"
+                "{program}, {call}, {target}"
             );
         }
     }
@@ -155,6 +171,11 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
     ] {
         compile("named.c", &path(name), &[&library[..], &[define]].concat());
     }
+    // Addresses in what may not be written.
+    let text_too = ["-fno-pic", "-mcmodel=large", "-Wl,-z,notext", "-shared"];
+    for (name, define) in [("fixed.so", "-DPOINTERS=1"), ("weakly.so", "-DWEAK")] {
+        compile("named.c", &path(name), &[&text_too[..], &[define]].concat());
+    }
     compile("stubs.c", &path("libstubs.so"), &library);
     let linked = ["-L", &text(""), "-lstubs", "-Wl,-rpath", "-Wl,$ORIGIN"];
     compile(
@@ -189,7 +210,14 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
     let wrapped = [&library[..], &next, &linked].concat();
     compile("stubbed.c", &path("wrapped.so"), &wrapped);
     compile("opens.c", &path("opens"), &["-ldl"]);
+    compile(
+        "stubbed.c",
+        &path("user.so"),
+        &[&library[..], &["-DLIBRARY"]].concat(),
+    );
     for way in [
+        "fixed.so weakly.so fixed.so",
+        "all shim.so alone user.so",
         "wrapped.so double.so wrapped.so",
         "later wrapped.so",
         "driver.so double.so driver.so",
@@ -221,6 +249,47 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
             .iter()
             .fold(bare, |told, (free, held)| told.replace(free, held));
         assert_eq!(said("ours", &path("opens"), &words), held, "{way}");
+    }
+}
+
+/// A library that is linked to a driver comes and goes with it, as long as that cannot be initialised: it may come back elsewhere, and so may the driver
+/// (attack 27: its former addresses were called). Another version of a library may come to lie where one was.
+#[test]
+fn what_is_closed_and_comes_again_is_bound_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).to_str().expect("a path in UTF-8").to_owned();
+    let library = ["-shared", "-fPIC", "-ldl"];
+    let driver = [&library[..], &["-DCUDA", "-Wl,-soname,libcuda.so.1"]].concat();
+    compile("dud.c", &path("libcuda.so.1"), &driver);
+    let linked = ["-DLIBRARY", "-Wl,--no-as-needed", &text("libcuda.so.1")];
+    compile(
+        "stubbed.c",
+        &path("driver.so"),
+        &[&library[..], &linked].concat(),
+    );
+    for (name, define) in [("first.so", "-DPOINTERS=1"), ("second.so", "-DWEAK")] {
+        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+    }
+    compile("opens.c", &path("opens"), &["-ldl"]);
+    let (gone, back) = ("closed driver.so ", "closed first.so closed second.so ");
+    for way in [
+        gone.repeat(4),
+        back.repeat(4),
+        [gone, back].concat().repeat(3),
+    ] {
+        let words = way.split(' ').map(|word| match word.ends_with(".so") {
+            true => text(word),
+            false => word.to_owned(),
+        });
+        let script = format!(
+            "CUDA_VISIBLE_DEVICES= exec {} {}",
+            path("opens").display(),
+            words.collect::<Vec<String>>().join(" ")
+        );
+        let [bare, ours] =
+            ["none", "ours"].map(|target| said(target, Path::new("sh"), &["-c", &script]));
+        assert_eq!(ours, bare, "{way}");
     }
 }
 

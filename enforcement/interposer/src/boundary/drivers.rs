@@ -28,6 +28,8 @@ struct Driver {
     bound: AtomicUsize,
     base: AtomicUsize,
     kept: AtomicUsize,
+    /// It is never unmapped any more.
+    pinned: AtomicUsize,
 }
 
 static DRIVERS: [Driver; 2] = [const {
@@ -35,6 +37,7 @@ static DRIVERS: [Driver; 2] = [const {
         bound: AtomicUsize::new(0),
         base: AtomicUsize::new(0),
         kept: AtomicUsize::new(0),
+        pinned: AtomicUsize::new(0),
     }
 }; 2];
 static NEXT: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
@@ -143,10 +146,28 @@ impl Library {
         DRIVERS[self as usize].kept.load(Ordering::Acquire) == 0
     }
 
-    /// The bound driver can be initialised: its addresses outlive a dlclose by the program from now on.
+    /// The bound driver can be initialised: none takes its place any more, and its addresses outlive a dlclose by the program. A preload sees to that when the
+    /// program closes anything, and asks the loader for nothing here: its lock may be with somebody who waits for the caller (attack 27).
     pub fn keep(self) {
+        if self.is_bound() {
+            DRIVERS[self as usize].kept.store(1, Ordering::Release);
+            if !Library::hears_look_ups() {
+                self.pin();
+            }
+        }
+    }
+
+    /// Before the program closes a library.
+    #[cfg(not(proxy))]
+    pub fn is_about_to_be_closed(self) {
+        if self.is_bound() && !self.is_loose() {
+            self.pin();
+        }
+    }
+
+    fn pin(self) {
         let driver = &DRIVERS[self as usize];
-        if !self.is_bound() || driver.kept.swap(1, Ordering::AcqRel) != 0 {
+        if driver.pinned.swap(1, Ordering::AcqRel) != 0 {
             return;
         }
         let base = driver.base.load(Ordering::Relaxed);
@@ -163,8 +184,9 @@ impl Library {
         });
     }
 
-    /// Unbinds one that the program has closed.
-    fn let_go_of_closed(self) {
+    /// The program has closed a library: unbinds a driver that was never initialised and is gone, whose addresses would be called (attack 27).
+    #[cfg(not(proxy))]
+    pub fn let_go_of_closed(self) {
         if !self.is_bound() || !self.is_loose() {
             return;
         }
@@ -253,7 +275,6 @@ impl Library {
     /// Binds NVML if none is bound, and opens it where there is none: first the bound libcuda's own. Answers whether one is.
     pub fn open_nvml() -> bool {
         let nvml = Library::Nvml;
-        nvml.let_go_of_closed();
         if !nvml.is_bound() && !planted(Seed::R62) && !sign::is_among_proxies() {
             let beside = Library::nvml_beside_cuda();
             let path = beside.and_then(|path| CString::new(path.into_os_string().into_vec()).ok());

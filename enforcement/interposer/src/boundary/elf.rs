@@ -40,6 +40,16 @@ struct Rela {
     addend: u64,
 }
 
+/// What DT_GNU_HASH has a name by.
+pub const fn gnu_hash(name: &[u8]) -> u32 {
+    let (mut hash, mut at) = (5381_u32, 0);
+    while at < name.len() {
+        hash = hash.wrapping_mul(33).wrapping_add(name[at] as u32);
+        at += 1;
+    }
+    hash
+}
+
 fn is_weak_reference(symbol: &Elf64_Sym) -> bool {
     const STB_WEAK: u8 = 2;
     symbol.st_shndx == 0 && symbol.st_info >> 4 == STB_WEAK
@@ -290,21 +300,26 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Writes a word into its data, where the loader has made that read-only too.
+    /// Writes a word that the loader has filled, where it has made that read-only too (relocations may be of text). One that cannot be written stays.
     pub fn store(&self, place: usize, value: usize) {
         let relro = self
             .program_headers()
             .iter()
             .find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let protected = relro.is_some_and(|header| {
+        let is_relro = relro.is_some_and(|header| {
             let start = self.base + header.p_vaddr as usize;
             (start / PAGE * PAGE..start + header.p_memsz as usize).contains(&place)
         });
-        if protected {
-            self.write_protected(place, value, libc::PROT_READ);
-        } else {
+        match self.protection(place) {
+            Some(_) if is_relro => {
+                self.write_protected(place, value, libc::PROT_READ);
+            }
+            Some(protection) if protection & libc::PROT_WRITE == 0 => {
+                self.write_protected(place, value, protection);
+            }
             // SAFETY: a place that the loader has filled itself, writable; whoever reads it has the old word or the new one.
-            unsafe { (place as *mut usize).write_unaligned(value) };
+            Some(_) => unsafe { (place as *mut usize).write_unaligned(value) },
+            None => {}
         }
     }
 
@@ -379,7 +394,7 @@ impl<'a> Object<'a> {
     /// Where a definition that it exports stands in its table of symbols.
     fn index_of(&self, name: &CStr) -> Option<u32> {
         if !self.gnu_hash.is_null() {
-            self.by_gnu_hash(name)
+            self.by_gnu_hash(name, gnu_hash(name.to_bytes()))
         } else if !self.hash.is_null() {
             self.by_hash(name)
         } else {
@@ -390,6 +405,14 @@ impl<'a> Object<'a> {
     /// Whether it exports this name.
     pub fn exports_name(&self, name: &CStr) -> bool {
         self.definition(name).is_some()
+    }
+
+    /// Whether it exports this name, of which [`gnu_hash`] is `hash`.
+    pub fn exports_hashed(&self, name: &CStr, hash: u32) -> bool {
+        match self.gnu_hash.is_null() {
+            true => self.exports_name(name),
+            false => self.by_gnu_hash(name, hash).is_some(),
+        }
     }
 
     /// By the ELF header at its beginning; none where there is no such.
@@ -455,15 +478,18 @@ impl<'a> Object<'a> {
         self.is_definition(&symbol) && self.string(u64::from(symbol.st_name)) == name
     }
 
-    fn by_gnu_hash(&self, name: &CStr) -> Option<u32> {
-        let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| {
-            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
-        });
+    fn by_gnu_hash(&self, name: &CStr, hash: u32) -> Option<u32> {
         // SAFETY: the layout of DT_GNU_HASH: four counts, the Bloom filter of 64-bit words, the buckets, the chains.
         unsafe {
             let (buckets_len, first, bloom_len) =
                 (*self.gnu_hash, *self.gnu_hash.add(1), *self.gnu_hash.add(2));
-            if buckets_len == 0 {
+            if buckets_len == 0 || bloom_len == 0 {
+                return None;
+            }
+            let bloom = self.gnu_hash.add(4).cast::<u64>();
+            let word = bloom.add((hash / 64 % bloom_len) as usize).read_unaligned();
+            let second = hash >> (*self.gnu_hash.add(3) & 31);
+            if word >> (hash % 64) & word >> (second % 64) & 1 == 0 {
                 return None;
             }
             let buckets = self.gnu_hash.add(4 + 2 * bloom_len as usize);

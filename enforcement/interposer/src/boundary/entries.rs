@@ -14,6 +14,7 @@ use seeds::{Seed, planted};
 use super::cross::{Answer, Cross};
 use super::drivers::Library;
 use super::{elf, loader, sign};
+use crate::context;
 use crate::function;
 use crate::memset::{self, Memset};
 use crate::outcome::{Outcome, Refused};
@@ -465,6 +466,22 @@ pub fn name_at(entry: usize) -> &'static CStr {
     CStr::from_bytes_with_nul(text(entry)).unwrap_or_default()
 }
 
+/// By entry: what DT_GNU_HASH has its name by.
+static HASHES: [u32; ENTRIES] = {
+    let (mut hashes, mut entry) = ([0; ENTRIES], 0);
+    while entry < ENTRIES {
+        let name = text(entry);
+        hashes[entry] = elf::gnu_hash(name.split_at(name.len() - 1).0);
+        entry += 1;
+    }
+    hashes
+};
+
+/// What DT_GNU_HASH has the name of the entry of that number by.
+pub fn hash_at(entry: usize) -> u32 {
+    HASHES[entry]
+}
+
 /// The address of our export of a hooked entry point, 0 of one that is only called.
 pub fn export_address(entry: Entry) -> usize {
     export_at(entry as usize)
@@ -498,6 +515,9 @@ impl Needed {
 /// What a look-up answers that means the driver's function at `address`: our export, but that itself where the hook would do
 /// nothing and its cost be all that there is of it.
 pub fn answer(entry: Entry, address: usize) -> usize {
+    if entry == Entry::cuInit {
+        context::is_at_hand();
+    }
     match NEEDED.get(entry as usize) {
         Some(Needed::paced | Needed::set | Needed::per_thread) if !process::may_be_paced() => {
             address

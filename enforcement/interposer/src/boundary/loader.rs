@@ -14,6 +14,7 @@ use super::sign;
 pub type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 pub type DlVSym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+pub type DlClose = unsafe extern "C" fn(*mut c_void) -> c_int;
 type DlError = unsafe extern "C" fn() -> *mut c_char;
 type DlAddr1 =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *const LinkMap, c_int) -> c_int;
@@ -46,7 +47,7 @@ struct Function {
     address: AtomicUsize,
 }
 
-/// A look-up of libc's, and the one that a program would reach were we not there: another preload's behind us, else libc's.
+/// A function of libc's that we stand before, and the one that a program would reach were we not there: another preload's behind us, else libc's.
 pub struct LookUp {
     next: Function,
     last: Function,
@@ -54,10 +55,18 @@ pub struct LookUp {
 
 pub static DLSYM: LookUp = LookUp::named(c"dlsym");
 pub static DLVSYM: LookUp = LookUp::named(c"dlvsym");
+pub static DLCLOSE: LookUp = LookUp::named(c"dlclose");
 static DLOPEN: Function = Function::named(c"dlopen");
 static DLERROR: Function = Function::named(c"dlerror");
 static DLADDR1: Function = Function::named(c"dladdr1");
-static FUNCTIONS: [&Function; 5] = [&DLSYM.last, &DLVSYM.last, &DLOPEN, &DLERROR, &DLADDR1];
+static FUNCTIONS: [&Function; 6] = [
+    &DLSYM.last,
+    &DLVSYM.last,
+    &DLCLOSE.last,
+    &DLOPEN,
+    &DLERROR,
+    &DLADDR1,
+];
 
 /// This library's `struct link_map`, 0 until [`begin`].
 static OWN: AtomicUsize = AtomicUsize::new(0);
@@ -141,6 +150,7 @@ fn find() {
             if !own.is_null() && !sign::is_ours(&object) {
                 DLSYM.next.offer(&object);
                 DLVSYM.next.offer(&object);
+                DLCLOSE.next.offer(&object);
             }
             if matches!(object.soname(), Some(name) if name == c"libc.so.6" || name == c"libdl.so.2")
             {
@@ -156,7 +166,7 @@ fn find() {
         // Of another namespace (dlmopen), whose list the loader shows nobody; its members know one another.
         own = map_at(&raw const _DYNAMIC as usize).unwrap_or(core::ptr::null());
     }
-    for look_up in [&DLSYM, &DLVSYM] {
+    for look_up in [&DLSYM, &DLVSYM, &DLCLOSE] {
         if !look_up.next.is_known() {
             let address = look_up.last.address.load(Ordering::Relaxed);
             look_up.next.address.store(address, Ordering::Release);

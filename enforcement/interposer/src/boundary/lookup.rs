@@ -14,6 +14,7 @@ use super::drivers::Library;
 use super::elf::LinkMap;
 use super::entries::{self, Entry};
 use super::{elf, loader, precede, rebind};
+use crate::context;
 use crate::nvml;
 use crate::process::{Standing, standing};
 use crate::report::{self, Once};
@@ -43,6 +44,9 @@ pub fn begin() {
     Library::Cuda.bind_started();
     Library::Nvml.bind_started();
     rebind::rebind();
+    if Library::Cuda.is_bound() {
+        context::is_at_hand();
+    }
     if planted(Seed::S5) && loader::open(c"libcuda.so.1", libc::RTLD_LAZY).is_none() {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(127) };
@@ -218,12 +222,14 @@ fn is_look_up(name: &CStr) -> bool {
     name == c"dlsym" || name == c"dlvsym"
 }
 
-/// Of libc's look-ups by name: libc's and our own.
+/// Of libc's functions that we stand before, by name: libc's and our own.
 pub fn own(name: &CStr) -> Option<(&'static loader::LookUp, usize)> {
     if name == c"dlsym" {
         Some((&loader::DLSYM, dlsym as *const () as usize))
     } else if name == c"dlvsym" {
         Some((&loader::DLVSYM, dlvsym as *const () as usize))
+    } else if name == c"dlclose" {
+        Some((&loader::DLCLOSE, dlclose as *const () as usize))
     } else {
         None
     }
@@ -423,7 +429,7 @@ fn in_scope(next: bool, name: &CStr, caller: Option<usize>) -> Option<Found> {
 }
 
 /// As many objects are looked through; what is loaded behind them is not seen. What a process has not is room that no page stands for.
-const MOST: usize = 1 << 15;
+pub const MOST: usize = 1 << 15;
 
 #[derive(Clone, Copy)]
 struct Row {
@@ -435,6 +441,7 @@ struct Row {
 struct Tables {
     rows: [Row; MOST],
     order: [u16; MOST],
+    bringers: [u16; MOST],
 }
 
 /// The room, and which thread has it. Another thread than the one that asks cannot: who has it holds the loader's lock, or did so in the parent when
@@ -513,10 +520,13 @@ fn list(rows: &mut [Row]) -> usize {
 pub struct References<'a> {
     rows: &'a [Row],
     order: &'a mut [u16],
+    bringers: &'a mut [u16],
     /// What is opened from this object on brings what it needs with it.
     first: usize,
-    /// The object that was asked about last, and how many of `order` it was opened with.
-    companions: Option<(usize, usize)>,
+    /// The object that was opened last of those that were asked for, and how many of `order` it brought.
+    opened: Option<(usize, usize)>,
+    /// The object that was kept last.
+    kept: *const LinkMap,
 }
 
 impl References<'_> {
@@ -527,8 +537,10 @@ impl References<'_> {
             work(&mut References {
                 rows: &tables.rows[..count],
                 order: &mut tables.order,
+                bringers: &mut tables.bringers,
                 first: first.max(loader::started()),
-                companions: None,
+                opened: None,
+                kept: core::ptr::null(),
             });
         });
         loader::forget_error();
@@ -546,14 +558,13 @@ impl References<'_> {
     /// What this object's reference to a name means: the object that defines it, and the address.
     pub fn meant(&mut self, at: usize, name: &CStr) -> Option<(elf::Object<'static>, usize)> {
         // A driver that stands before us leads here by itself.
-        let before = (0..self.rows.len()).map_while(|at| {
-            let is_before = !loader::own().is_some_and(|own| core::ptr::eq(own, self.rows[at].map));
-            is_before.then(|| self.object(at))
-        });
-        let mut first = before
-            .flatten()
-            .filter(|object| Library::of(object).is_some());
-        if let Some(driver) = first.find(|driver| driver.exports_name(name)) {
+        let own = loader::own().map_or(core::ptr::null(), core::ptr::from_ref);
+        let before = self.rows.iter().take_while(|row| row.map != own);
+        // SAFETY: as in `object`.
+        let mut before = before.filter_map(|row| unsafe { elf::Object::of(&*row.map) });
+        let driver =
+            before.find(|object| Library::of(object).is_some() && object.exports_name(name));
+        if let Some(driver) = driver {
             return Some((driver, driver.symbol(name)?));
         }
         if let Some(global) = loader::own_symbol(RTLD_NEXT as *mut c_void, name) {
@@ -561,7 +572,7 @@ impl References<'_> {
             // SAFETY: as in `object`.
             return Some((unsafe { elf::Object::of(&*map) }?, global));
         }
-        let members = self.companions_of(at);
+        let members = self.opened_with(at);
         self.order[..members].iter().find_map(|at| {
             let object = self.object(usize::from(*at))?;
             Some((object, object.symbol(name)?))
@@ -569,10 +580,7 @@ impl References<'_> {
     }
 
     /// The objects that this one was opened with, into `order`: how many.
-    fn companions_of(&mut self, at: usize) -> usize {
-        if let Some((_, members)) = self.companions.filter(|(of, _)| *of == at) {
-            return members;
-        }
+    fn opened_with(&mut self, at: usize) -> usize {
         let view = Loaded {
             rows: self.rows,
             name: c"",
@@ -583,9 +591,26 @@ impl References<'_> {
             started: loader::started(),
             order: &mut *self.order,
         };
-        let members = scope.companions(self.first..self.rows.len(), at);
-        self.companions = Some((at, members));
+        if self.opened.is_none() {
+            scope.bringers(self.first, self.bringers);
+        }
+        let bringer = usize::from(self.bringers[at]);
+        let members = match self.opened {
+            Some((opened, members)) if opened == bringer => members,
+            _ if bringer < self.rows.len() => scope.closure(bringer),
+            _ => 0,
+        };
+        self.opened = Some((bringer, members));
         members
+    }
+
+    /// Something is bound to an object that the loader knows no dependency on: it is never unmapped.
+    pub fn keep(&mut self, object: &elf::Object<'_>) {
+        if !core::ptr::eq(self.kept, object.map) {
+            self.kept = object.map;
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+            loader::open(object.map.name(), flags);
+        }
     }
 }
 
@@ -659,6 +684,29 @@ impl Objects for Loaded<'_> {
             object.needed().for_each(|name| visit(name.to_bytes()));
         }
     }
+}
+
+/// `dlclose` as the program sees it: what is opened next may come to lie where something was.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> core::ffi::c_int {
+    let Some(next) = loader::DLCLOSE.next() else {
+        return -1;
+    };
+    let drivers = [Library::Cuda, Library::Nvml];
+    drivers
+        .iter()
+        .for_each(|driver| driver.is_about_to_be_closed());
+    // SAFETY: a dlclose with the caller's own handle.
+    let code = unsafe { core::mem::transmute::<usize, loader::DlClose>(next)(handle) };
+    // Where it failed the caller's dlerror tells why.
+    if code == 0 {
+        drivers.iter().for_each(|driver| driver.let_go_of_closed());
+        rebind::rebind();
+    }
+    code
 }
 
 /// `dlsym` as the program sees it.

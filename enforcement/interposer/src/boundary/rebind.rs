@@ -16,105 +16,27 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use seeds::{Seed, planted};
 
 use super::drivers::Library;
-use super::elf::{self, LinkMap, Object, Relocation};
+use super::elf::{self, Object, Relocation};
 use super::entries::{self, HOOKS};
-use super::lookup::{self, References};
+use super::lookup::{self, MOST, References};
 use super::{loader, sign};
 
-/// The objects that there were at the last look. Used with the loader's lock held.
+/// The objects that were looked at, in the loader's order, by their entries there. Used with the loader's lock held.
 struct Seen {
     count: AtomicUsize,
-    /// Of which objects they were; 0, as of none, before the first look.
-    print: AtomicUsize,
+    maps: [AtomicUsize; MOST],
 }
 
 static SEEN: Seen = Seen {
     count: AtomicUsize::new(0),
-    print: AtomicUsize::new(0),
+    maps: [const { AtomicUsize::new(0) }; MOST],
 };
 
-/// By hook: an object that is no driver has a definition of its name. Used with the loader's lock held, as is what follows.
+/// By hook: an object that is no driver has a definition of its name. Used with the loader's lock held.
 static DEFINED: [AtomicBool; HOOKS] = [const { AtomicBool::new(false) }; HOOKS];
-static ANY_DEFINED: AtomicBool = AtomicBool::new(false);
 
-/// A place of an object that was bound anew, and what it was bound to. Objects come back at the same addresses when they are closed and opened again, and
-/// then their places are as the loader left them.
-struct Restored {
-    dynamic: AtomicUsize,
-    place: AtomicUsize,
-    word: AtomicUsize,
-}
-
-/// One for each object. Where there are more, the others that come back so stay as the loader left them.
-static RESTORED: [Restored; 256] = [const {
-    Restored {
-        dynamic: AtomicUsize::new(0),
-        place: AtomicUsize::new(0),
-        word: AtomicUsize::new(0),
-    }
-}; 256];
-
-impl Restored {
-    fn keep(object: &Object<'_>, place: usize, word: usize) {
-        let dynamic = object.map.dynamic() as usize;
-        let is_its = |row: &&Restored| [0, dynamic].contains(&row.dynamic.load(Ordering::Relaxed));
-        if let Some(row) = RESTORED.iter().find(is_its) {
-            row.place.store(place, Ordering::Relaxed);
-            row.word.store(word, Ordering::Relaxed);
-            row.dynamic.store(dynamic, Ordering::Relaxed);
-        }
-    }
-
-    fn kept() -> impl Iterator<Item = &'static Restored> {
-        let is_used = |row: &&Restored| row.dynamic.load(Ordering::Relaxed) != 0;
-        RESTORED.iter().take_while(is_used)
-    }
-
-    /// Whether nothing that was bound anew is as the loader left it. All its objects are loaded.
-    fn are_intact() -> bool {
-        Restored::kept().all(|row| {
-            elf::word(row.place.load(Ordering::Relaxed)) == row.word.load(Ordering::Relaxed)
-        })
-    }
-
-    fn forget() {
-        Restored::kept().for_each(|row| row.dynamic.store(0, Ordering::Relaxed));
-    }
-}
-
-/// A set of loaded objects in their order. Another set is another print, but for chance.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Objects {
-    count: usize,
-    print: usize,
-}
-
-impl Objects {
-    const NONE: Objects = Objects { count: 0, print: 1 };
-
-    fn add(&mut self, map: &LinkMap) {
-        let fold = |print: usize, word: usize| {
-            print.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word
-        };
-        let print = fold(self.print, core::ptr::from_ref(map) as usize);
-        self.print = fold(print, map.dynamic() as usize);
-        self.count += 1;
-    }
-
-    fn seen() -> Objects {
-        Objects {
-            count: SEEN.count.load(Ordering::Relaxed),
-            print: SEEN.print.load(Ordering::Relaxed),
-        }
-    }
-
-    fn are_seen(self) {
-        SEEN.count.store(self.count, Ordering::Relaxed);
-        SEEN.print.store(self.print, Ordering::Relaxed);
-    }
-}
-
-/// Binds what objects that have come meanwhile refer to. Before this library's constructor has run it does nothing.
+/// Binds what objects that have come meanwhile refer to, and forgets those that are gone: another may come to lie where one was. Before this library's
+/// constructor has run it does nothing.
 pub fn rebind() {
     if loader::started() != 0 && !planted(Seed::C13) {
         loader::locked(&mut rebind_locked);
@@ -122,29 +44,23 @@ pub fn rebind() {
 }
 
 fn rebind_locked() {
-    let seen = Objects::seen();
-    // The list's entries alone: a process may have a thousand objects, and looks up hundreds of names.
-    let (mut loaded, mut before) = (Objects::NONE, Objects::NONE);
+    // What comes stands behind the others: those that were seen and are still there come first.
+    let (mut loaded, mut left) = (0, 0..SEEN.count.load(Ordering::Relaxed));
+    let mut first = None;
     elf::each_map(&mut |map| {
-        loaded.add(map);
-        if loaded.count == seen.count {
-            before = loaded;
+        let map = core::ptr::from_ref(map) as usize;
+        let is_seen = left.any(|at| SEEN.maps[at].load(Ordering::Relaxed) == map);
+        if !is_seen && first.is_none() {
+            first = Some(loaded);
         }
-        false
+        SEEN.maps[loaded].store(map, Ordering::Relaxed);
+        loaded += 1;
+        loaded == MOST
     });
-    // Those that have come stand behind the others, unless one was closed.
-    if before == seen && Restored::are_intact() {
-        if loaded != seen {
-            bind_from(seen.count);
-        }
-    } else {
-        Restored::forget();
-        for word in DEFINED.iter().chain([&ANY_DEFINED]) {
-            word.store(false, Ordering::Relaxed);
-        }
-        bind_from(0);
+    SEEN.count.store(loaded, Ordering::Relaxed);
+    if let Some(first) = first {
+        bind_from(first);
     }
-    loaded.are_seen();
 }
 
 /// Looks at the objects from this one on.
@@ -156,9 +72,7 @@ fn bind_from(first: usize) {
             }
         }
         for at in first..references.count() {
-            let refers = |object: &Object<'_>| {
-                ANY_DEFINED.load(Ordering::Relaxed) || object.may_refer(&is_meant)
-            };
+            let refers = |object: &Object<'_>| object.may_refer(&is_meant) || defines_any(object);
             let object = references.object(at).filter(is_a_programs).filter(refers);
             if let Some(object) = object {
                 object.relocations(&mut |relocation| {
@@ -178,11 +92,18 @@ fn is_a_programs(object: &Object<'_>) -> bool {
     Library::of(object).is_none() && !sign::is_ours(object)
 }
 
+fn defines(object: &Object<'_>, hook: usize) -> bool {
+    object.exports_hashed(entries::name_at(hook), entries::hash_at(hook))
+}
+
+fn defines_any(object: &Object<'_>) -> bool {
+    (0..HOOKS).any(|hook| defines(object, hook))
+}
+
 fn note_definitions(object: &Object<'_>) {
     for (hook, is_defined) in DEFINED.iter().enumerate() {
-        if object.exports_name(entries::name_at(hook)) {
+        if defines(object, hook) {
             is_defined.store(true, Ordering::Relaxed);
-            ANY_DEFINED.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -264,9 +185,9 @@ fn bind(
     let meant = definition.wrapping_add(relocation.addend);
     let is_ours = word == export.wrapping_add(relocation.addend);
     if word != meant && (is_ours || is_unbound(object, relocation, word)) {
+        if !is_own {
+            references.keep(&definer);
+        }
         object.store(relocation.place, meant);
-    }
-    if word == meant || is_ours {
-        Restored::keep(object, relocation.place, meant);
     }
 }

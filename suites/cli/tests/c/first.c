@@ -17,6 +17,7 @@ static int answer = -1;
 static void *first;
 static VkDevice device;
 static VkQueue queue;
+static int (*looked_up)(unsigned);
 
 static int is(const char *name) { return !strcmp(call, name); }
 
@@ -25,6 +26,8 @@ static void *makes_the_call(void *unused)
     (void)unused;
     if (is("cuInit"))
         answer = cuInit(0);
+    if (is("cuInit that was looked up"))
+        answer = looked_up(0);
     if (is("nvmlDeviceGetMemoryInfo")) {
         unsigned long long memory[3];
         answer = nvmlDeviceGetMemoryInfo(first, memory);
@@ -77,6 +80,8 @@ int main(int count, char **arguments)
     if (count != 3)
         return printf("usage: first PLUGIN CALL\n");
     call = arguments[2];
+    if (is("cuInit that was looked up"))
+        looked_up = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
     if (is("nvmlDeviceGetMemoryInfo") && (nvmlInit_v2() || nvmlDeviceGetHandleByIndex_v2(0, &first)))
         return printf("NVML does not begin\n");
     if (strncmp(call, "cu", 2) && strncmp(call, "nvml", 4) && make_device())
