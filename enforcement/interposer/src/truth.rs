@@ -503,24 +503,38 @@ impl Tenant {
         device: &Device,
         before: Option<Before>,
         grant: Grant,
-        (granted, known, bound): (Bytes, Bytes, Bytes),
+        bytes: (Bytes, Bytes, Bytes),
     ) -> Result<Bytes, (Refused, Grant)> {
+        let settled = self.settle_and_tell_grown(device, before, grant, bytes);
+        settled.map(|(given_back, _)| given_back)
+    }
+
+    /// As [`Tenant::settle_by_row`]. Answers beside that what of the drift is the call's, by two looks that nobody disturbed.
+    pub fn settle_and_tell_grown(
+        self,
+        device: &Device,
+        before: Option<Before>,
+        grant: Grant,
+        (granted, known, bound): (Bytes, Bytes, Bytes),
+    ) -> Result<(Bytes, Bytes), (Refused, Grant)> {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
         let looked = self
             .look(device, granted, 1)
             .filter(|(_, look)| !look.busy || !planted(Seed::R30));
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
-        let with_call = before
-            .zip(looked)
-            .map_or(Bytes::ZERO, |(before, (_, look))| {
-                let stood = match planted(Seed::R30a) {
-                    true => drift,
-                    false => before.0.drift_beside(Bytes::ZERO),
-                };
-                let grown = look.grown_since(before.0).min(bound);
-                stood.saturating_add(grown.saturating_sub(known))
-            });
+        let both = before.zip(looked);
+        let grown = both.map_or(Bytes::ZERO, |(before, (_, look))| {
+            let grown = look.grown_since(before.0).min(bound);
+            grown.saturating_sub(known)
+        });
+        let with_call = both.map_or(Bytes::ZERO, |(before, _)| {
+            let stood = match planted(Seed::R30a) {
+                true => drift,
+                false => before.0.drift_beside(Bytes::ZERO),
+            };
+            stood.saturating_add(grown)
+        });
         let wanted = looked.map_or(Bytes::ZERO, |(_, look)| {
             look.drift_beside(known).max(with_call)
         });
@@ -554,17 +568,17 @@ impl Tenant {
                     figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
                     figures.drift.fetch_add(rest.0, Ordering::AcqRel);
                 }
-                Ok(known)
+                Ok((known, grown))
             }
             Some((figures, _)) if wanted > drift => {
                 figures.set_drift(wanted);
-                Ok(known)
+                Ok((known, grown))
             }
             Some((figures, _)) => {
                 let _ = self.lowered(device, figures, drift, wanted);
-                Ok(known)
+                Ok((known, grown))
             }
-            None => Ok(bound),
+            None => Ok((bound, Bytes::ZERO)),
         }
     }
 

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
-use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate, Purpose};
+use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate, Purpose, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -138,6 +138,30 @@ cases! {
             ensure_eq!(cuda.destroy_green(green), OK, "cuGreenCtxDestroy");
         }
         let cuda = cuda()?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// What green contexts that come and go took is theirs no longer, though beside each something was freed in a stream's order that nobody waits for.
+    what_green_contexts_took_ends_with_them_beside_what_was_freed {
+        kind: Budget, defects: ["R98"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
+        entry_points: ["cuGreenCtxCreate", "cuGreenCtxDestroy", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemAlloc_v2"],
+    } (session) {
+        let part = Bytes::mib(64);
+        let cuda = cuda_without_context()?;
+        ensure_eq!(cuda.create_context(0).code, OK, "cuCtxCreate_v2");
+        let before = cuda.memory_info().out.0;
+        for round in 0..60 {
+            let green = cuda.create_green(0);
+            ensure_eq!(green.code, OK, "cuGreenCtxCreate in round {round}");
+            let block = cuda.allocate_async(Stream::Legacy, part.0);
+            ensure_eq!(block.code, OK, "{part} in round {round}");
+            ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.destroy_green(green.out), OK, "cuGreenCtxDestroy");
+        }
+        let free = cuda.memory_info().out.0;
+        ensure!(free + (part + part).0 >= before, "{} are told free after 60 green contexts, {} before", Bytes(free), Bytes(before));
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
