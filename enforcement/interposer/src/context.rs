@@ -744,6 +744,8 @@ struct Reading {
     apart: Bytes,
     /// Imported, and in our row alone.
     imported: Bytes,
+    /// What destroyed pools are charged, of which the driver may give back any moment: no change announces that.
+    destroyed: Bytes,
     /// How many changes have begun.
     changes: u64,
 }
@@ -793,6 +795,8 @@ impl Meter {
             let own = row.saturating_sub(known);
             let undisturbed = after.changes == before.changes || planted(Seed::R74);
             let likely = own != Bytes::ZERO && (undisturbed || own <= bound);
+            // What they gave back meanwhile would hide as much of what was taken.
+            let likely = likely && after.destroyed == Bytes::ZERO;
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
             likely.then(|| {
                 let lost = before.device.zip(after.device).filter(|_| alone);
@@ -827,7 +831,8 @@ impl Reading {
                 .process_usage(index)
                 .saturating_add(ledger.shared_usage(index))
                 .saturating_sub(tenant.spares(device).untaken);
-            (charged, ledger.process_releases(index))
+            let destroyed = tenant.charged_for_destroyed(device);
+            (charged, ledger.process_releases(index), destroyed)
         };
         for _ in 0..TRIES {
             let begun = changes.quiet(own_changes);
@@ -844,6 +849,7 @@ impl Reading {
                 imported: Bytes(imported),
                 device: nvml.device_usage(index),
                 charged: stood.0,
+                destroyed: stood.2,
                 apart: tenant
                     .pooled_on(device)
                     .saturating_add(tenant.physical_on(device.ordinal))

@@ -353,6 +353,18 @@ impl Tenant {
         seat.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == DOOMED)
     }
 
+    /// What a device's destroyed pools are charged, whether anything is in use of them or not.
+    pub fn charged_for_destroyed(self, device: &Device) -> Bytes {
+        if !self.any_doomed() {
+            return Bytes::ZERO;
+        }
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
+        let charged = of_device.map(|known| known.pool.charged());
+        charged.fold(Bytes::ZERO, Bytes::saturating_add)
+    }
+
     /// The last of a destroyed pool is gone.
     pub fn unseat_pool(self, known: Known) {
         let pools = &self.memory.pools;
