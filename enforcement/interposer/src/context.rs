@@ -697,6 +697,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
     tenant.memory.records.take_owned(context.handle, |record| {
         memory::freed(tenant, record, memory::When::Now)
     });
+    tenant.forget_late_streams_of(context.handle);
     tenant.end_deferred_of(context.handle);
     tenant.end_arrays(context.handle);
     tenant.end_openings(context.handle);

@@ -127,16 +127,31 @@ impl Tenant {
         if context == 0 {
             return;
         }
-        let ordinal = self.memory.contexts.ordinal_of(context).or_else(|| {
-            let _entered = (!planted(Seed::R26b)).then(|| Entered::into(context))?;
-            self.current_device().ok().map(|device| device.ordinal)
-        });
-        self.seat(context, stream, ordinal.unwrap_or(u32::MAX));
+        if let Some(ordinal) = self.memory.contexts.ordinal_of(context) {
+            return self.seat_in_charged(context, stream, ordinal);
+        }
+        let _entered = (!planted(Seed::R26b)).then(|| Entered::into(context));
+        let device = _entered.as_ref().and_then(|_| self.current_device().ok());
+        let held = self.memory.frees.lock.hold();
+        self.seat(
+            &held,
+            context,
+            stream,
+            device.map_or(u32::MAX, |device| device.ordinal),
+        );
     }
 
-    fn seat(self, context: u64, stream: u64, ordinal: u32) {
+    /// A stream of a context that the table had, unless another thread has ended that since: nobody would take the seat away again, and no event can be set
+    /// there, so that destroyed pools would wait for it for ever (R100 of `fixtures/defects.txt`).
+    fn seat_in_charged(self, context: u64, stream: u64, ordinal: u32) {
+        let held = self.memory.frees.lock.hold();
+        if self.memory.contexts.ordinal_of(context).is_some() || planted(Seed::R100) {
+            self.seat(&held, context, stream, ordinal);
+        }
+    }
+
+    fn seat(self, _held: &Held<'_>, context: u64, stream: u64, ordinal: u32) {
         let frees = &self.memory.frees;
-        let _held = frees.lock.hold();
         let known = frees.seats().iter().find(|seat| seat.is(context, stream));
         let free = || {
             let place = frees.seats.iter().position(|seat| seat.is(0, 0))?;
@@ -167,6 +182,15 @@ impl Tenant {
             self.forget_events_of(context);
             self.forget_frees(|seat| seat.context.load(Ordering::Relaxed) == context);
         }
+    }
+
+    /// A context is gone, and nobody knows it any more: what another thread seated while it ended goes too. Its events are no handles any more.
+    pub fn forget_late_streams_of(self, context: u64) {
+        if planted(Seed::R100) {
+            return;
+        }
+        let is_meant = |seat: &Seat| seat.context.load(Ordering::Relaxed) == context;
+        self.forget_seats(is_meant, |_| {});
     }
 
     /// Before a green context is destroyed: its streams are no handles from then on, but come to what was freed in them all the same (H200, 580.159.04),
@@ -221,12 +245,16 @@ impl Tenant {
     }
 
     fn forget_frees(self, is_meant: impl Fn(&Seat) -> bool) {
+        self.forget_seats(is_meant, destroy_event);
+    }
+
+    fn forget_seats(self, is_meant: impl Fn(&Seat) -> bool, end_event: fn(u64)) {
         let frees = &self.memory.frees;
         let _held = frees.lock.hold();
         let mut any = false;
         for seat in frees.seats().iter().filter(|seat| is_meant(seat)) {
             any = true;
-            destroy_event(seat.event.load(Ordering::Relaxed));
+            end_event(seat.event.load(Ordering::Relaxed));
             for word in [&seat.context, &seat.stream, &seat.event] {
                 word.store(0, Ordering::Release);
             }
@@ -297,7 +325,7 @@ impl Tenant {
         if self.memory.frees.seats().iter().any(freed) {
             for context in self.memory.contexts.list() {
                 if self.is_of(context.ordinal, devices) {
-                    self.seat(context.handle, LEGACY, context.ordinal);
+                    self.seat_in_charged(context.handle, LEGACY, context.ordinal);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
@@ -101,7 +102,7 @@ cases! {
         let cuda = cuda_without_context()?;
         let contexts = [context(&cuda, 0)?, context(&cuda, 1)?];
         let end = Instant::now() + Duration::from_secs(5);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     cuda.set_current(contexts[0]);
@@ -506,13 +507,55 @@ cases! {
             }
             Ok::<_, Failure>(())
         };
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let others = [(); 3].map(|()| scope.spawn(streams));
             let made = pools();
             done.store(true, Ordering::Relaxed);
             let ended = others.map(|other| other.join().expect("a thread that returns"));
             ended.into_iter().fold(made, Result::and)
         })?;
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
+    }
+
+    /// Nor do those that are destroyed after a context ended while another thread waited for what was freed, and was about to look at its streams.
+    pools_destroyed_after_a_context_ended_beside_a_wait_leave_nothing {
+        kind: Budget, defects: ["R100"], budget: "0=4GiB",
+        entry_points: ["cuCtxDestroy_v2", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolDestroy", "cuCtxSynchronize", "cuMemAlloc_v2"],
+        faults: r#"fault = [
+            { at = "cuCtxDestroy_v2", when = "1", then = "delay:300ms" },
+            { at = "cuEventCreate", when = "1", then = "delay:600ms" },
+        ]"#, unordered: "two threads race",
+    } (session) {
+        let (most, part) = (Bytes::gib(2), Bytes::mib(512));
+        let cuda = cuda_without_context()?;
+        let [lives, ends] = [(); 2].map(|()| cuda.create_context(0));
+        ensure_eq!((lives.code, ends.code), (OK, OK), "cuCtxCreate_v2");
+        ensure_eq!(cuda.set_current(lives.out), OK, "cuCtxSetCurrent");
+        let block = cuda.allocate_async(Stream::Legacy, most.0);
+        ensure_eq!(block.code, OK, "{most} in a stream's order");
+        ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+        thread::scope(|scope| {
+            let ended = scope.spawn(|| cuda.destroy_context(ends.out));
+            // So that it is in the driver, which has not acted yet.
+            thread::sleep(Duration::from_millis(100));
+            let beside = cuda.allocate(most.0);
+            ensure_eq!(beside.code, OK, "{most} where {most} were freed");
+            ensure_eq!(cuda.free(beside.out), OK, "cuMemFree_v2");
+            ensure_eq!(ended.join().expect("a thread that returns"), OK, "cuCtxDestroy_v2");
+            Ok::<_, Failure>(())
+        })?;
+        let before = cuda.memory_info().out.0;
+        for round in 0..4 {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, part.0);
+            ensure_eq!(block.code, OK, "{part} of a pool in round {round}");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let free = cuda.memory_info().out.0;
+            ensure!(free + part.0 / 2 >= before, "{} are told free in round {round}, {} before", Bytes(free), Bytes(before));
+        }
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
