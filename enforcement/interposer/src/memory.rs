@@ -13,8 +13,9 @@ use crate::deferred::Freed;
 use crate::devices::{Device, NoDevice, Owner};
 use crate::grant::Grant;
 use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::pools::Known;
 use crate::process::Tenant;
-use crate::records::{Kind, Record};
+use crate::records::{Kind, Pooled, Record};
 
 /// More than any device has: where we refuse the driver is asked for this much, so that what it objects to beside the size comes first and the out-param is left
 /// as it leaves it.
@@ -412,14 +413,31 @@ pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
 
 /// A driver gives an address out again while what had it before is on record only where another thread destroys that one's context just now: the
 /// driver has, and the books do not know it yet. Two records of one address could not be told apart by who frees it (R29).
-fn end_stale(tenant: Tenant, fresh: &Record) {
+fn end_stale(tenant: Tenant, address: u64, ordinal: u32) {
     let records = &tenant.memory.records;
-    let of_a_context = |found: Record| found.owner != 0 && found.ordinal == fresh.ordinal;
-    if records.find(fresh.address).is_some_and(of_a_context)
+    let of_a_context = |found: Record| found.owner != 0 && found.ordinal == ordinal;
+    if records.find(address).is_some_and(of_a_context)
         && !planted(Seed::R29)
-        && let Some(stale) = records.take(fresh.address)
+        && let Some(stale) = records.take(address)
     {
         freed(tenant, stale, When::Now);
+    }
+}
+
+impl Tenant {
+    /// What came from a pool and has no place that its thread alone enters. In such a place it is found before whatever has its address: here it is not (R99 of
+    /// `fixtures/defects.txt`).
+    #[inline(never)]
+    pub fn insert_among_others(self, address: u64, size: Bytes, known: Known) -> bool {
+        let pooled = Pooled {
+            address,
+            size,
+            pool: known.place,
+        };
+        if !planted(Seed::R99) {
+            end_stale(self, address, known.device.ordinal);
+        }
+        self.memory.records.insert(pooled.record())
     }
 }
 
@@ -448,7 +466,7 @@ fn settle(
     grant: Grant,
     undo: fn(CUdeviceptr) -> CUresult,
 ) -> Result<(), Refused> {
-    end_stale(tenant, &record);
+    end_stale(tenant, record.address, record.ordinal);
     let blocks = Blocks::new(&tenant.memory.pages);
     let span = span_of(&record);
     let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {

@@ -192,7 +192,8 @@ where
                 size: Bytes(rounded),
                 pool: known.place,
             };
-            tenant.memory.records.insert_pooled(thread, pooled)
+            tenant.memory.records.insert_first(thread, pooled)
+                || tenant.insert_among_others(address, pooled.size, known)
         });
         if known.pool.is_lendable() {
             address

@@ -150,10 +150,10 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
             .is_some_and(|further| further.insert(record))
     }
 
-    /// As `insert`, of what came from a pool, by the thread of that number.
+    /// As `insert`, of what came from a pool, where the thread of that number alone enters. False if there is no place: it goes among others.
     #[must_use]
     #[inline(always)]
-    pub fn insert_pooled(&self, thread: Number, pooled: Pooled) -> bool {
+    pub fn insert_first(&self, thread: Number, pooled: Pooled) -> bool {
         if let Some(way) = thread.of(OWNED)
             && pooled.address > BUSY
         {
@@ -165,17 +165,7 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
                 return true;
             }
         }
-        self.insert_among_others(pooled.address, pooled.size, pooled.pool)
-    }
-
-    #[inline(never)]
-    fn insert_among_others(&self, address: u64, size: Bytes, pool: u32) -> bool {
-        let pooled = Pooled {
-            address,
-            size,
-            pool,
-        };
-        self.insert(pooled.record())
+        false
     }
 
     /// Takes the record of exactly this address out if it is where its owner enters it first.
@@ -347,6 +337,12 @@ impl<const BUCKETS: usize> Records<BUCKETS> {
 mod tests {
     use super::*;
     use crate::threads::FIRST;
+
+    impl Records<512> {
+        fn insert_pooled(&self, thread: Number, pooled: Pooled) -> bool {
+            self.insert_first(thread, pooled) || self.insert(pooled.record())
+        }
+    }
 
     fn table() -> Box<Records<512>> {
         Box::new(Records {

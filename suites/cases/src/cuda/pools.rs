@@ -1,5 +1,6 @@
 //! Stream-ordered memory after it was freed: the pool keeps it until somebody waits, or trims.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -556,6 +557,63 @@ cases! {
             let free = cuda.memory_info().out.0;
             ensure!(free + part.0 / 2 >= before, "{} are told free in round {round}, {} before", Bytes(free), Bytes(before));
         }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
+    }
+
+    /// What comes from a pool at an address whose context another thread has just ended is the pool's, and goes when it is freed.
+    what_comes_at_an_address_of_a_context_that_ended_is_its_pools {
+        kind: Budget, defects: ["R99"], budget: "0=4GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolDestroy", "cuCtxSynchronize"],
+        faults: r#"fault = [{ at = "cuDevicePrimaryCtxGetState", then = "delay:500ms" }]"#, unordered: "four threads, and a race of two of them",
+    } (session) {
+        let (small, part) = (Bytes::mib(64), Bytes::mib(640));
+        let cuda = cuda_without_context()?;
+        let lives = cuda.create_context(0);
+        ensure_eq!(lives.code, OK, "cuCtxCreate_v2");
+        let (first, last) = (Barrier::new(3), Barrier::new(3));
+        // Two threads that have asked pools for memory before.
+        let other = || {
+            let current = cuda.set_current(lives.out);
+            let block = cuda.allocate_async(Stream::Legacy, 4096);
+            let freed = cuda.free_async(Stream::Legacy, block.out);
+            first.wait();
+            last.wait();
+            (current, block.code, freed)
+        };
+        let beside = || {
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let before = cuda.memory_info().out.0;
+            context(&cuda, 0)?;
+            ensure_eq!(cuda.allocate(small.0).code, OK, "{small} in the primary context");
+            ensure_eq!(cuda.set_current(lives.out), OK, "cuCtxSetCurrent");
+            thread::scope(|scope| {
+                let reset = scope.spawn(|| cuda.reset_primary(0));
+                // So that the driver has ended it, and says so late.
+                thread::sleep(Duration::from_millis(150));
+                let pool = cuda.create_pool(0);
+                ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+                let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, part.0);
+                ensure_eq!(block.code, OK, "{part} of a pool");
+                ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+                ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+                ensure_eq!(reset.join().expect("a thread that returns"), OK, "cuDevicePrimaryCtxReset_v2");
+                Ok::<_, Failure>(())
+            })?;
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let free = cuda.memory_info().out.0;
+            ensure!(free + part.0 / 2 >= before, "{} are told free afterwards, {} before", Bytes(free), Bytes(before));
+            Ok::<_, Failure>(())
+        };
+        thread::scope(|scope| {
+            let others = [(); 2].map(|()| scope.spawn(other));
+            first.wait();
+            let done = beside();
+            last.wait();
+            for other in others {
+                ensure_eq!(other.join().expect("a thread that returns"), (OK, OK, OK), "4 KiB in another thread");
+            }
+            done
+        })?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
