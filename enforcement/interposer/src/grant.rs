@@ -119,7 +119,7 @@ impl Tenant {
             let _ = self.end_deferred()
                 | self.trim_pools()
                 | self.trim_graphs(devices)
-                | self.look_all(devices);
+                | self.look_before_refusal(devices);
             match self.reserve(devices, bytes) {
                 Ok(grant) => {
                     mark(Mark::LookedBeforeRefusal);

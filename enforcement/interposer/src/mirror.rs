@@ -577,6 +577,9 @@ impl Tenant {
         let _held = known.pool.lock.hold();
         if !known.pool.is_in_use() && self.is_doomed(known) {
             let kept = self.end_loan(known);
+            let (relieved, _relieving) = self.take_relief(known);
+            let charged = known.pool.charged().saturating_sub(relieved);
+            known.pool.charge(charged, charged);
             let _ = self.bring(known, kept, Occasion::Ends);
             if kept == Bytes::ZERO {
                 self.unseat_pool(known);

@@ -38,6 +38,12 @@ pub struct Pools {
     high: AtomicU32,
     /// How many are destroyed with allocations that live on.
     doomed: AtomicU32,
+    /// Held while less is charged for those of which nothing is in use, or one of them is buried.
+    relieving: Lock,
+    /// How many of them were.
+    buried: AtomicU64,
+    /// By ordinal: how much less is charged for a device's than for each of them, since the driver's row says that it has given back so much, and nobody which.
+    relieved: [AtomicU64; ORDINALS],
     /// By ordinal: the default pool's handle as the driver told it last, to know it by when the driver does not tell.
     defaults: [AtomicU64; ORDINALS],
     /// By ordinal: not 0 where what a device keeps for managed memory is charged.
@@ -73,6 +79,12 @@ impl Drop for Changing {
     fn drop(&mut self) {
         self.pools.era.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Destroyed pools of a device of which nothing is in use are charged for something: when so many such had been buried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unused {
+    buried: u64,
 }
 
 /// A pool and its place.
@@ -353,6 +365,13 @@ impl Tenant {
         seat.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == DOOMED)
     }
 
+    /// A device's destroyed pools of which nothing is in use, as they are now; `None` where they are charged nothing.
+    pub fn unused_on(self, device: &Device) -> Option<Unused> {
+        let buried = self.memory.pools.buried.load(Ordering::SeqCst);
+        let any = self.any_doomed() && self.charged_for_unused(device) != Bytes::ZERO;
+        any.then_some(Unused { buried })
+    }
+
     /// What a device's destroyed pools are charged, whether anything is in use of them or not.
     pub fn charged_for_destroyed(self, device: &Device) -> Bytes {
         if !self.any_doomed() {
@@ -363,6 +382,52 @@ impl Tenant {
             .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
         let charged = of_device.map(|known| known.pool.charged());
         charged.fold(Bytes::ZERO, Bytes::saturating_add)
+    }
+
+    /// What unused ones are charged together.
+    fn charged_for_unused(self, device: &Device) -> Bytes {
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
+        let unused = of_device.filter(|known| !known.pool.is_in_use() && !known.pool.is_lendable());
+        let charged = unused
+            .map(|known| known.pool.charged())
+            .fold(Bytes::ZERO, Bytes::saturating_add);
+        charged.saturating_sub(self.relieved_on(device))
+    }
+
+    fn relieved_on(self, device: &Device) -> Bytes {
+        let relieved = self.memory.pools.relieved.get(device.ordinal as usize);
+        relieved.map_or(Bytes::ZERO, |word| Bytes(word.load(Ordering::SeqCst)))
+    }
+
+    /// So much of what they were charged, at most, the driver has given back, though no wait of ours may have told it to (R101 of `fixtures/defects.txt`).
+    /// Nothing where one was buried since: it may have been that one's. Answers how much it was.
+    #[cold]
+    pub fn relieve(self, device: &Device, unused: Unused, most: Bytes) -> Bytes {
+        let pools = &self.memory.pools;
+        let _held = pools.relieving.hold();
+        if pools.buried.load(Ordering::SeqCst) != unused.buried {
+            return Bytes::ZERO;
+        }
+        let relieved = most.min(self.charged_for_unused(device));
+        if let Some(word) = pools.relieved.get(device.ordinal as usize) {
+            word.fetch_add(relieved.0, Ordering::SeqCst);
+            self.release(device.indices, relieved);
+        }
+        relieved
+    }
+
+    /// One of them is about to be buried: what they were relieved of may have been its own. Answers that, which is not given back once more.
+    pub fn take_relief(self, known: Known) -> (Bytes, Held<'static>) {
+        let pools = &self.memory.pools;
+        let held = pools.relieving.hold();
+        pools.buried.fetch_add(1, Ordering::SeqCst);
+        let relieved = known.pool.charged().min(self.relieved_on(known.device));
+        if let Some(word) = pools.relieved.get(known.device.ordinal as usize) {
+            word.fetch_sub(relieved.0, Ordering::SeqCst);
+        }
+        (relieved, held)
     }
 
     /// The last of a destroyed pool is gone.

@@ -25,6 +25,15 @@ pub const SURPLUS: u32 = 2;
 /// Somebody waited while requests were on their way, and nobody could tell what the pool holds: the next of them to be answered has it read.
 pub const OWED: u32 = 4;
 
+/// Of a device's pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LetGo {
+    /// Something was freed of one since it was read.
+    pub any: bool,
+    /// Of one that the driver tells of.
+    pub told: bool,
+}
+
 impl Tenant {
     /// An allocation of a pool is freed. What the pool holds is known at the next synchronisation.
     #[inline]
@@ -151,13 +160,34 @@ impl Tenant {
     pub fn trim_pool(self, known: Known) {
         let _change = self.change();
         let held = known.pool.hold();
-        if let Some(handle) = self.handle_of_pool(known) {
+        let handle = self.handle_of_pool(known);
+        let mut freed = 0;
+        if let Some(handle) = handle {
             let _relaxed = Relaxed::begin(self);
             let _ = next::cuMemPoolTrimTo(handle, 0);
+            // What it may have let go of is read now.
+            freed = known.pool.slack().fetch_and(!FREED, Ordering::SeqCst) & FREED;
         }
         drop(held);
         // What cannot be charged stays marked; nobody is asking for anything here.
-        let _ = self.read_pool(known, Occasion::Trimmed);
+        if self.read_pool(known, Occasion::Trimmed).is_err() && freed != 0 {
+            self.mark_pool(known.pool);
+        }
+    }
+
+    /// What a device's pools are charged for that the driver may have let go of.
+    pub fn let_go_of(self, device: &Device) -> LetGo {
+        let of_device = self
+            .pools()
+            .filter(|known| known.device.ordinal == device.ordinal);
+        let of_device = of_device.map(|known| {
+            let freed = known.pool.slack().load(Ordering::SeqCst) & FREED != 0;
+            (freed, self.is_doomed(known))
+        });
+        of_device.fold(LetGo::default(), |sum, (freed, doomed)| LetGo {
+            any: sum.any | freed,
+            told: sum.told | freed & !doomed,
+        })
     }
 
     /// A device's last context is gone. Pools that are empty then have no records.

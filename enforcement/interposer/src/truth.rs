@@ -23,9 +23,9 @@ use crate::grant::Grant;
 use crate::nvml::{Processes, Session};
 use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
+use crate::pools::Unused;
 use crate::process::Tenant;
 use crate::report::{self, Once};
-use crate::slack::FREED;
 
 /// A look is taken again if the books changed under it, so many times; then what is certain of it counts.
 const TRIES: usize = 3;
@@ -99,6 +99,13 @@ enum Looked {
     Freed,
 }
 
+/// What a look gives back beside drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relief {
+    None,
+    OfDestroyedPools,
+}
+
 /// The driver's figure beside ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
@@ -115,6 +122,8 @@ struct Look {
     /// Another library of ours charges for this process too and may be about to take something, or a pool is charged for what it
     /// may have let go of.
     unsettled: bool,
+    /// There are destroyed pools of which nothing is in use, and nothing else is unsettled.
+    unused: Option<Unused>,
     /// The books never stood still: the drift is at least so much.
     busy: bool,
 }
@@ -136,6 +145,13 @@ impl Look {
     /// By how much the driver's figure is beyond what is charged beside the drift.
     fn beyond(self) -> Bytes {
         self.held.saturating_sub(self.known)
+    }
+
+    /// How much of what is charged, with so much drift, the driver certainly does not have: what is not in its row, and not what it may yet take.
+    fn beyond_row(self, drift: Bytes) -> Bytes {
+        let charged = self.known.saturating_add(drift);
+        let held = self.held.saturating_add(self.deferred);
+        charged.saturating_sub(held)
     }
 
     /// What the drift is, with `more` charged besides. Of what is deferred nobody knows how much the driver has taken: the drift
@@ -395,17 +411,28 @@ impl Tenant {
     /// Looks at all devices that `devices` may be. Answers whether something came back.
     #[cold]
     pub fn look_all(self, devices: DeviceSet) -> bool {
+        self.look_each(devices, Relief::None)
+    }
+
+    /// As [`Tenant::look_all`], before a refusal, when all that is held without need was given back: what destroyed pools are charged and the driver has not
+    /// goes too.
+    #[cold]
+    pub fn look_before_refusal(self, devices: DeviceSet) -> bool {
+        self.look_each(devices, Relief::OfDestroyedPools)
+    }
+
+    fn look_each(self, devices: DeviceSet, relief: Relief) -> bool {
         let known = self.devices().into_iter().flat_map(|known| known.iter());
         known
             .filter(|device| device.indices.iter().any(|index| devices.contains(index)))
             .fold(false, |freed, device| {
-                freed | (self.brought_up(device) == Looked::Freed)
+                freed | (self.brought_up(device, relief) == Looked::Freed)
             })
     }
 
     /// Brings what is charged to the driver's figure. What does not fit is charged all the same: it was taken.
     pub fn look_at(self, device: &Device) {
-        let _ = self.brought_up(device);
+        let _ = self.brought_up(device, Relief::None);
     }
 
     /// As [`Tenant::look_at`] of all devices, for a call that asks for nothing: not beside another thread's look, and without a wait.
@@ -446,15 +473,18 @@ impl Tenant {
         }
     }
 
-    fn brought_up(self, device: &Device) -> Looked {
+    fn brought_up(self, device: &Device, relief: Relief) -> Looked {
         let _errno = KeptErrno::keep();
         // What is gone and still charged would hide as much that is not charged.
         let _ = self.end_deferred();
         let asked = time::ticks();
         let _held = self.memory.truth.looking.hold();
         let mut figures = self.all_figures(device.indices);
+        let relieves =
+            relief == Relief::OfDestroyedPools && self.any_doomed() && !planted(Seed::R101);
         // One look shows what all took that wait for it (P20 of `fixtures/defects.txt`).
-        if figures.any(|figures| figures.seen.load(Ordering::Relaxed) > asked)
+        if !relieves
+            && figures.any(|figures| figures.seen.load(Ordering::Relaxed) > asked)
             && !planted(Seed::P20)
         {
             return Looked::Freed;
@@ -465,6 +495,10 @@ impl Tenant {
         };
         figures.seen.store(began, Ordering::Relaxed);
         let wanted = look.drift_beside(Bytes::ZERO);
+        let unused = look.unused.filter(|_| relieves);
+        let relieved = unused.map_or(Bytes::ZERO, |unused| {
+            self.relieve(device, unused, look.beyond_row(wanted))
+        });
         let looked = if wanted > look.charged {
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
                 mark(Mark::DriftCharged);
@@ -482,7 +516,10 @@ impl Tenant {
                 .iter()
                 .for_each(|index| ledger.forget_beyond(index));
         }
-        looked
+        match relieved {
+            Bytes::ZERO => looked,
+            _ => Looked::Freed,
+        }
     }
 
     /// A look before a call that takes memory of the driver's own, under a grant of `granted` and one change of the caller's.
@@ -713,7 +750,8 @@ impl Tenant {
             let unlisted = ledger.process_unlisted(index);
             // In our row, in its maker's or another's, which changes when one of these lets go of it.
             let imported = ledger.shared_usage(index);
-            let slack = self.memory.slack.load(Ordering::Acquire) & u64::from(FREED) != 0;
+            let (let_go, unused) = (self.let_go_of(device), self.unused_on(device));
+            let owed = self.deferred_blocks(device.indices);
             let spares = self.spares(device);
             let awaited = self.buffers_awaited(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
@@ -751,13 +789,16 @@ impl Tenant {
                     .saturating_sub(pending)
                     .saturating_sub(charged)
             };
+            let disturbed = all != own || dead != Bytes::ZERO;
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
                 known: known(all).saturating_sub(spares.untaken.saturating_add(awaited)),
                 deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,
-                unsettled: all != own || slack || dead != Bytes::ZERO,
+                unsettled: disturbed || let_go.any,
+                // Of plain memory, too, the driver may have let go unseen: it goes by its own events.
+                unused: unused.filter(|_| !disturbed && !let_go.told && owed == Bytes::ZERO),
                 busy: false,
             };
             if stood_still {
@@ -771,6 +812,7 @@ impl Tenant {
             let busy = Look {
                 known: most,
                 unsettled: true,
+                unused: None,
                 busy: true,
                 ..look
             };
@@ -918,6 +960,7 @@ mod tests {
             drift: Bytes::mib(drift),
             charged: Bytes::mib(drift),
             unsettled: false,
+            unused: None,
             busy: false,
         }
     }

@@ -157,6 +157,7 @@ seeds! {
     R98 = "R98", "what a green context takes is drift, which outlives it beside what was freed";
     R99 = "R99", "what comes from a pool at an address of a context that another thread ends just now is found by nobody who frees it";
     R100 = "R100", "a destroyed pool waits for ever for a stream of a context that another thread ended meanwhile";
+    R101 = "R101", "destroyed pools that the driver has given back stay charged until somebody waits";
     P20 = "P20", "threads that wait for a look each take one of their own";
     R94 = "R94", "a device's right to a range that one call takes and gives ends its page tables";
     R94a = "R94a", "of two threads that set a device's right to a range the last to enter it in the books counts, not the last in the driver";

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context, fill, fill_async};
+use crate::clients::{context, cuda, cuda_without_context, fill, fill_async, nvml, told};
 use crate::ffi::cuda::{Answer, Cuda, MISSING, OwnStream, Pool, Stream, Wait};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
 
@@ -615,6 +615,42 @@ cases! {
             done
         })?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
+    }
+
+    /// A request beside destroyed pools that nobody has waited for is refused only where the driver's own figure says that it holds them still.
+    destroyed_pools_that_the_driver_gave_back_are_in_nobodys_way {
+        kind: Budget, defects: ["R101"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemAlloc_v2"],
+    } (session) {
+        // Less than what calls for a look at the driver's figure, by which each would be waited for before the next.
+        let (part, room) = (Bytes::mib(24), Bytes::mib(64));
+        let cuda = cuda()?;
+        let budget = budget(session, 0)?;
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let held = || {
+            let rows = told("nvmlDeviceGetComputeRunningProcesses", nvml.processes(device))?;
+            let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
+            Ok::<_, Failure>(own.map_or(Bytes::ZERO, |(_, held)| Bytes(held)))
+        };
+        for round in 0..160 {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, part.0);
+            if block.code != OK {
+                let held = held()?;
+                ensure_eq!(block.code, CUresult::ERROR_OUT_OF_MEMORY, "{part} of a pool in round {round}");
+                ensure!(held + part + room >= budget, "{part} of a pool are refused in round {round} beside {held} under {budget}");
+            }
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            if block.code == OK {
+                ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+            }
+        }
+        let pooled = held()?;
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget, CONTEXT_ROOM + room.max(pooled))
     }
 
     /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
