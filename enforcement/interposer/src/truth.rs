@@ -562,8 +562,10 @@ impl Tenant {
         let drift = looked.map_or(Bytes::ZERO, |(_, look)| look.charged);
         let both = before.zip(looked);
         let grown = both.map_or(Bytes::ZERO, |(before, (_, look))| {
-            let grown = look.grown_since(before.0).min(bound);
-            grown.saturating_sub(known)
+            // What destroyed pools gave back meanwhile, which no change announces, hides as much of it.
+            let hidden = self.charged_for_destroyed(device);
+            let grown = look.grown_since(before.0).saturating_add(hidden);
+            grown.min(bound).saturating_sub(known)
         });
         let with_call = both.map_or(Bytes::ZERO, |(before, _)| {
             let stood = match planted(Seed::R30a) {
