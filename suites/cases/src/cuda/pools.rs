@@ -497,6 +497,7 @@ cases! {
         let pools = || {
             let own = cuda.create_stream();
             ensure_eq!(own.code, OK, "cuStreamCreate");
+            let before = cuda.memory_info().out.0;
             for round in 0..600 {
                 let pool = cuda.create_pool(0);
                 ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
@@ -505,6 +506,13 @@ cases! {
                 ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
                 ensure_eq!(cuda.free_in(own.out, block.out), OK, "cuMemFreeAsync");
                 ensure_eq!(cuda.synchronize_stream(own.out), OK, "cuStreamSynchronize");
+                // What the streams' threads hold beside is far less.
+                let end = Instant::now() + Duration::from_secs(10);
+                let told = || Bytes(cuda.memory_info().out.0) + Bytes::mib(400);
+                while told().0 < before {
+                    ensure!(Instant::now() < end, "600 MiB of a pool stay charged in round {round}");
+                    thread::yield_now();
+                }
             }
             Ok::<_, Failure>(())
         };
