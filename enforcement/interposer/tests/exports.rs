@@ -35,7 +35,11 @@ struct Built {
 const BUILT: [Built; 3] = [
     Built {
         file: "libvgpu.so",
-        exports: &[TABLE.0, TABLE.1, &["dlclose", "dlsym", "dlvsym", "ringfence.libvgpu"]],
+        exports: &[
+            TABLE.0,
+            TABLE.1,
+            &["dlclose", "dlsym", "dlvsym", "ringfence.libvgpu"],
+        ],
         driver: None,
     },
     Built {

@@ -293,6 +293,28 @@ fn what_is_closed_and_comes_again_is_bound_anew() {
     }
 }
 
+/// A program's own malloc may look names up, and the loader calls it in the middle of opening a library (attack 27: a message was made by another dlopen,
+/// which the loader ends the process for, and objects were looked at that were not relocated yet).
+#[test]
+fn names_are_looked_up_while_a_library_is_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let library = ["-shared", "-fPIC", "-ldl"];
+    let plugins = [
+        ("indirect.so", "-DINDIRECT"),
+        ("double.so", "-DDOUBLE"),
+        ("weak.so", "-DWEAK"),
+    ];
+    for (name, define) in plugins {
+        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+    }
+    compile("asks.c", &path("asks"), &["-fno-builtin", "-ldl"]);
+    let plugins = plugins.map(|(name, _)| path(name).to_str().expect("a path in UTF-8").to_owned());
+    let plugins = plugins.each_ref().map(String::as_str);
+    let [bare, ours] = ["none", "ours"].map(|target| said(target, &path("asks"), &plugins));
+    assert_eq!(ours, bare);
+}
+
 /// A program tries several drivers until one can be initialised, and closes the others (attack 25: the first that was looked up in was bound for ever, and
 /// stayed loaded). The one that it stays with is enforced.
 #[test]

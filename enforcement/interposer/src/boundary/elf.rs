@@ -13,6 +13,7 @@ const DT_HASH: i64 = 4;
 const DT_STRTAB: i64 = 5;
 const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
+const DT_RELACOUNT: i64 = 0x6fff_fff9;
 const DT_PLTRELSZ: i64 = 2;
 const DT_JMPREL: i64 = 23;
 const DT_SYMTAB: i64 = 6;
@@ -254,9 +255,20 @@ impl<'a> Object<'a> {
         (found.st_info & 0xf == STT_FUNC).then(|| self.base + found.st_value as usize)
     }
 
-    /// Visits its relocations that name a symbol and are words of data: addresses, copies, and slots of calls.
-    pub fn relocations(&self, visit: &mut dyn FnMut(&Relocation<'_>)) {
-        let mut tables = [(0, 0); 2];
+    /// Whether the loader has relocated it, as far as its first relocation tells: of an object that a dlopen is about to, the list shows all the rest.
+    pub fn is_relocated(&self) -> bool {
+        let ([(table, bytes), _], nameless) = self.relocation_tables();
+        if table == 0 || nameless == 0 || bytes < size_of::<Rela>() {
+            return true;
+        }
+        // SAFETY: the dynamic section says where the table is, and that it has a row.
+        let row = unsafe { *(table as *const Rela) };
+        word(self.base + row.offset as usize) == self.base.wrapping_add(row.addend as usize)
+    }
+
+    /// The address and the bytes of its table of relocations and of that for calls, and how many of the first name no symbol: they stand first, and are most.
+    fn relocation_tables(&self) -> ([(usize, usize); 2], usize) {
+        let (mut tables, mut nameless) = ([(0, 0); 2], 0);
         for (tag, value) in self.dynamic() {
             let address = if (value as usize) < self.base {
                 value as usize + self.base
@@ -266,11 +278,23 @@ impl<'a> Object<'a> {
             match tag {
                 DT_RELA => tables[0].0 = address,
                 DT_RELASZ => tables[0].1 = value as usize,
+                DT_RELACOUNT => nameless = value as usize,
                 DT_JMPREL => tables[1].0 = address,
                 DT_PLTRELSZ => tables[1].1 = value as usize,
                 _ => {}
             }
         }
+        (tables, nameless)
+    }
+
+    /// Visits its relocations that name a symbol and are words of data: addresses, copies, and slots of calls.
+    pub fn relocations(&self, visit: &mut dyn FnMut(&Relocation<'_>)) {
+        let (mut tables, nameless) = self.relocation_tables();
+        let nameless = (nameless * size_of::<Rela>()).min(tables[0].1);
+        tables[0] = match tables[0] {
+            (0, _) => (0, 0),
+            (table, bytes) => (table + nameless, bytes - nameless),
+        };
         for (table, bytes) in tables.into_iter().filter(|(table, _)| *table != 0) {
             // SAFETY: the dynamic section says where the table is and how long.
             let rows = unsafe {

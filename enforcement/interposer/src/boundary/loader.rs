@@ -21,6 +21,8 @@ type DlAddr1 =
 
 /// `RTLD_DL_LINKMAP` of `<dlfcn.h>`.
 const RTLD_DL_LINKMAP: c_int = 2;
+/// `RT_CONSISTENT` of `<link.h>`.
+const RT_CONSISTENT: c_int = 0;
 /// `RT_DELETE` of `<link.h>`.
 const RT_DELETE: c_int = 2;
 
@@ -207,6 +209,12 @@ pub fn is_unloading() -> bool {
     unsafe { (&raw const _r_debug.state).read_volatile() == RT_DELETE }
 }
 
+/// Whether the loader is neither adding nor removing objects, under this very thread.
+pub fn is_at_rest() -> bool {
+    // SAFETY: the loader's own structure.
+    unsafe { (&raw const _r_debug.state).read_volatile() == RT_CONSISTENT }
+}
+
 /// The entry of the object that an address lies in. What may be unmapped by another thread is to be asked for with the lock held.
 pub fn map_at(address: usize) -> Option<*const LinkMap> {
     object_at(address).map(|(map, _)| map)
@@ -269,8 +277,12 @@ pub fn forget_error() {
     }
 }
 
-/// Leaves the message that a failed look-up of `name` leaves.
+/// Leaves the message that a failed look-up of `name` leaves. Where nobody behind us has it that look-up fails by itself: glibc bears no dlopen within a
+/// dlopen, whose malloc may be the program's and look names up (attack 27).
 pub fn fail(name: &CStr) {
+    if own_symbol(libc::RTLD_NEXT, name).is_none() {
+        return;
+    }
     if let Some(libc) = open(c"libc.so.6", libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
         let _ = own_symbol(libc, name);
     }

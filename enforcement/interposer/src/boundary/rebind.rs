@@ -44,34 +44,44 @@ pub fn rebind() {
 }
 
 fn rebind_locked() {
+    if !loader::is_at_rest() {
+        return;
+    }
     // What comes stands behind the others: those that were seen and are still there come first.
     let (mut loaded, mut left) = (0, 0..SEEN.count.load(Ordering::Relaxed));
     let mut first = None;
     elf::each_map(&mut |map| {
-        let map = core::ptr::from_ref(map) as usize;
-        let is_seen = left.any(|at| SEEN.maps[at].load(Ordering::Relaxed) == map);
+        let entry = core::ptr::from_ref(map) as usize;
+        let is_seen = left.any(|at| SEEN.maps[at].load(Ordering::Relaxed) == entry);
+        // A dlopen whose malloc is the program's, which looks names up: the rest is for the next look (attack 27).
+        // SAFETY: an entry of the loader's, whose lock is held.
+        let is_ready = || unsafe { Object::of(map) }.is_none_or(|object| object.is_relocated());
+        if !is_seen && !is_ready() {
+            return true;
+        }
         if !is_seen && first.is_none() {
             first = Some(loaded);
         }
-        SEEN.maps[loaded].store(map, Ordering::Relaxed);
+        SEEN.maps[loaded].store(entry, Ordering::Relaxed);
         loaded += 1;
         loaded == MOST
     });
     SEEN.count.store(loaded, Ordering::Relaxed);
     if let Some(first) = first {
-        bind_from(first);
+        bind_from(first, loaded);
     }
 }
 
-/// Looks at the objects from this one on.
-fn bind_from(first: usize) {
+/// Looks at the objects from this one on, up to this one.
+fn bind_from(first: usize, end: usize) {
     References::with(first, &mut |references| {
-        for at in first..references.count() {
+        let end = references.count().min(end);
+        for at in first..end {
             if let Some(object) = references.object(at).filter(is_a_programs) {
                 note_definitions(&object);
             }
         }
-        for at in first..references.count() {
+        for at in first..end {
             let refers = |object: &Object<'_>| object.may_refer(&is_meant) || defines_any(object);
             let object = references.object(at).filter(is_a_programs).filter(refers);
             if let Some(object) = object {

@@ -1,5 +1,5 @@
 /* Libraries with something of their own that is named like a driver's: pointers that they fill (POINTERS, in one of three ways), functions that are a double
-   of the driver for tests (DOUBLE) or go on to the next of their name (NEXT), or weak references to the driver, which is not there (WEAK). */
+   of the driver for tests (DOUBLE), indirect (INDIRECT) or go on to the next of their name (NEXT), or weak references to the driver, which is not there (WEAK). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -48,6 +48,16 @@ int use(void)
     int answer = cuInit(0) | cuMemGetInfo_v2(&unused, &total) | nvmlInit_v2();
     return printf("double: %d, %d of its own, %zu of %zu\n", answer, calls, unused, total) < 0;
 }
+#endif
+
+#ifdef INDIRECT
+/* The loader calls what chooses it. */
+static int none(unsigned flags) { return 70 + (int)flags; }
+static int (*chosen)(unsigned) = none;
+static void *choose(void) { return (void *)chosen; }
+int cuInit(unsigned flags) __attribute__((ifunc("choose")));
+
+int use(void) { return printf("indirect: %d\n", cuInit(1)) < 0; }
 #endif
 
 #ifdef NEXT
