@@ -233,6 +233,13 @@ impl Contexts {
             .map(|(_, context)| context.ordinal)
     }
 
+    /// Whether a launch with local memory is between its charge and the driver's answer, in whichever context.
+    pub fn any_launching(&self) -> bool {
+        let used = self.used.load(Ordering::Acquire) as usize;
+        let mut slots = self.slots.iter().take(used);
+        slots.any(|slot| slot.limits.are_launching())
+    }
+
     /// The limits of a context.
     pub fn limits(&self, handle: u64) -> Option<&Limits> {
         self.slot(handle).map(|slot| &slot.limits)

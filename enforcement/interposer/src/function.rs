@@ -14,12 +14,13 @@ use abi::cuda::{CUdevice, CUfunction, CUgraphExec, CUkernel, CUlibrary, CUmodule
 use ledger::KeptErrno;
 use seeds::{Seed, planted};
 
+use crate::boundary::arena::Owned;
 use crate::boundary::arena::{self, Forever};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Device, NoDevice, current_context};
 use crate::graphs::Code;
-use crate::limits::{Launching, Raised};
+use crate::limits::{Launching, Raised, Raising};
 use crate::outcome::{Outcome, Refused};
 use crate::process::Tenant;
 
@@ -341,10 +342,11 @@ pub enum Launched<'a> {
     None,
 }
 
-/// A launch whose local memory is charged.
+/// A launch whose local memory is charged, until the driver has answered.
 struct Afforded {
-    launching: Launching,
-    raised: Option<Raised>,
+    charged: Option<(Launching, Option<Raised>)>,
+    /// Where its context is known by nobody: while the driver is asked none is made (R103 of `fixtures/defects.txt`).
+    _held: Option<Owned<'static>>,
 }
 
 impl Tenant {
@@ -533,14 +535,14 @@ impl Tenant {
 
     /// The driver took nothing for these.
     fn back_out(self, all: impl Iterator<Item = Afforded>) {
-        for Afforded { launching, raised } in all {
+        for (launching, raised) in all.filter_map(|afforded| afforded.charged) {
             if let Some(raised) = raised.filter(|_| !planted(Seed::R28b)) {
                 self.lower_local(&launching, &raised);
             }
         }
     }
 
-    /// Charges a context for kernels that need so much, in bytes a thread. Nothing where it has ended or what is launched is captured.
+    /// Charges a context for kernels that need so much, in bytes a thread. Nothing where it has ended; `None` where what is launched is captured.
     fn afford(
         self,
         context: u64,
@@ -554,18 +556,39 @@ impl Tenant {
             Err(NoDevice::NoContext) => return Ok(None),
             Err(NoDevice::Unknown) => return Err(Refused::UnknownDevice),
         };
-        match self.limits_of(context, device) {
-            Some(limits) => {
-                let launching = limits.begin_launch();
-                if !limits.has_local(local) && is_captured() {
-                    return Ok(None);
+        // A context that ends meanwhile may be made anew, with a library's kernels as they were.
+        const ROUNDS: usize = 8;
+        for _ in 0..ROUNDS {
+            let Some(limits) = self.limits_in_life(context, device) else {
+                if context == 0 {
+                    return Err(Refused::UnknownDevice);
                 }
-                let raised = self.raise_local(device, limits, local)?;
-                Ok(Some(Afforded { launching, raised }))
+                let held = (!planted(Seed::R103)).then(|| self.memory.changing.hold());
+                if held.is_some() && self.limits_in_life(context, device).is_some() {
+                    continue;
+                }
+                return Ok(Some(Afforded {
+                    charged: None,
+                    _held: held.flatten(),
+                }));
+            };
+            // First: whoever makes one anew waits for it.
+            let launching = limits.begin_launch();
+            if !limits.has_local(local) && is_captured() {
+                return Ok(None);
             }
-            None if context == 0 => Err(Refused::UnknownDevice),
-            None => Ok(None),
+            let raised = match self.raise_local(device, limits, local)? {
+                Raising::Stood => None,
+                Raising::Raised(raised) => Some(raised),
+                Raising::Ended if planted(Seed::R103) => None,
+                Raising::Ended => continue,
+            };
+            return Ok(Some(Afforded {
+                charged: Some((launching, raised)),
+                _held: None,
+            }));
         }
+        Err(Refused::UnknownDevice)
     }
 
     /// A function was obtained.

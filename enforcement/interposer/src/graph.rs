@@ -21,7 +21,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::capture::named;
+use crate::capture::{Relaxed, named};
 use crate::devices::current_context;
 use crate::function::{Launched, Needed};
 use crate::graphs::{Code, Instantiation, Need, Wanted};
@@ -407,6 +407,7 @@ impl Parametrised<'_> {
             tenant.forget_graph(exec);
             let _ = tenant.end_branches(exec);
             let _ = tenant.forget_executable(exec);
+            let _relaxed = Relaxed::begin(tenant);
             let _ = next::cuGraphExecDestroy(exec);
             if let Some(before) = before {
                 self.place.write(before);
@@ -636,6 +637,7 @@ fn instantiated(
     };
     if matches!(outcome, Outcome::Refused(_)) {
         tenant.forget_graph(exec);
+        let _relaxed = Relaxed::begin(tenant);
         let _ = next::cuGraphExecDestroy(exec);
         before.into_iter().for_each(|before| place.write(before));
         // Its context keeps what the driver took for it.

@@ -11,6 +11,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::capture::Relaxed;
 use crate::context;
 use crate::devices::Device;
 use crate::marks::Entered;
@@ -175,6 +176,7 @@ impl Tenant {
                 Outcome::Done(code)
             }
             Err((refused, grant)) => {
+                let _relaxed = Relaxed::begin(self);
                 undo();
                 drop(grant);
                 Outcome::Refused(refused)

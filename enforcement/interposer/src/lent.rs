@@ -19,6 +19,7 @@ use ledger::{KeptErrno, Named, Object};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::capture::Relaxed;
 use crate::devices::Device;
 use crate::memory::devices_of;
 use crate::outcome::{Outcome, Reason, Refused};
@@ -213,6 +214,7 @@ pub fn import_pointer(
     match tenant.pay_for_import(pool, address) {
         Ok(()) => Outcome::Done(code),
         Err(refused) => {
+            let _relaxed = Relaxed::begin(tenant);
             let _ = next::cuMemFree_v2(address);
             before.into_iter().for_each(|before| place.write(before));
             Outcome::Refused(refused)

@@ -9,6 +9,7 @@ use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::capture::Relaxed;
 use crate::deferred::Freed;
 use crate::devices::{Device, NoDevice, Owner};
 use crate::grant::Grant;
@@ -470,6 +471,7 @@ fn settle(
     let blocks = Blocks::new(&tenant.memory.pages);
     let span = span_of(&record);
     let Some((span, fresh)) = span.and_then(|span| Some((span, blocks.take(span).ok()?))) else {
+        let _relaxed = Relaxed::begin(tenant);
         let _ = undo(record.address);
         return Err(Refused::TableFull);
     };
@@ -489,6 +491,7 @@ fn settle(
             Ok(())
         }
         refused => {
+            let _relaxed = Relaxed::begin(tenant);
             let _ = undo(record.address);
             // Blocks that others came to share meanwhile are theirs, at this charge.
             let kept = fresh.saturating_sub(blocks.give(span));

@@ -5,7 +5,8 @@ use budget::Bytes;
 use budget::charge::SUBALLOCATION;
 
 use crate::boundary::cross::Out;
-use crate::capture::Capture;
+use crate::boundary::entries::next;
+use crate::capture::{Capture, Relaxed};
 use crate::devices::{Device, current_context};
 use crate::marks::Entered;
 use crate::memory::{IMPOSSIBLE, When, free_by, refused_unless_undone};
@@ -290,9 +291,14 @@ where
             Ok(()) => Refused::TableFull,
             Err(refused) => refused,
         };
-        let _ = free_by(tenant, address, When::InStreamOrder(self.stream), || {
+        let freed = free_by(tenant, address, When::InStreamOrder(self.stream), || {
             (self.free)(address)
         });
+        if freed != CUresult::SUCCESS {
+            // Its stream is gone, or captures: nobody else knows the address (attack 27).
+            let _relaxed = Relaxed::begin(tenant);
+            let _ = free_by(tenant, address, When::Now, || next::cuMemFree_v2(address));
+        }
         match changed {
             true => self.judge_again(tenant, known, rounded, judged),
             false => self.verdict(refused),

@@ -24,6 +24,7 @@ use seeds::{Seed, planted};
 use crate::boundary::arena::Held;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
+use crate::capture::Relaxed;
 use crate::devices::Device;
 use crate::grant::Grant;
 use crate::location::{self, Home};
@@ -841,6 +842,7 @@ pub fn import(
     if let Some(handle) = handle.filter(|_| unnamed)
         && let Err(refused) = tenant.look_for_unasked()
     {
+        let _relaxed = Relaxed::begin(tenant);
         let _ = next::cuMemRelease(handle);
         before.into_iter().for_each(|before| place.write(before));
         let _ = tenant.look_for_unasked();

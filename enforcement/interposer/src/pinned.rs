@@ -17,6 +17,7 @@ use seeds::{Seed, planted};
 use crate::boundary::arena::Lock;
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
+use crate::capture::Relaxed;
 use crate::devices::{Device, Devices, NoDevice, Owner};
 use crate::grant::Grant;
 use crate::memory::{self, IMPOSSIBLE, put_back};
@@ -95,6 +96,7 @@ fn allocate(
         return Outcome::PassThrough(Reason::TakesNothing);
     }
     let undo = |address| {
+        let _relaxed = Relaxed::begin(tenant);
         let _ = next::cuMemFreeHost(Out::at(address));
     };
     let request = Request {

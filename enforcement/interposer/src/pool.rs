@@ -12,7 +12,7 @@ use abi::cuda::{
 
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
-use crate::capture::named;
+use crate::capture::{Relaxed, named};
 use crate::devices::current_context;
 use crate::lent;
 use crate::location::{self, Home};
@@ -129,6 +129,7 @@ pub fn create(
             }
             return Outcome::Done(code);
         };
+        let _relaxed = Relaxed::begin(tenant);
         let _ = next::cuMemPoolDestroy(made);
         before.into_iter().for_each(|before| pool.write(before));
         Outcome::Refused(refused)

@@ -87,7 +87,9 @@ impl Place {
     /// And the most that it can be charged. `None` where no address space holds it.
     pub fn of(array: Array, levels: u32, ordinal: u32, context: u64) -> Option<(Place, Bytes)> {
         let bytes = array.bytes(levels);
-        let shares = bytes < BLOCK || planted(Seed::V17i) && bytes == BLOCK;
+        // One that has none of its own (sparse, or deferred) shares none (R102 of `fixtures/defects.txt`).
+        let has_any = bytes != Bytes::ZERO || planted(Seed::R102);
+        let shares = has_any && (bytes < BLOCK || planted(Seed::V17i) && bytes == BLOCK);
         let bytes = bytes.round_up(if shares { SUBALLOCATION } else { BLOCK })?;
         let place = Place {
             ordinal,

@@ -590,6 +590,8 @@ impl Tenant {
         };
         grant.commit_as(taken.min(granted));
         beyond.commit_as(taken.saturating_sub(granted));
+        // What a drift of before explains is not the call's alone.
+        let grown = grown.min(taken.saturating_sub(known));
         match looked {
             // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
             // more each time (R30).

@@ -158,6 +158,9 @@ seeds! {
     R99 = "R99", "what comes from a pool at an address of a context that another thread ends just now is found by nobody who frees it";
     R100 = "R100", "a destroyed pool waits for ever for a stream of a context that another thread ended meanwhile";
     R101 = "R101", "destroyed pools that the driver has given back stay charged until somebody waits";
+    R102 = "R102", "an array without memory of its own shares blocks with others, and is charged none";
+    R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
+    R104 = "R104", "a module that is refused while a stream is captured stays, and nobody has charged it";
     P20 = "P20", "threads that wait for a look each take one of their own";
     R94 = "R94", "a device's right to a range that one call takes and gives ends its page tables";
     R94a = "R94a", "of two threads that set a device's right to a range the last to enter it in the books counts, not the last in the driver";

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::{OUT_OF_MEMORY, closed, narrow};
 use crate::clients::{cuda, fill};
-use crate::ffi::cuda::{Array, Cuda, Mipmap};
+use crate::ffi::cuda::{Answer, Array, Cuda, Mipmap};
 use crate::greed::{CONTEXT_ROOM, budget, fills, until_refused};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -180,6 +180,31 @@ cases! {
             ensure_eq!(before - left()?, Bytes(SIDE * SIDE * texel), "of the budget for an array of format {format:#x}");
             ensure_eq!(cuda.destroy_array(made.out), OK, "cuArrayDestroy");
         }
+        Ok(())
+    }
+
+    /// Sparse arrays have no memory of their own: beside small arrays, some of which have gone, they give none of it back when all are gone.
+    sparse_arrays_beside_small_ones_give_nothing_back_twice {
+        defects: ["R102"], entry_points: ["cuArrayCreate_v2", "cuArray3DCreate_v2", "cuArrayDestroy"], budget: "0=1GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let told = |cuda: &Cuda| cuda.memory_info().granted().or_else(|code| fail!("cuMemGetInfo answered {code:?}"));
+        let before = told(&cuda)?;
+        let made = |what: &str, answer: Answer<Array>| answer.granted().or_else(|code| fail!("{what} answered {code:?}"));
+        let small = (0..64).map(|_| made("cuArrayCreate", cuda.create_array(512, 100))).collect::<Result<Vec<_>, _>>()?;
+        let (gone, kept) = small.split_at(6);
+        let end = |arrays: &[Array]| -> Result<(), Failure> {
+            for array in arrays {
+                ensure_eq!(cuda.destroy_array(*array), OK, "cuArrayDestroy");
+            }
+            Ok(())
+        };
+        end(gone)?;
+        let sparse = (0..128).map(|_| made("a sparse array", cuda.create_sparse_array(1024, 1024))).collect::<Result<Vec<_>, _>>()?;
+        end(&sparse)?;
+        end(kept)?;
+        // Told before anybody is refused, and so looks at what the device has.
+        ensure_eq!(told(&cuda)?, before, "told as free when all arrays are gone");
         Ok(())
     }
 

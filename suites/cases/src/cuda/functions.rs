@@ -85,6 +85,36 @@ cases! {
         within(session, &cuda)
     }
 
+    /// A launch in a primary context that another thread is just making anew, which the driver has and the books have not yet, takes nothing uncharged.
+    local_memory_in_a_context_that_is_being_made_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R103"], budget: "0=4GiB", unordered: "threads race",
+        entry_points: ["cuLaunchKernel", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain"],
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(3);
+        let launched = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while std::time::Instant::now() < end {
+                    cuda.reset_primary(0);
+                    cuda.retain_primary(0);
+                }
+            });
+            cuda.set_current(current);
+            let mut launched = 0;
+            while std::time::Instant::now() < end && launched == 0 {
+                let module = cuda.load_module(&image());
+                let large = cuda.function(module.out, "large");
+                if module.code == OK && large.code == OK {
+                    launched += u32::from(cuda.launch_function(large.out, 0) == OK);
+                }
+            }
+            launched
+        });
+        ensure_eq!(launched, 0, "launches of 64 KiB a thread");
+        within(session, &cuda)
+    }
+
     /// A function whose launch would take more than the budget is not launched, whether it was obtained by name or in a list.
     local_memory_is_no_way_past_the_budget {
         kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLaunchKernel"],

@@ -6,6 +6,7 @@ use abi::cuda::{CUdeviceptr, CUresult};
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
+use super::truth::within;
 use crate::clients::{context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{
     Add, Begin, Cuda, Exchange, Exec, Graph, Image, Instantiate, MISSING, Node, Ordered, Run,
@@ -850,5 +851,26 @@ cases! {
         ensure_eq!(cuda.run_graph(Run::Launch, other.exec), OUT_OF_MEMORY, "3 GiB more");
         ensure_eq!(cuda.end_capture_on(capturing.out).code, OK, "cuStreamEndCapture");
         Ok(())
+    }
+
+    /// A module that is refused while a stream is captured is taken off the device again, and the capture goes on.
+    a_module_that_is_refused_beside_a_capture_leaves_nothing {
+        kind: Budget, defects: ["R104"], entry_points: ["cuModuleLoadData", "cuStreamBeginCapture_v2", "cuStreamEndCapture"], budget: "0=2GiB",
+        unaccounted: "a module is on the device until it is refused",
+    } (session) {
+        // Each takes a block: more than their bytes come to, as is known once they are there.
+        let variables: String = (0..16).map(|nth| format!(".visible .global .align 8 .b8 v{nth}[2000000];\n")).collect();
+        let text = format!(".version 7.0\n.target sm_70\n.address_size 64\n{variables}.visible .entry k()\n{{\nret;\n}}\n");
+        let cuda = cuda()?;
+        let stream = cuda.create_stream();
+        ensure_eq!(stream.code, OK, "cuStreamCreate");
+        let filled = fill(&cuda);
+        filled.refused_with(OUT_OF_MEMORY)?;
+        ensure_eq!(cuda.begin_capture_on(stream.out), OK, "cuStreamBeginCapture_v2");
+        for _ in 0..16 {
+            ensure_eq!(cuda.load_module(&Image::ptx(&text)).code, OUT_OF_MEMORY, "a module of 32 MiB");
+        }
+        ensure_eq!(cuda.end_capture_on(stream.out).code, OK, "cuStreamEndCapture");
+        within(session, &cuda)
     }
 }
