@@ -14,8 +14,7 @@ use abi::cuda::{CUdevice, CUfunction, CUgraphExec, CUkernel, CUlibrary, CUmodule
 use ledger::KeptErrno;
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Owned;
-use crate::boundary::arena::{self, Forever};
+use crate::boundary::arena::{self, Forever, Owned};
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Device, NoDevice, current_context};

@@ -483,6 +483,11 @@ pub struct Limits {
     launches: AtomicU64,
 }
 
+/// Whether a context has the limits in that life.
+fn is_of_a_context(life: u64) -> bool {
+    life % 2 == 1
+}
+
 impl Limits {
     /// What is charged for them.
     pub fn charged(&self) -> Bytes {
@@ -542,11 +547,11 @@ impl Limits {
 
     /// Whether any context has them.
     fn are_in_life(&self) -> bool {
-        self.life() % 2 == 1
+        is_of_a_context(self.life())
     }
 
     pub fn lives(&self, life: u64) -> bool {
-        life % 2 == 1 && self.life() == life
+        is_of_a_context(life) && self.life() == life
     }
 
     /// The driver waits for the context's work before it sets one, and that work may wait for a thread that sets another context's (R85 of

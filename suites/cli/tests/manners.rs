@@ -18,6 +18,35 @@ fn compile(source: &str, output: &Path, arguments: &[&str]) {
     assert!(compiled.status.success(), "{said}");
 }
 
+/// What a library is compiled with.
+const LIBRARY: [&str; 3] = ["-shared", "-fPIC", "-ldl"];
+
+/// A path as an argument.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// A library of a folder that uses the driver to which it is linked: the mock takes the place of the one that is linked to.
+fn compile_linked_to_a_driver(folder: &Path, library: &str, arguments: &[&str]) {
+    let driver = folder.join("libcuda.so.1");
+    let named = ["-DCUDA", "-Wl,-soname,libcuda.so.1"];
+    compile("dud.c", &driver, &[&LIBRARY[..], &named].concat());
+    let linked = ["-DLIBRARY", "-Wl,--no-as-needed", text(&driver)];
+    let arguments = [&LIBRARY[..], arguments, &linked].concat();
+    compile("stubbed.c", &folder.join(library), &arguments);
+}
+
+/// The arguments of `opens.c`: what names a library is one of the folder's.
+fn words_of(way: &str, folder: &Path) -> Vec<String> {
+    let words = way
+        .split_whitespace()
+        .map(|word| match word.ends_with(".so") {
+            true => text(&folder.join(word)).to_owned(),
+            false => word.to_owned(),
+        });
+    words.collect()
+}
+
 /// What a program says within 30 seconds.
 fn said(target: &str, program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
@@ -160,8 +189,6 @@ fn a_librarys_stubs_open_the_driver() {
 fn what_a_library_has_under_a_drivers_names_is_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let text = |name: &str| path(name).to_str().expect("a path in UTF-8").to_owned();
-    let library = ["-shared", "-fPIC", "-ldl"];
     for (name, define) in [
         ("empty.so", "-DPOINTERS=1"),
         ("any.so", "-DPOINTERS=2"),
@@ -169,19 +196,25 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
         ("double.so", "-DDOUBLE"),
         ("weak.so", "-DWEAK"),
     ] {
-        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+        compile("named.c", &path(name), &[&LIBRARY[..], &[define]].concat());
     }
     // Addresses in what may not be written.
     let text_too = ["-fno-pic", "-mcmodel=large", "-Wl,-z,notext", "-shared"];
     for (name, define) in [("fixed.so", "-DPOINTERS=1"), ("weakly.so", "-DWEAK")] {
         compile("named.c", &path(name), &[&text_too[..], &[define]].concat());
     }
-    compile("stubs.c", &path("libstubs.so"), &library);
-    let linked = ["-L", &text(""), "-lstubs", "-Wl,-rpath", "-Wl,$ORIGIN"];
+    compile("stubs.c", &path("libstubs.so"), &LIBRARY);
+    let linked = [
+        "-L",
+        text(folder.path()),
+        "-lstubs",
+        "-Wl,-rpath",
+        "-Wl,$ORIGIN",
+    ];
     compile(
         "stubbed.c",
         &path("linked.so"),
-        &[&library[..], &["-DLIBRARY"], &linked].concat(),
+        &[&LIBRARY[..], &["-DLIBRARY"], &linked].concat(),
     );
     let stubs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stubs.c");
     let stubs = stubs.to_str().expect("a path in UTF-8");
@@ -189,31 +222,28 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
         compile(
             "stubbed.c",
             &path(name),
-            &[&library[..], &["-DLIBRARY", stubs]].concat(),
+            &[&LIBRARY[..], &["-DLIBRARY", stubs]].concat(),
         );
     }
-    // To link to: the mock takes its place.
-    let driver = [&library[..], &["-DCUDA", "-Wl,-soname,libcuda.so.1"]].concat();
-    compile("dud.c", &path("libcuda.so.1"), &driver);
-    let linked = ["-DLIBRARY", "-Wl,--no-as-needed", &text("libcuda.so.1")];
-    compile(
-        "stubbed.c",
-        &path("driver.so"),
-        &[&library[..], &linked].concat(),
-    );
+    compile_linked_to_a_driver(folder.path(), "driver.so", &[]);
     compile(
         "named.c",
         &path("libnext.so"),
-        &[&library[..], &["-DNEXT"]].concat(),
+        &[&LIBRARY[..], &["-DNEXT"]].concat(),
     );
-    let next = ["-L", &text(""), "-lnext", "-Wl,-rpath", "-Wl,$ORIGIN"];
-    let wrapped = [&library[..], &next, &linked].concat();
-    compile("stubbed.c", &path("wrapped.so"), &wrapped);
+    let next = [
+        "-L",
+        text(folder.path()),
+        "-lnext",
+        "-Wl,-rpath",
+        "-Wl,$ORIGIN",
+    ];
+    compile_linked_to_a_driver(folder.path(), "wrapped.so", &next);
     compile("opens.c", &path("opens"), &["-ldl"]);
     compile(
         "stubbed.c",
         &path("user.so"),
-        &[&library[..], &["-DLIBRARY"]].concat(),
+        &[&LIBRARY[..], &["-DLIBRARY"]].concat(),
     );
     for way in [
         "fixed.so weakly.so fixed.so",
@@ -233,11 +263,7 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
         "closed double.so closed shim.so closed double.so closed empty.so closed any.so",
         "linked.so double.so later linked.so",
     ] {
-        let words = way.split(' ').map(|word| match word.ends_with(".so") {
-            true => text(word),
-            false => word.to_owned(),
-        });
-        let words: Vec<String> = words.collect();
+        let words = words_of(way, folder.path());
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let bare = said("none", &path("opens"), &words);
         // 8 GiB of 4.
@@ -258,18 +284,9 @@ fn what_a_library_has_under_a_drivers_names_is_its_own() {
 fn what_is_closed_and_comes_again_is_bound_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let text = |name: &str| path(name).to_str().expect("a path in UTF-8").to_owned();
-    let library = ["-shared", "-fPIC", "-ldl"];
-    let driver = [&library[..], &["-DCUDA", "-Wl,-soname,libcuda.so.1"]].concat();
-    compile("dud.c", &path("libcuda.so.1"), &driver);
-    let linked = ["-DLIBRARY", "-Wl,--no-as-needed", &text("libcuda.so.1")];
-    compile(
-        "stubbed.c",
-        &path("driver.so"),
-        &[&library[..], &linked].concat(),
-    );
+    compile_linked_to_a_driver(folder.path(), "driver.so", &[]);
     for (name, define) in [("first.so", "-DPOINTERS=1"), ("second.so", "-DWEAK")] {
-        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+        compile("named.c", &path(name), &[&LIBRARY[..], &[define]].concat());
     }
     compile("opens.c", &path("opens"), &["-ldl"]);
     let (gone, back) = ("closed driver.so ", "closed first.so closed second.so ");
@@ -278,14 +295,10 @@ fn what_is_closed_and_comes_again_is_bound_anew() {
         back.repeat(4),
         [gone, back].concat().repeat(3),
     ] {
-        let words = way.split(' ').map(|word| match word.ends_with(".so") {
-            true => text(word),
-            false => word.to_owned(),
-        });
         let script = format!(
             "CUDA_VISIBLE_DEVICES= exec {} {}",
             path("opens").display(),
-            words.collect::<Vec<String>>().join(" ")
+            words_of(&way, folder.path()).join(" ")
         );
         let [bare, ours] =
             ["none", "ours"].map(|target| said(target, Path::new("sh"), &["-c", &script]));
@@ -299,14 +312,13 @@ fn what_is_closed_and_comes_again_is_bound_anew() {
 fn names_are_looked_up_while_a_library_is_opened() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let library = ["-shared", "-fPIC", "-ldl"];
     let plugins = [
         ("indirect.so", "-DINDIRECT"),
         ("double.so", "-DDOUBLE"),
         ("weak.so", "-DWEAK"),
     ];
     for (name, define) in plugins {
-        compile("named.c", &path(name), &[&library[..], &[define]].concat());
+        compile("named.c", &path(name), &[&LIBRARY[..], &[define]].concat());
     }
     compile("asks.c", &path("asks"), &["-fno-builtin", "-ldl"]);
     let plugins = plugins.map(|(name, _)| path(name).to_str().expect("a path in UTF-8").to_owned());

@@ -76,13 +76,17 @@ fn rebind_locked() {
 fn bind_from(first: usize, end: usize) {
     References::with(first, &mut |references| {
         let end = references.count().min(end);
+        let mut any_defined = false;
         for at in first..end {
             if let Some(object) = references.object(at).filter(is_a_programs) {
-                note_definitions(&object);
+                any_defined |= note_definitions(&object);
             }
         }
         for at in first..end {
-            let refers = |object: &Object<'_>| object.may_refer(&is_meant) || defines_any(object);
+            let defines_any = |object: &Object<'_>| (0..HOOKS).any(|hook| defines(object, hook));
+            let refers = |object: &Object<'_>| {
+                object.may_refer(&is_meant) || any_defined && defines_any(object)
+            };
             let object = references.object(at).filter(is_a_programs).filter(refers);
             if let Some(object) = object {
                 object.relocations(&mut |relocation| {
@@ -106,16 +110,16 @@ fn defines(object: &Object<'_>, hook: usize) -> bool {
     object.exports_hashed(entries::name_at(hook), entries::hash_at(hook))
 }
 
-fn defines_any(object: &Object<'_>) -> bool {
-    (0..HOOKS).any(|hook| defines(object, hook))
-}
-
-fn note_definitions(object: &Object<'_>) {
+/// Answers whether it defines any.
+fn note_definitions(object: &Object<'_>) -> bool {
+    let mut any = false;
     for (hook, is_defined) in DEFINED.iter().enumerate() {
         if defines(object, hook) {
             is_defined.store(true, Ordering::Relaxed);
+            any = true;
         }
     }
+    any
 }
 
 /// Binds one place of what was opened later to ours, if the loader has bound it to what stands behind us: a driver's function, or libc's look-up. One that is
