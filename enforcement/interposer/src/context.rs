@@ -757,6 +757,8 @@ struct Reading {
     device: Option<Bytes>,
     /// What this process is charged and its row may show, the caller's grants with it.
     charged: Bytes,
+    /// Of that, what the driver takes at some launch or has taken already.
+    deferred: Bytes,
     /// What no context owns: without one it is in no row, and with the next in ours again.
     apart: Bytes,
     /// Imported, and in our row alone.
@@ -811,7 +813,10 @@ impl Meter {
             };
             let own = row.saturating_sub(known);
             let undisturbed = after.changes == before.changes || planted(Seed::R74);
-            let likely = own != Bytes::ZERO && (undisturbed || own <= bound);
+            // A launch takes what it was charged for some time after its charge.
+            let settled = undisturbed && after.deferred == Bytes::ZERO;
+            let likely = own != Bytes::ZERO && (settled || own <= bound);
+            let likely = likely && (undisturbed || after.deferred == before.deferred);
             // What they gave back meanwhile would hide as much of what was taken.
             let likely = likely && after.destroyed == Bytes::ZERO;
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
@@ -866,6 +871,7 @@ impl Reading {
                 imported: Bytes(imported),
                 device: nvml.device_usage(index),
                 charged: stood.0,
+                deferred: tenant.charged_for_launches(device),
                 destroyed: stood.2,
                 apart: tenant
                     .pooled_on(device)

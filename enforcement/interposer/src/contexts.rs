@@ -257,6 +257,11 @@ impl Contexts {
         self.of_limits(ordinal, Limits::stacks_awaited)
     }
 
+    /// What is charged for the limits of all of a device's contexts.
+    pub fn limits_charged(&self, ordinal: u32) -> Bytes {
+        self.of_limits(ordinal, Limits::charged)
+    }
+
     /// What is charged for buffers that no launch has made the driver take.
     pub fn buffers_awaited(&self, ordinal: u32) -> Bytes {
         self.of_limits(ordinal, |limits| limits.buffers(false))

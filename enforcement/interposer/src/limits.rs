@@ -63,6 +63,7 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
             Err(_) => Outcome::PassThrough(Reason::TakesNothing),
         };
     };
+    let _setting = limits.begin_setting();
     match limit {
         STACK if !planted(Seed::R33) => {
             // The stack is what the call makes of it, whatever launches made it before (R33). They are charged again from now on, those of other threads
@@ -125,15 +126,26 @@ fn set_charged(
     };
     let shape = device.shape;
     let expected = within_bounds(shape, limit, value as u64);
-    let granted = limits
-        .cost_with(shape, limit, expected)
-        .saturating_sub(limits.charged());
-    let grant = match tenant.reserve_or_trim(device.indices, granted) {
+    let wanted = || {
+        limits
+            .cost_with(shape, limit, expected)
+            .saturating_sub(limits.charged())
+    };
+    let mut granted = wanted();
+    let mut grant = tenant.reserve_or_trim(device.indices, granted);
+    let _asking = limits.resizing(tenant).hold();
+    let lacks = wanted() > granted;
+    if lacks && grant.is_ok() && !planted(Seed::R105) {
+        // Another thread has set one meanwhile, and what was charged before was given back.
+        granted = wanted();
+        drop(grant);
+        grant = tenant.reserve(device.indices, granted);
+    }
+    let grant = match grant {
         Ok(grant) => grant,
         // What the driver has against the call itself comes first. A stack that no card has it refuses and takes nothing for; else it is asked with the
         // value that it has.
         Err(refused) => {
-            let _asking = limits.resizing(tenant).hold();
             let before = standing(limit, before);
             let without_memory = limit == STACK && value as u64 > MOST_STACK;
             let code = next::cuCtxSetLimit(limit, if without_memory { value } else { before });
@@ -143,7 +155,6 @@ fn set_charged(
             return verdict(code, refused);
         }
     };
-    let _asking = limits.resizing(tenant).hold();
     let before = standing(limit, before);
     limits.told.store(0, Ordering::Release);
     // Before it is in the row again: a look in between would take it for more than is charged (R33e of `fixtures/defects.txt`).
@@ -259,7 +270,9 @@ impl Tenant {
             {
                 return;
             }
-            if !launching.was_alone() && !planted(Seed::R33d) {
+            // Nor while another thread sets the stack: what the driver has is no longer on record, and what it is about to take not charged again (R105).
+            let is_set = limits.setting.load(order) != 0 && !planted(Seed::R105);
+            if is_set || !launching.was_alone() && !planted(Seed::R33d) {
                 limits.local.fetch_max(after, order);
                 return;
             }
@@ -407,6 +420,17 @@ fn buffer(bytes: u64) -> Bytes {
     }
 }
 
+/// A limit that is being set, until the driver's answer is charged. Until then a refused launch gives nothing back of what is charged: the driver has it, or
+/// is about to.
+#[must_use]
+struct Setting<'a>(&'a Limits);
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        self.0.setting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A launch with local memory, from before its charge is judged until the driver has it.
 #[must_use]
 pub struct Launching {
@@ -464,6 +488,8 @@ pub struct Limits {
     changing: Lock,
     /// Held while the driver is told another value, and whenever it is asked for the size of a buffer.
     resizing: Lock,
+    /// How many threads are setting one.
+    setting: AtomicU64,
     /// Odd while a context has them; each has another number.
     life: AtomicU64,
     stack: AtomicU64,
@@ -512,6 +538,13 @@ impl Limits {
             limits: self,
             launches: before.wrapping_add(one),
         }
+    }
+
+    /// One is about to be set.
+    fn begin_setting(&self) -> Setting<'_> {
+        let _held = self.changing.hold();
+        self.setting.fetch_add(1, Ordering::SeqCst);
+        Setting(self)
     }
 
     /// The stack is about to be set: a launch from now on finds no local memory charged. Of those under way the driver may get each before or after it, so

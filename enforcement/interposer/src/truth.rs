@@ -843,6 +843,14 @@ impl Tenant {
             .saturating_add(buffers)
     }
 
+    /// What is charged for what the driver takes at some launch, whether it has taken it or not.
+    pub fn charged_for_launches(self, device: &Device) -> Bytes {
+        self.memory
+            .contexts
+            .limits_charged(device.ordinal)
+            .saturating_add(self.awaited(device.ordinal))
+    }
+
     /// What is charged for buffers and certainly in no row.
     fn buffers_awaited(self, device: &Device) -> Bytes {
         match planted(Seed::F1e) {

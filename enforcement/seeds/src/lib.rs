@@ -160,6 +160,7 @@ seeds! {
     R101 = "R101", "destroyed pools that the driver has given back stay charged until somebody waits";
     R102 = "R102", "an array without memory of its own shares blocks with others, and is charged none";
     R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
+    R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R104 = "R104", "a module that is refused while a stream is captured stays, and nobody has charged it";
     P20 = "P20", "threads that wait for a look each take one of their own";
     R94 = "R94", "a device's right to a range that one call takes and gives ends its page tables";

@@ -306,6 +306,41 @@ cases! {
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::gib(1))
     }
 
+    /// A stack that was charged already, for another thread's launch, is granted though that launch is refused: what it was charged is not given to others
+    /// before the driver has set the stack.
+    a_stack_that_is_set_while_a_launch_is_refused_stays_charged {
+        kind: Budget, defects: ["R105"], budget: "0=2GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+        faults: r#"fault = [
+            { at = "cuLaunchKernel", when = "1", then = "delay:300ms" }, { at = "cuLaunchKernel", when = "1", then = "result:1" },
+            { at = "cuCtxSetLimit", when = "1", then = "delay:700ms" },
+        ]"#,
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let launch = || {
+            cuda.set_current(current);
+            // Of 4 KiB a thread.
+            module(&cuda).map(|module| cuda.launch_function(cuda.function(module, "small").out, memory.out))
+        };
+        let (launched, set) = thread::scope(|scope| {
+            let launch = scope.spawn(launch);
+            thread::sleep(Duration::from_millis(150));
+            let set = scope.spawn(|| {
+                cuda.set_current(current);
+                cuda.set_limit(STACK_SIZE, 4096)
+            });
+            thread::sleep(Duration::from_millis(300));
+            fill(&cuda);
+            (launch.join(), set.join().unwrap_or(CUresult::ERROR_UNKNOWN))
+        });
+        ensure!(matches!(launched, Ok(Ok(CUresult::ERROR_INVALID_VALUE))), "the launch was not refused: {launched:?}");
+        ensure_eq!(set, OK, "a stack as large as the launch that is refused would have made it");
+        within(session, &cuda)
+    }
+
     /// A stack that is set while another thread ends the context is the context's, and the tenant has it again.
     a_stack_that_is_set_while_its_context_ends_is_charged_no_longer {
         kind: Budget, defects: ["R33a"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"],
