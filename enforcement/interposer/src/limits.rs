@@ -63,18 +63,8 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
             Err(_) => Outcome::PassThrough(Reason::TakesNothing),
         };
     };
-    let _setting = limits.begin_setting();
+    let _setting = limits.begin_setting(limit);
     match limit {
-        STACK if !planted(Seed::R33) => {
-            // The stack is what the call makes of it, whatever launches made it before (R33). They are charged again from now on, those of other threads
-            // before the driver is asked.
-            let local = limits.forget_local();
-            let outcome = set_charged(tenant, device, limits, limit, value);
-            if !matches!(outcome, Outcome::Done(CUresult::SUCCESS)) {
-                limits.local.fetch_max(local, Ordering::AcqRel);
-            }
-            return outcome;
-        }
         STACK | PRINTF | HEAP => {}
         // What they take of a device is the driver's secret: its figure tells.
         SYNC_DEPTH | LAUNCHES => {
@@ -233,14 +223,15 @@ impl Tenant {
         local: u64,
     ) -> Result<Raising, Refused> {
         let life = limits.life();
-        let before = limits.local.load(Ordering::SeqCst);
+        let before = limits.covered.load(Ordering::SeqCst);
+        let charged_before = limits.local.load(Ordering::SeqCst);
         if before >= local {
             return Ok(match limits.lives(life) {
                 true => Raising::Stood,
                 false => Raising::Ended,
             });
         }
-        let wanted = limits.cost_with(device.shape, LOCAL, local);
+        let wanted = limits.cost_with(device.shape, LOCAL, local.max(charged_before));
         let granted = wanted.saturating_sub(limits.charged());
         let grant = self.reserve_or_trim(device.indices, granted)?;
         if !self.note(device, (limits, life), (LOCAL, local), grant, granted)? {
@@ -250,6 +241,7 @@ impl Tenant {
             device,
             limits,
             before,
+            charged_before,
             after: local,
         }))
     }
@@ -264,7 +256,7 @@ impl Tenant {
             let (before, after) = (raised.before, raised.after);
             let order = Ordering::SeqCst;
             if limits
-                .local
+                .covered
                 .compare_exchange(after, before, order, order)
                 .is_err()
             {
@@ -273,12 +265,12 @@ impl Tenant {
             // Nor while another thread sets the stack: what the driver has is no longer on record, and what it is about to take not charged again (R105).
             let is_set = limits.setting.load(order) != 0 && !planted(Seed::R105);
             if is_set || !launching.was_alone() && !planted(Seed::R33d) {
-                limits.local.fetch_max(after, order);
+                limits.covered.fetch_max(after, order);
                 return;
             }
             let charged = limits.charged();
-            let wanted = limits.cost_with(device.shape, LOCAL, raised.before);
-            limits.note(LOCAL, raised.before, wanted);
+            let wanted = limits.cost_with(device.shape, LOCAL, raised.charged_before);
+            limits.note(LOCAL, raised.charged_before, wanted);
             self.note_lowered(device, limits, LOCAL);
             self.release(device.indices, charged.saturating_sub(wanted));
         }
@@ -356,7 +348,7 @@ impl Tenant {
         self,
         device: &Device,
         (limits, life): (&Limits, u64),
-        (limit, value): (CUlimit, u64),
+        (limit, asked): (CUlimit, u64),
         grant: Grant,
         granted: Bytes,
     ) -> Result<bool, Refused> {
@@ -366,18 +358,24 @@ impl Tenant {
         if !limits.lives(life) && !planted(Seed::R33a) {
             return Ok(false);
         }
-        // Another thread may have launched a larger function meanwhile.
-        let value = match limit {
-            LOCAL => value.max(limits.local.load(Ordering::Acquire)),
-            _ => value,
+        let local = limits.local.load(Ordering::Acquire);
+        // Another thread may have launched a larger function meanwhile. A stack is what the call makes of it, whatever launches made it before (R33).
+        let (value, then) = match limit {
+            LOCAL => (asked.max(local), asked.max(local)),
+            STACK => (asked, limits.covered.load(Ordering::SeqCst)),
+            _ => (asked, local),
         };
         let charged = limits.charged();
-        let wanted = limits.cost_with(device.shape, limit, value);
+        let wanted = limits.cost_beside(device.shape, (limit, value), then);
         let grown = wanted.saturating_sub(charged);
         let beyond = self.reserve(device.indices, grown.saturating_sub(granted))?;
         grant.commit_as(grown.min(granted));
         beyond.commit_as(grown.saturating_sub(granted));
         limits.note(limit, value, wanted);
+        limits.local.store(then, Ordering::SeqCst);
+        if limit == LOCAL {
+            limits.covered.fetch_max(asked, Ordering::SeqCst);
+        }
         self.note_lowered(device, limits, limit);
         drop(held);
         self.release(device.indices, charged.saturating_sub(wanted));
@@ -423,11 +421,21 @@ fn buffer(bytes: u64) -> Bytes {
 /// A limit that is being set, until the driver's answer is charged. Until then a refused launch gives nothing back of what is charged: the driver has it, or
 /// is about to.
 #[must_use]
-struct Setting<'a>(&'a Limits);
+struct Setting<'a> {
+    limits: &'a Limits,
+    life: u64,
+}
 
 impl Drop for Setting<'_> {
     fn drop(&mut self) {
-        self.0.setting.fetch_sub(1, Ordering::SeqCst);
+        let limits = self.limits;
+        let _held = limits.changing.hold();
+        let is_last = limits.setting.fetch_sub(1, Ordering::SeqCst) == 1;
+        // A stack that is not set after all is what launches have made it.
+        if is_last && limits.lives(self.life) {
+            let local = limits.local.load(Ordering::SeqCst);
+            limits.covered.store(local, Ordering::SeqCst);
+        }
     }
 }
 
@@ -476,7 +484,9 @@ pub enum Raising {
 pub struct Raised {
     device: &'static Device,
     limits: &'static Limits,
+    /// Covered before, and charged.
     before: u64,
+    charged_before: u64,
     after: u64,
 }
 
@@ -495,7 +505,10 @@ pub struct Limits {
     stack: AtomicU64,
     printf: AtomicU64,
     heap: AtomicU64,
+    /// The local memory that is charged, in bytes a thread.
     local: AtomicU64,
+    /// The part of it that launches may have uncharged. Less than all while the stack is set: what a launch takes after that is charged anew.
+    covered: AtomicU64,
     charged: AtomicU64,
     /// What the context gave back of its own by a smaller stack: it is charged, for it is taken again unasked, and in no row.
     lowered: AtomicU64,
@@ -520,9 +533,9 @@ impl Limits {
         Bytes(self.charged.load(Ordering::Acquire))
     }
 
-    /// Whether launches have raised the local memory to as much, in bytes a thread.
+    /// Whether a launch may have as much local memory uncharged, in bytes a thread.
     pub fn has_local(&self, local: u64) -> bool {
-        self.local.load(Ordering::SeqCst) >= local
+        self.covered.load(Ordering::SeqCst) >= local
     }
 
     /// Whether a launch with local memory is under way.
@@ -540,21 +553,25 @@ impl Limits {
         }
     }
 
-    /// One is about to be set.
-    fn begin_setting(&self) -> Setting<'_> {
+    /// One is about to be set. Of a stack a launch from now on finds no local memory charged. Of those under way the driver may get each before or after it,
+    /// so that what they take stays charged until it is set again (R33c of `fixtures/defects.txt`).
+    fn begin_setting(&self, limit: CUlimit) -> Setting<'_> {
+        let order = Ordering::SeqCst;
         let _held = self.changing.hold();
-        self.setting.fetch_add(1, Ordering::SeqCst);
-        Setting(self)
-    }
-
-    /// The stack is about to be set: a launch from now on finds no local memory charged. Of those under way the driver may get each before or after it, so
-    /// that what they take stays charged until it is set again (R33c of `fixtures/defects.txt`). Answers what was charged, in bytes a thread.
-    fn forget_local(&self) -> u64 {
-        let local = self.local.swap(0, Ordering::SeqCst);
-        if under_way(self.launches.load(Ordering::SeqCst)) != 0 && !planted(Seed::R33c) {
-            self.local.fetch_max(local, Ordering::SeqCst);
+        self.setting.fetch_add(1, order);
+        if limit == STACK && !planted(Seed::R33) {
+            let covered = self.covered.swap(0, order);
+            if planted(Seed::R105a) {
+                self.local.store(0, order);
+            }
+            if under_way(self.launches.load(order)) != 0 && !planted(Seed::R33c) {
+                self.covered.fetch_max(covered, order);
+            }
         }
-        local
+        Setting {
+            limits: self,
+            life: self.life(),
+        }
     }
 
     /// A context has them from now on.
@@ -602,6 +619,7 @@ impl Limits {
             &self.printf,
             &self.heap,
             &self.local,
+            &self.covered,
             &self.charged,
             &self.lowered,
             &self.malloc,
@@ -688,9 +706,15 @@ impl Limits {
 
     /// What a context with these limits may take beside its own, `limit` being `value`.
     fn cost_with(&self, shape: Shape, limit: CUlimit, value: u64) -> Bytes {
-        let of = |one| match one == limit {
-            true => value,
-            false => self.word(one).load(Ordering::Acquire),
+        self.cost_beside(shape, (limit, value), self.local.load(Ordering::Acquire))
+    }
+
+    /// As [`Limits::cost_with`], with so much local memory where `limit` is another.
+    fn cost_beside(&self, shape: Shape, (limit, value): (CUlimit, u64), local: u64) -> Bytes {
+        let of = |one| match one {
+            _ if one == limit => value,
+            LOCAL => local,
+            _ => self.word(one).load(Ordering::Acquire),
         };
         charge::stacks(shape.threads(), of(STACK).max(of(LOCAL)))
             .saturating_add(buffer(of(PRINTF)))

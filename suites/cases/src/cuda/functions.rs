@@ -16,6 +16,8 @@ const OK: CUresult = CUresult::SUCCESS;
 const BLOCK: Bytes = Bytes::mib(2);
 /// CU_LIMIT_STACK_SIZE.
 const STACK_SIZE: i32 = 0;
+/// CU_LIMIT_MALLOC_HEAP_SIZE.
+const HEAP_SIZE: i32 = 2;
 
 /// A kernel that needs so much local memory for each thread, as no compiler can take away.
 fn kernel(name: &str, local: Bytes) -> String {
@@ -338,6 +340,37 @@ cases! {
         });
         ensure!(matches!(launched, Ok(Ok(CUresult::ERROR_INVALID_VALUE))), "the launch was not refused: {launched:?}");
         ensure_eq!(set, OK, "a stack as large as the launch that is refused would have made it");
+        within(session, &cuda)
+    }
+
+    /// While a stack is about to be set, or refused, what launches have made of it is the context's: a limit that another thread sets meanwhile gives nothing of
+    /// that to anybody.
+    a_limit_set_while_a_stack_is_judged_gives_nothing_away {
+        kind: Budget, defects: ["R105a"], budget: "0=2GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuCtxGetLimit", when = "1", then = "delay:700ms" }]"#, unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        ensure_eq!(cuda.launch_function(small.out, memory.out), OK, "its launch");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let mut free = [0; 2];
+        let set = thread::scope(|scope| {
+            let set = scope.spawn(|| {
+                cuda.set_current(current);
+                cuda.set_limit(STACK_SIZE, 4096)
+            });
+            thread::sleep(Duration::from_millis(300));
+            let before = cuda.memory_info_free().out;
+            let heap = cuda.set_limit(HEAP_SIZE, 16 << 20);
+            free = [before, cuda.memory_info_free().out];
+            (set.join().unwrap_or(CUresult::ERROR_UNKNOWN), heap)
+        });
+        ensure!(free[1] <= free[0], "{} bytes were free, and {} beside a larger heap", free[0], free[1]);
+        ensure_eq!(set, (OK, OK), "a stack as large as the launch has made it, and a heap beside it");
         within(session, &cuda)
     }
 
