@@ -462,7 +462,7 @@ fn create(
         Err(refused) => return judged(call(), place, refused, undo),
     };
     if primary {
-        await_launches(tenant);
+        await_uses(tenant, device);
     }
     let own_changes = 2 + u64::from(room.is_some()) + u64::from(tables.is_some());
     let meter = Meter::start(tenant, device, bound, own_changes);
@@ -514,12 +514,14 @@ fn create(
 }
 
 /// Before a primary context is made anew: a library's kernels outlive one that has ended, and a launch that was charged there would take its local memory
-/// here (R103 of `fixtures/defects.txt`). One that waits in the driver has come to the context that was there.
-fn await_launches(tenant: Tenant) {
+/// here (R103 of `fixtures/defects.txt`). A thread that sets a limit of the one that has ended would set this one's (R106). Who waits in the driver has come to
+/// the context that was there.
+fn await_uses(tenant: Tenant, device: &Device) {
     const PATIENCE: Nanos = Nanos(250_000_000);
     const STEP: Nanos = Nanos(20_000);
     let end = time::now().plus(PATIENCE);
-    while tenant.memory.contexts.any_launching() && !planted(Seed::R103) && time::now() < end {
+    let in_use = || tenant.memory.contexts.any_in_use(device.ordinal);
+    while in_use() && !planted(Seed::R103) && time::now() < end {
         time::sleep_until(time::now().plus(STEP));
     }
 }

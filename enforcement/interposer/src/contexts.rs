@@ -233,11 +233,13 @@ impl Contexts {
             .map(|(_, context)| context.ordinal)
     }
 
-    /// Whether a launch with local memory is between its charge and the driver's answer, in whichever context.
-    pub fn any_launching(&self) -> bool {
+    /// Whether a launch with local memory, or the setting of a limit, is between its charge and the driver's answer, in whichever context of a device that
+    /// lives or lived.
+    pub fn any_in_use(&self, ordinal: u32) -> bool {
         let used = self.used.load(Ordering::Acquire) as usize;
         let mut slots = self.slots.iter().take(used);
-        slots.any(|slot| slot.limits.are_launching())
+        slots
+            .any(|slot| slot.ordinal.load(Ordering::Relaxed) == ordinal && slot.limits.are_in_use())
     }
 
     /// The limits of a context.

@@ -11,7 +11,7 @@ use budget::Bytes;
 use budget::charge::{self, BLOCK, Shape};
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::Lock;
+use crate::boundary::arena::{Lock, Owned};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::capture::Relaxed;
@@ -52,18 +52,16 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
         // The driver has a context and did not say which.
         return Outcome::Refused(Refused::UnknownDevice);
     }
-    let known = tenant.limits_of(context, device).or_else(|| {
-        let adopted = tenant.adopt_current(device, context);
-        tenant.limits_of(context, device).filter(|_| adopted)
-    });
-    let Some(limits) = known else {
-        // One that is gone: the driver refuses all that needs one.
-        return match told(limit) {
-            Ok(_) => Outcome::Refused(Refused::TableFull),
-            Err(_) => Outcome::PassThrough(Reason::TakesNothing),
-        };
+    let (limits, setting) = match tenant.limits_to_set(context, device, limit) {
+        Ok(held) => held,
+        // One that is gone: the driver refuses all that needs one. While it is asked none is made.
+        Err(_held) => {
+            return match told(limit) {
+                Ok(_) => Outcome::Refused(Refused::TableFull),
+                Err(_) => Outcome::Done(next::cuCtxSetLimit(limit, value)),
+            };
+        }
     };
-    let _setting = limits.begin_setting(limit);
     match limit {
         STACK | PRINTF | HEAP => {}
         // What they take of a device is the driver's secret: its figure tells.
@@ -93,7 +91,7 @@ pub fn set(tenant: Tenant, limit: CUlimit, value: usize) -> Outcome<CUresult> {
             return Outcome::Done(CUresult::ERROR_UNSUPPORTED_LIMIT);
         }
     }
-    set_charged(tenant, device, limits, limit, value)
+    set_charged(tenant, device, limits, setting.life, (limit, value))
 }
 
 /// Sets a limit whose cost is known, and charges it.
@@ -101,10 +99,9 @@ fn set_charged(
     tenant: Tenant,
     device: &Device,
     limits: &Limits,
-    limit: CUlimit,
-    value: usize,
+    life: u64,
+    (limit, value): (CUlimit, usize),
 ) -> Outcome<CUresult> {
-    let life = limits.life();
     // What it would take more than now cannot be told otherwise.
     let before = match told(limit) {
         Ok(before) => before,
@@ -189,6 +186,35 @@ impl Tenant {
         contexts
             .limits(context)
             .or_else(|| contexts.limits_of_primary(device.ordinal))
+    }
+
+    /// The limits of a context that lives, of which one is about to be set: as long as that lasts it is not made anew. Where it is gone no context is made.
+    fn limits_to_set(
+        self,
+        context: u64,
+        device: &Device,
+        limit: CUlimit,
+    ) -> Result<(&'static Limits, Setting<'static>), Option<Owned<'static>>> {
+        // One that ends meanwhile may be made anew.
+        const ROUNDS: usize = 8;
+        for _ in 0..ROUNDS {
+            let known = match planted(Seed::R106) {
+                true => self.limits_of(context, device),
+                false => self.limits_in_life(context, device),
+            };
+            let Some(limits) = known else {
+                let held = self.memory.changing.hold();
+                match self.limits_in_life(context, device) {
+                    Some(_) => continue,
+                    None => return Err(held),
+                }
+            };
+            let setting = limits.begin_setting(limit);
+            if is_of_a_context(setting.life) || planted(Seed::R106) {
+                return Ok((limits, setting));
+            }
+        }
+        Err(self.memory.changing.hold())
     }
 
     /// The limits of a context that lives. Where the books know none the driver may have one: another thread is just making it, or has made it past us. So it
@@ -538,9 +564,10 @@ impl Limits {
         self.covered.load(Ordering::SeqCst) >= local
     }
 
-    /// Whether a launch with local memory is under way.
-    pub fn are_launching(&self) -> bool {
+    /// Whether a launch with local memory is under way, or one is being set.
+    pub fn are_in_use(&self) -> bool {
         under_way(self.launches.load(Ordering::SeqCst)) != 0
+            || self.setting.load(Ordering::SeqCst) != 0 && !planted(Seed::R106)
     }
 
     /// A launch with local memory begins.

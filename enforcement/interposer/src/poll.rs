@@ -5,16 +5,17 @@
 //! a subtraction. A look is due after 10⁸ ticks (20 to 100 ms; 50 ms where the counter tells its frequency), and not before a hundred times what the
 //! last one took, or twenty of these times if that is sooner, so that looks cost a hundredth of the time, and a tenth where each is slow. No thread, no clock of libc's.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use ledger::Cancelability;
+use ledger::{Cancelability, KeptErrno};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use budget::Bytes;
 use budget::charge::BLOCK;
 use throttle::Nanos;
 
-use crate::boundary::{arena, thread, time};
+use crate::boundary::arena::{self, Lock};
+use crate::boundary::{thread, time};
 use crate::outcome::Refused;
 use crate::process::{Standing, Tenant, standing};
 
@@ -24,8 +25,17 @@ pub struct Poll {
     next: AtomicU64,
     /// Threads that were seen to use streams of their own, by a hash of their pointers. A thread that is pushed out by another is looked at again.
     threads: [AtomicUsize; THREADS],
-    /// Threads whose first call on a stream of their own is under way, or whose look.
-    coming: AtomicU64,
+    coming: Coming,
+}
+
+/// Threads whose first call on a stream of their own is under way, or whose look, by the kernel's numbers.
+#[repr(C)]
+struct Coming {
+    /// Held while one is judged.
+    judging: Lock,
+    /// So many places from the first have been used.
+    used: AtomicU32,
+    places: [AtomicU32; MOST_COMING],
 }
 
 const THREADS: usize = 4096;
@@ -35,7 +45,9 @@ const WAYS: usize = 4;
 /// How long a thread's first call waits, where the budget has no room for a stream for each of those that are under way.
 const PATIENCE: Nanos = Nanos::millis(100);
 /// So many of them are under way at most where it has none: some may be copies that last.
-const MOST_COMING: u64 = 4;
+const MOST_WITHOUT_ROOM: u64 = 4;
+/// So many of them are counted.
+const MOST_COMING: usize = 1024;
 
 /// So many times longer than a look lasts nobody looks again,
 const SPACING: u64 = 100;
@@ -160,10 +172,51 @@ fn look_for_new(place: &AtomicUsize, own: usize) {
     };
     place.store(own, Ordering::Relaxed);
     tenant.look_at(device);
-    let coming = &tenant.memory.poll.coming;
-    let _ = coming.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-        count.checked_sub(1)
-    });
+    tenant.memory.poll.coming.end();
+}
+
+impl Coming {
+    fn places(&self) -> &[AtomicU32] {
+        let used = self.used.load(Ordering::Acquire) as usize;
+        &self.places[..used.min(MOST_COMING)]
+    }
+
+    /// How many there are beside the calling thread.
+    fn others(&self) -> u64 {
+        let own = arena::thread();
+        let is_other = |place: &&AtomicU32| ![0, own].contains(&place.load(Ordering::Acquire));
+        self.places().iter().filter(is_other).count() as u64
+    }
+
+    /// The calling thread is one, by who holds `judging`. Beyond what is counted it is none.
+    fn begin(&self) {
+        self.end();
+        let is_free = |place: &AtomicU32| place.load(Ordering::Acquire) == 0;
+        if let Some(at) = self.places.iter().position(is_free) {
+            self.places[at].store(arena::thread(), Ordering::Release);
+            self.used.fetch_max(at as u32 + 1, Ordering::AcqRel);
+        }
+    }
+
+    fn end(&self) {
+        self.forget(|thread| thread == arena::thread());
+    }
+
+    /// One that was cancelled in its call comes no more.
+    fn forget_gone(&self) {
+        let _errno = KeptErrno::keep();
+        self.forget(|thread| !thread::is_alive(thread));
+    }
+
+    fn forget(&self, is_meant: impl Fn(u32) -> bool) {
+        let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        for place in self.places() {
+            let thread = place.load(Ordering::Acquire);
+            if thread != 0 && is_meant(thread) {
+                let _ = place.compare_exchange(thread, 0, order, failed);
+            }
+        }
+    }
 }
 
 impl Tenant {
@@ -178,20 +231,22 @@ impl Tenant {
         let end = time::now().plus(PATIENCE);
         loop {
             self.room_for_unasked()?;
-            let count = coming.load(Ordering::Acquire);
-            let bytes = BLOCK.0.saturating_mul(count + 1);
+            let judging = coming.judging.hold();
+            let others = coming.others();
+            let bytes = BLOCK.0.saturating_mul(others + 1);
             let refusal = self.refusal_of(device.indices, Bytes(bytes));
-            let refusal = refusal.filter(|_| count != 0);
+            let Some(refusal) = refusal.filter(|_| others != 0) else {
+                coming.begin();
+                return Ok(());
+            };
+            coming.forget_gone();
             let waits = time::now() < end;
-            if refusal.is_none() || !waits && count < MOST_COMING {
-                let swapped =
-                    coming.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Relaxed);
-                match swapped {
-                    Ok(_) => return Ok(()),
-                    Err(_) => continue,
-                }
+            if !waits && others < MOST_WITHOUT_ROOM {
+                coming.begin();
+                return Ok(());
             }
-            if let Some(refusal) = refusal.filter(|_| !waits) {
+            drop(judging);
+            if !waits {
                 return Err(Refused::Ledger(refusal));
             }
             time::sleep_until(time::now().plus(Nanos::millis(1)));

@@ -391,3 +391,18 @@ fn no_call_needs_much_more_stack_than_the_drivers() {
         );
     }
 }
+
+/// A thread that is cancelled in its first call never comes back from it, and what was kept for its stream is others' (attack 28).
+#[test]
+fn threads_that_are_cancelled_leave_room_for_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("cancelled");
+    compile("cancelled.c", &program, &["-pthread", "-ldl"]);
+    for target in ["none", "ours"] {
+        assert_eq!(
+            said(target, &program, &[]),
+            "some cancelled, then 0\n",
+            "{target}"
+        );
+    }
+}

@@ -117,6 +117,31 @@ cases! {
         within(session, &cuda)
     }
 
+    /// A stack that one thread sets, of a primary context that another makes anew meanwhile, takes nothing uncharged: neither what the context that is gone
+    /// was charged for pays for it, nor is what the new one has room for given to others first.
+    a_stack_that_is_set_while_its_context_is_made_anew_is_no_way_past_the_budget {
+        kind: Budget, defects: ["R106"], budget: "0=4GiB", unordered: "threads race",
+        entry_points: ["cuCtxSetLimit", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain"],
+        faults: r#"fault = [{ at = "cuCtxSetLimit", when = "2", then = "delay:200ms" }]"#,
+    } (session) {
+        const STACK: u64 = 12 << 10;
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        ensure_eq!(cuda.set_limit(STACK_SIZE, STACK), OK, "a stack of 12 KiB");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                cuda.set_current(current);
+                cuda.set_limit(STACK_SIZE, STACK)
+            });
+            thread::sleep(Duration::from_millis(50));
+            cuda.reset_primary(0);
+            cuda.retain_primary(0);
+            cuda.set_current(current);
+            fill(&cuda);
+        });
+        within(session, &cuda)
+    }
+
     /// A function whose launch would take more than the budget is not launched, whether it was obtained by name or in a list.
     local_memory_is_no_way_past_the_budget {
         kind: Budget, defects: ["R12"], budget: "0=4GiB", entry_points: ["cuModuleGetFunction", "cuModuleEnumerateFunctions", "cuLaunchKernel"],
