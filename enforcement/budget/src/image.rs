@@ -96,8 +96,22 @@ pub enum Form {
 }
 
 impl Form {
-    /// How many bytes [`Form::of`] looks at.
+    /// How many bytes [`Form::of`] looks at, at most.
     pub const LOOKS_AT: usize = 64;
+    /// The length of a magic number, of whose bytes none is 0.
+    pub const MAGIC: usize = 4;
+
+    /// How many bytes [`Form::of`] looks at of what begins with these: no more than the header has that the magic number is of.
+    #[must_use]
+    pub fn header(first: &[u8]) -> usize {
+        if first.starts_with(&WRAPPER_MAGIC) || first.starts_with(&FAT_MAGIC) {
+            16
+        } else if first.starts_with(ELF_MAGIC) {
+            Self::LOOKS_AT
+        } else {
+            0
+        }
+    }
 
     /// By its first bytes. Only what is no other form needs to be no longer than a text.
     #[must_use]

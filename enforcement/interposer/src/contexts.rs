@@ -49,7 +49,9 @@ pub struct Context {
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Streams {
+    /// Those that are being made among them.
     live: AtomicU64,
+    /// So many at once are charged.
     most: AtomicU64,
     charged: AtomicU64,
 }
@@ -60,26 +62,28 @@ pub struct Stream {
     slot: &'static Slot,
     /// Of the context, as its limits count it.
     life: u64,
-    /// What it has to be charged.
+    /// How many there are with it.
+    number: u64,
+    /// What it may have to be charged: others that are being made may be refused (R87a of `fixtures/defects.txt`).
     pub more: Bytes,
 }
 
 impl Streams {
-    /// One more: answers what it has to be charged.
-    fn begin(&self) -> Bytes {
-        let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let (live, most) = (of(&self.live).saturating_add(1), of(&self.most));
+    /// One more: answers how many there are with it, and what it may have to be charged.
+    fn begin(&self) -> (u64, Bytes) {
+        let live = self.live.load(Ordering::Relaxed).saturating_add(1);
         self.live.store(live, Ordering::Relaxed);
-        self.most.store(most.max(live), Ordering::Relaxed);
-        charge::streams(live.max(most)).saturating_sub(charge::streams(most))
+        let more = self.uncharged(live);
+        if planted(Seed::R87a) {
+            self.most.fetch_max(live, Ordering::Relaxed);
+        }
+        (live, more)
     }
 
-    /// It was not made after all.
-    fn cancel(&self, more: Bytes) {
-        self.end();
-        if more != Bytes::ZERO {
-            subtract(&self.most, 1);
-        }
+    /// What so many take beyond what is charged.
+    fn uncharged(&self, number: u64) -> Bytes {
+        let most = self.most.load(Ordering::Relaxed);
+        charge::streams(number.max(most)).saturating_sub(charge::streams(most))
     }
 
     /// One less. Streams that were there before we were are none of ours.
@@ -100,12 +104,17 @@ impl Streams {
 
 impl Stream {
     /// It was made: what it is charged is its context's, until that ends. Nobody's where it has ended since, and what its streams took with it.
-    pub fn commit(self, commit: impl FnOnce()) {
+    pub fn commit(self, commit: impl FnOnce(Bytes)) {
         self.while_it_lives(|streams| {
+            let more = match planted(Seed::R87a) {
+                true => self.more,
+                false => streams.uncharged(self.number).min(self.more),
+            };
+            streams.most.fetch_max(self.number, Ordering::Relaxed);
             if !planted(Seed::R87) {
-                streams.charged.fetch_add(self.more.0, Ordering::AcqRel);
+                streams.charged.fetch_add(more.0, Ordering::AcqRel);
             }
-            commit();
+            commit(more);
         });
     }
 
@@ -115,7 +124,7 @@ impl Stream {
             let charged = &self.slot.streams.charged;
             charged.fetch_sub(self.more.0, Ordering::AcqRel);
         }
-        self.while_it_lives(|streams| streams.cancel(self.more));
+        self.while_it_lives(Streams::end);
     }
 
     /// Another context may have come into its place (R87 of `fixtures/defects.txt`).
@@ -286,11 +295,16 @@ impl Contexts {
         if slot.handle.load(Ordering::Acquire) != handle {
             return None;
         }
-        let more = slot.streams.begin();
+        let (number, more) = slot.streams.begin();
         if planted(Seed::R87) {
             slot.streams.charged.fetch_add(more.0, Ordering::AcqRel);
         }
-        Some(Stream { slot, life, more })
+        Some(Stream {
+            slot,
+            life,
+            number,
+            more,
+        })
     }
 
     /// A stream of a context is gone.

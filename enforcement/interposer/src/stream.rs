@@ -92,10 +92,8 @@ fn make(
     };
     let code = call();
     match code {
-        CUresult::SUCCESS => begun.commit(|| {
-            grant
-                .into_iter()
-                .for_each(|grant| grant.commit_as(begun.more));
+        CUresult::SUCCESS => begun.commit(|more| {
+            grant.into_iter().for_each(|grant| grant.commit_as(more));
         }),
         _ => begun.cancel(),
     }

@@ -6,7 +6,8 @@
 //! `pending` to `word` in this order, and readers look in that order, so that it is seen at least once.
 //!
 //! A slot may hold granted bytes that it does not use, its lease; others take them away when they need them. A budget is lowered by
-//! storing it, fencing and summing: either the owner sees the announcement, or the announcer the new budget.
+//! storing it, fencing and summing: either the owner sees the announcement, or the announcer the new budget. What is charged unasked beyond the budget begins
+//! an epoch as a lowered budget does: until a request was verified again nobody takes from a lease, and what is given back is nobody's lease.
 //!
 //! This file is compiled twice: over the processor's atomics, and over loom's (tests/loom.rs), where [`Protocol`] seeds the bugs.
 
@@ -120,7 +121,8 @@ impl<'a, P: Protocol> Account<'a, P> {
     }
 
     pub fn budget(&self) -> Budget {
-        let now = Budget(self.budget.load(Ordering::Relaxed));
+        // Of a new epoch what began it is seen too.
+        let now = Budget(self.budget.load(Ordering::Acquire));
         if planted(Seed::P8) {
             return self.first_seen(now);
         }
@@ -164,8 +166,24 @@ impl<'a, P: Protocol> Account<'a, P> {
 
     /// Charges without asking whether it fits. False where the word cannot name the sum.
     pub fn overdraw(&self, me: usize, bytes: u64) -> bool {
-        let budget = self.budget();
-        self.update(me, |word| word.charge(bytes, 0, budget))
+        let charged = self.update(me, |word| word.overdrawn(bytes));
+        self.void_leases_beyond_budget();
+        charged
+    }
+
+    /// After a charge that nobody was asked for. Beyond the budget what others have leased would be taken all the same, and what is given back be kept as a
+    /// lease and taken again: as much each time as is charged unasked, without an end (attack 28).
+    fn void_leases_beyond_budget(&self) {
+        fence(Ordering::SeqCst);
+        let high = self.high();
+        let fits = |limit| self.total_below(high) <= limit;
+        if self.budget().limit().is_none_or(fits) {
+            return;
+        }
+        update_raw(self.budget, |old| Some(Budget(old).exceeded().0));
+        for slot in 0..high {
+            self.unverify(slot);
+        }
     }
 
     /// One attempt at what the lease does not cover.
@@ -345,7 +363,10 @@ impl<'a, P: Protocol> Account<'a, P> {
         if let Some(line) = self.lines.get(slot)
             && line.beyond.load(Ordering::Relaxed) != bytes
         {
-            line.beyond.store(bytes, Ordering::Release);
+            let before = line.beyond.swap(bytes, Ordering::AcqRel);
+            if before < bytes {
+                self.void_leases_beyond_budget();
+            }
         }
     }
 

@@ -75,6 +75,12 @@ impl Word {
         (charged <= MOST).then(|| Word::pack(charged, kept.leased() + lease, budget.epoch()))
     }
 
+    /// `bytes` put to use that nobody was asked for: what is verified stays what it was. `None` where the word cannot name the sum.
+    pub fn overdrawn(self, bytes: u64) -> Option<Word> {
+        let charged = self.charged().checked_add(bytes)?;
+        (charged <= MOST).then(|| Word::pack(charged, self.leased(), self.epoch()))
+    }
+
     /// `bytes` out of use: kept as a lease while the lease is small and the budget the one it was verified under.
     pub fn give_back(self, bytes: u64, budget: Budget) -> Word {
         let bytes = bytes.min(self.used());
@@ -106,7 +112,7 @@ impl Word {
     }
 }
 
-/// A device's budget, and how often it was lowered: leases of an older epoch are void.
+/// A device's budget, and how often it was lowered or exceeded: leases of an older epoch are void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(pub u64);
 
@@ -123,6 +129,11 @@ impl Budget {
 
     pub fn epoch(self) -> u64 {
         self.0 >> CHARGED_BITS
+    }
+
+    /// The budget in a new epoch.
+    pub fn exceeded(self) -> Budget {
+        Budget(self.0 & UNLIMITED | (self.epoch() + 1) << CHARGED_BITS)
     }
 
     /// The budget after a change. A lowered one begins an epoch.

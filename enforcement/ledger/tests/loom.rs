@@ -298,3 +298,26 @@ fn no_lease_outlives_a_lowered_budget() {
         let _ = device.high.load(Ordering::Relaxed);
     });
 }
+
+/// Nor one that was granted, or given back, while somebody was charged unasked beyond the budget.
+#[test]
+fn no_lease_outlives_a_charge_beyond_the_budget() {
+    model(2, || {
+        let device = Device::new(4 * UNIT, 2);
+        let holder = {
+            let device = Arc::clone(&device);
+            thread::spawn(move || {
+                let account = device.account::<Sound>();
+                if account.contend(0, 2 * UNIT, UNIT) == Attempt::Granted {
+                    account.release(0, UNIT);
+                }
+            })
+        };
+        assert!(device.account::<Sound>().overdraw(1, 4 * UNIT));
+        holder.join().unwrap();
+        assert!(
+            !device.account::<Sound>().take(0, UNIT),
+            "granted beside a charge beyond the budget"
+        );
+    });
+}

@@ -27,6 +27,12 @@ enum Step {
     Release {
         pick: usize,
     },
+    /// What the driver took already.
+    Overdraw {
+        ledger: usize,
+        device: usize,
+        bytes: u64,
+    },
     Budget {
         device: usize,
         bytes: Option<u64>,
@@ -52,6 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => place.clone().prop_map(|(ledger, device, bytes)| Step::Cancel { ledger, device, bytes }),
         2 => (place, amount()).prop_map(|((ledger, device, bytes), actual)| Step::TrueUp { ledger, device, bytes, actual: actual.min(bytes) }),
         4 => any::<usize>().prop_map(|pick| Step::Release { pick }),
+        1 => (0..LEDGERS, 0..DEVICES, amount()).prop_map(|(ledger, device, bytes)| Step::Overdraw { ledger, device, bytes }),
         1 => (device, proptest::option::weighted(0.9, amount())).prop_map(|(device, bytes)| Step::Budget { device, bytes }),
         1 => ledger.prop_map(|ledger| Step::Rejoin { ledger }),
     ]
@@ -159,6 +166,10 @@ proptest! {
                     ledgers[ledger].release(index(device), Bytes(bytes));
                 }
                 Step::Release { .. } => {}
+                Step::Overdraw { ledger, device, bytes } => {
+                    prop_assert!(ledgers[ledger].overdraw(index(device), Bytes(bytes)));
+                    model.charges.push((ledger, device, bytes));
+                }
                 Step::Budget { device, bytes } => {
                     let usage = match bytes {
                         Some(bytes) => view.set_budget(index(device), Bytes(bytes)),

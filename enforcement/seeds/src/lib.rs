@@ -217,6 +217,7 @@ seeds! {
     R85 = "R85", "limits of all contexts are set one after another";
     R89 = "R89", "what is freed in a stream's order while its context ends stays charged";
     R88 = "R88", "an executable graph that is made while its context ends is charged for good";
+    R87a = "R87a", "a stream counts on the block that another's call has asked for and is refused";
     R87 = "R87", "a stream that is refused while its context ends is taken off another context's";
     R86 = "R86", "who makes a context waits for streams with all who make or end another";
     R16b = "R16b", "a green context's streams by cuStreamCreate are charged as its primary one's";
@@ -240,6 +241,7 @@ seeds! {
     P16 = "P16", "a ledger's path that is a link to nowhere is tried like any other";
     P19a = "P19a", "who gets a dead process's slot has its children too";
     P19 = "P19", "what a dead process held in no row is granted though its children keep it";
+    P22 = "P22", "a call that page-locks memory counts on what another has asked for and is refused";
     P21 = "P21", "what a dead process had from another driver stays charged while its children keep the rest";
     P18 = "P18", "whether contexts count is each process's own";
     P17 = "P17", "the time is what the program's clock_gettime says";

@@ -406,3 +406,12 @@ fn threads_that_are_cancelled_leave_room_for_others() {
         );
     }
 }
+
+/// Of an image no more is read than there is (attack 28).
+#[test]
+fn images_are_read_as_far_as_they_are_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("image");
+    compile("image.c", &program, &["-ldl"]);
+    assert_eq!(said("ours", &program, &[]), said("none", &program, &[]));
+}

@@ -273,6 +273,35 @@ cases! {
         fills(Bytes(KEPT.0 + more * KEPT.0 / 4), budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// A stream that is made while another is asked for, and refused, takes nothing that is not charged.
+    streams_that_are_made_beside_refused_ones_stay_within_the_budget {
+        kind: Budget, defects: ["R87a"], budget: "0=4GiB", entry_points: ["cuStreamCreate", "cuStreamDestroy_v2", "cuMemAlloc_v2", "cuMemFree_v2"],
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let end = Instant::now() + Duration::from_secs(3);
+        let make = || {
+            cuda.set_current(current);
+            let mut streams = Vec::new();
+            while Instant::now() < end {
+                streams.extend((0..3).map_while(|_| cuda.create_stream().granted().ok()));
+                let back = if streams.len() < 512 { 1 } else { 512 };
+                streams.drain(..back.min(streams.len())).for_each(|stream| _ = cuda.destroy_stream(stream));
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(make);
+            scope.spawn(make);
+            let mut blocks = Vec::new();
+            while Instant::now() < end {
+                blocks.extend((0..7).map_while(|_| cuda.allocate(2 << 20).granted().ok()));
+                blocks.pop().into_iter().for_each(|block| _ = cuda.free(block));
+            }
+        });
+        crate::cuda::truth::within(session, &cuda)
+    }
+
     /// A context that other threads meet as theirs while it is made and reset is nobody's that was made past us: streams in it are charged as long as it lives.
     streams_beside_resets_use_up_no_budget {
         kind: Budget, defects: ["R91"], budget: "0=2GiB", needs: ["cuDevicePrimaryCtxReset_v2"],

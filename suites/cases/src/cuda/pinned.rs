@@ -146,6 +146,50 @@ cases! {
         gives_the_rest(session, &cuda, 0)
     }
 
+    /// What maps page-locked memory is charged though another call, which asked for it at the same time, was refused.
+    page_tables_that_another_call_was_refused_are_charged {
+        kind: Budget, defects: ["P22"], entry_points: ["cuMemHostAlloc", "cuMemFreeHost", "cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=4GiB",
+        unordered: "threads race",
+    } (session) {
+        /// As the C library's example.
+        fn next(state: &mut u32) -> u32 {
+            *state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            *state >> 16
+        }
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let large = std::iter::repeat_with(|| cuda.allocate(64 << 20)).take(50);
+        ensure!(large.into_iter().all(|block| block.code == OK), "50 blocks of 64 MiB");
+        let end = Instant::now() + Duration::from_secs(3);
+        let pin = |state: u32| {
+            let mut state = state;
+            cuda.set_current(current);
+            let mut pages = Vec::new();
+            while Instant::now() < end {
+                match next(&mut state) % 2 == 0 && pages.len() < 32 {
+                    true => pages.extend(cuda.allocate_host_by(HostWay::WithFlags, 64 << 20).granted().ok()),
+                    false => pages.pop().into_iter().for_each(|pages| _ = cuda.free_host(pages)),
+                }
+            }
+            pages.into_iter().for_each(|pages| _ = cuda.free_host(pages));
+        };
+        std::thread::scope(|scope| {
+            for state in [5, 82] {
+                let pin = &pin;
+                scope.spawn(move || pin(state));
+            }
+            // All that is left, and one of them back now and then.
+            let (mut blocks, mut state) = (Vec::new(), 9);
+            while Instant::now() < end {
+                match next(&mut state) % 8 != 0 {
+                    true => blocks.extend(cuda.allocate(2 << 20).granted().ok()),
+                    false => blocks.pop().into_iter().for_each(|block| _ = cuda.free(block)),
+                }
+            }
+        });
+        super::truth::within(session, &cuda)
+    }
+
     /// Of two threads that set a device's right to a range the driver has the last, and so have the books.
     page_tables_of_a_range_that_threads_close_and_open_are_charged {
         kind: Budget, defects: ["R94a"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess"], budget: "0=1GiB",
