@@ -166,7 +166,7 @@ cases! {
             cuda.set_current(current);
             let mut pages = Vec::new();
             while Instant::now() < end {
-                match next(&mut state) % 2 == 0 && pages.len() < 32 {
+                match next(&mut state).is_multiple_of(2) && pages.len() < 32 {
                     true => pages.extend(cuda.allocate_host_by(HostWay::WithFlags, 64 << 20).granted().ok()),
                     false => pages.pop().into_iter().for_each(|pages| _ = cuda.free_host(pages)),
                 }
@@ -181,7 +181,7 @@ cases! {
             // All that is left, and one of them back now and then.
             let (mut blocks, mut state) = (Vec::new(), 9);
             while Instant::now() < end {
-                match next(&mut state) % 8 != 0 {
+                match !next(&mut state).is_multiple_of(8) {
                     true => blocks.extend(cuda.allocate(2 << 20).granted().ok()),
                     false => blocks.pop().into_iter().for_each(|block| _ = cuda.free(block)),
                 }
