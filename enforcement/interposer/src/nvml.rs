@@ -408,11 +408,6 @@ impl Driver for Rows {
         let rows = Session::open()?.processes(device)?;
         Some(rows.iter().any(|row| row.pid == pid))
     }
-
-    fn shown(&self, device: DeviceIndex, pid: u32) -> Option<u64> {
-        let rows = Session::open()?.rows(device)?;
-        rows.of(pid).map(|bytes| bytes.0)
-    }
 }
 
 /// `GPU-` or `MIG-` and 32 hexadecimal digits with dashes, as NVML and /proc write it.

@@ -491,10 +491,7 @@ impl Tenant {
             .filter(charged)
             .map(|known| {
                 let told = self.told_reserved(known);
-                told.unwrap_or_else(|| match planted(Seed::R74b) {
-                    true => Bytes::ZERO,
-                    false => known.pool.charged(),
-                })
+                told.unwrap_or_else(|| known.pool.charged())
             })
             .fold(Bytes::ZERO, Bytes::saturating_add)
     }

@@ -421,15 +421,6 @@ impl<'a, P: Protocol> Account<'a, P> {
         }
     }
 
-    /// Leaves a dead owner no more than `most` bytes of what it held. Only by who may write there: see `reap`.
-    pub fn lower(&self, slot: usize, most: u64) {
-        if let Some(line) = self.lines.get(slot) {
-            update(&line.word, |word| word.lowered_to(most));
-            let left = most.saturating_sub(self.word(slot).used());
-            line.beyond.fetch_min(left, Ordering::AcqRel);
-        }
-    }
-
     /// Empties a dead owner's line. Only by who may write there: see `reap`.
     pub fn clear(&self, slot: usize) {
         if let Some(line) = self.lines.get(slot) {

@@ -12,12 +12,6 @@ pub trait Driver {
         let _ = (device, pid);
         None
     }
-
-    /// How many bytes of `device` the driver's row of `pid` shows. `None` where it has none, or one without a figure.
-    fn shown(&self, device: DeviceIndex, pid: u32) -> Option<u64> {
-        let _ = (device, pid);
-        None
-    }
 }
 
 /// A driver that can never tell.

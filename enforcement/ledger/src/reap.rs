@@ -269,15 +269,7 @@ impl Reaper<'_> {
         if since != 0 && outlived && !self.has_heirs(slot) {
             return self.end_heirs(slot, record, swept);
         }
-        if since == 0 {
-            return Ok(());
-        }
-        let is_drained = self.is_drained(slot, (since, owner), device, driver);
-        let left = match is_drained {
-            true => None,
-            false => self.left(slot, (since, owner), device, driver),
-        };
-        if !is_drained && left.is_none() {
+        if since == 0 || !self.is_drained(slot, (since, owner), device, driver) {
             return Ok(());
         }
         let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
@@ -290,11 +282,6 @@ impl Reaper<'_> {
         if let Some(device) = device.slot()
             && let Some(account) = self.layout.account(device)
         {
-            if let Some(left) = left {
-                account.lower(slot, left);
-                swept.freed = true;
-                return Ok(());
-            }
             // What others hold on of it is charged before its word is emptied.
             self.layout.objects.bury(slot, Some(device));
             account.clear(slot);
@@ -348,45 +335,6 @@ impl Reaper<'_> {
             Some(true) => !listed && age >= DRAIN_MOST_MS && !is_kept(),
             None => age >= DRAIN_MS && !self.has_heirs(slot),
         }
-    }
-
-    /// How many bytes a slot should keep of a dead process that has a row still, where that is less than it has: children that it forked keep what it had
-    /// taken before, and what it took after it from another driver is gone (P21 of `fixtures/defects.txt`). The row is of the whole process, so that what
-    /// it explains goes to the lowest of its slots first: whoever computes this, and from however old a row, all its slots together keep no less than
-    /// that. What others hold on of a dead one's is nobody's row for certain: then nothing is lowered.
-    fn left(
-        &self,
-        slot: usize,
-        (since, owner): (u64, u64),
-        device: DeviceIndex,
-        driver: &dyn Driver,
-    ) -> Option<u64> {
-        let now = region::clock::now_ms();
-        let ordinal = device.slot()?;
-        let account = self.layout.account(ordinal)?;
-        if planted(Seed::P21)
-            || owner as u32 != self.namespace
-            || now.abs_diff(since) < UNLISTED_MS
-            || self.has_namesake(slot, owner)
-        {
-            return None;
-        }
-        // A row of nothing may be one of which nothing is known.
-        let shown = driver
-            .shown(device, (owner >> 32) as u32)
-            .filter(|shown| *shown != 0)?;
-        let is_its = |(_, record): &(usize, &Slot)| record.owner.load(Ordering::Acquire) == owner;
-        let slots = || self.records().filter(is_its).map(|(slot, _)| slot);
-        if slots().any(|slot| self.layout.objects.concern_on(slot, ordinal)) {
-            return None;
-        }
-        let unlisted = slots().map(|slot| account.unlisted(slot));
-        let explained = unlisted.fold(shown, u64::saturating_add);
-        let before = slots().take_while(|other| *other != slot);
-        let rest = before.fold(explained, |rest, other| {
-            rest.saturating_sub(account.held(other))
-        });
-        (rest < account.held(slot)).then_some(rest)
     }
 
     /// Whether children live that a slot's dead owner forked while it had it, and have called no exec (P19 of `fixtures/defects.txt`).

@@ -101,11 +101,6 @@ impl Word {
         Word::pack(self.used(), 0, budget.epoch().wrapping_sub(1) & EPOCH_MASK)
     }
 
-    /// The word with `most` bytes in use and no lease. `None` where it has no more in use.
-    pub fn lowered_to(self, most: u64) -> Option<Word> {
-        (self.used() > most).then(|| Word::pack(most, 0, self.epoch()))
-    }
-
     /// The word once its lease is revoked.
     pub fn without_lease(self) -> Word {
         Word::pack(self.used(), 0, self.epoch())

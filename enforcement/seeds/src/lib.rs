@@ -136,7 +136,6 @@ seeds! {
     R18a = "R18a", "threads have streams of their own made for them over the budget";
     P12b = "P12b", "what an image takes hides behind what the one before it held";
     P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
-    R74b = "R74b", "what outlives a destroyed pool is charged to the next context";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";
@@ -242,7 +241,6 @@ seeds! {
     P19a = "P19a", "who gets a dead process's slot has its children too";
     P19 = "P19", "what a dead process held in no row is granted though its children keep it";
     P22 = "P22", "a call that page-locks memory counts on what another has asked for and is refused";
-    P21 = "P21", "what a dead process had from another driver stays charged while its children keep the rest";
     P18 = "P18", "whether contexts count is each process's own";
     P17 = "P17", "the time is what the program's clock_gettime says";
     P3 = "P3", "what the dead held is never reclaimed";

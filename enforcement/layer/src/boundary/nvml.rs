@@ -184,10 +184,6 @@ impl ledger::Driver for Rows {
     fn lists(&self, device: DeviceIndex, pid: u32) -> Option<bool> {
         Some(nvml()?.rows(device)?.iter().any(|row| row.pid == pid))
     }
-
-    fn shown(&self, device: DeviceIndex, pid: u32) -> Option<u64> {
-        listed(device)?.of(pid).map(|bytes| bytes.0)
-    }
 }
 
 impl Nvml {

@@ -43,19 +43,6 @@ impl Driver for ShowsNeither {
     }
 }
 
-/// A row of so many bytes.
-struct Shows(u64);
-
-impl Driver for Shows {
-    fn still_holds(&self, _device: DeviceIndex, _pid: u32) -> Option<bool> {
-        Some(true)
-    }
-
-    fn shown(&self, _device: DeviceIndex, _pid: u32) -> Option<u64> {
-        Some(self.0)
-    }
-}
-
 fn place() -> (tempfile::TempDir, std::path::PathBuf) {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = place.path().join("ledger");
@@ -204,34 +191,6 @@ fn a_driver_that_never_lets_go_is_told_apart_from_a_full_budget() {
     let newcomer = Ledger::attach(&path, &setup(BUDGET)).unwrap();
     assert_eq!(reserve(&newcomer, 20 * MIB, &Holds(true)), refused);
     assert_eq!(reserve(&ledger, 20 * MIB, &Holds(false)), Ok(()));
-}
-
-#[test]
-fn a_dead_process_is_charged_no_more_than_its_row_shows() {
-    let (_place, path) = place();
-    let mut child = Child::attached(&path, BUDGET);
-    assert_eq!(child.ask(&format!("reserve {}", 90 * MIB)), "granted");
-    let ledger = Ledger::attach(&path, &setup(BUDGET)).unwrap();
-    child.kill();
-    let began = Instant::now();
-    assert_eq!(reserve(&ledger, 60 * MIB, &Shows(30 * MIB)), Ok(()));
-    assert!(
-        began.elapsed() > Duration::from_millis(200),
-        "what is in no row yet is waited for"
-    );
-    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB));
-    ledger.reap(&Shows(40 * MIB));
-    assert_eq!(ledger.usage(DEVICE), Bytes(90 * MIB), "nothing is raised");
-    ledger.reap(&Shows(0));
-    assert_eq!(
-        ledger.usage(DEVICE),
-        Bytes(90 * MIB),
-        "a row that says nothing"
-    );
-    ledger.reap(&Shows(10 * MIB));
-    assert_eq!(ledger.usage(DEVICE), Bytes(70 * MIB));
-    reap_to_the_end(|| ledger.reap(&Holds(false)));
-    assert_eq!(ledger.usage(DEVICE), Bytes(60 * MIB));
 }
 
 #[test]

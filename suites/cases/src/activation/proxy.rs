@@ -174,6 +174,7 @@ cases! {
     /// What a core takes past the preload is found in NVML's row and charged.
     what_a_core_takes_past_the_preload_cuda_lacks {
         kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
+        on_real: No("H200, 580.159.04: a second copy of the vendor's library in a process answers cuInit with 304"),
     } (session) {
         ensure_eq!(taken_past_the_preload(session)?, UNSEEN, "what the core took of what it asked for");
         is_detected(session)

@@ -487,7 +487,9 @@ cases! {
         ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
         context(&cuda, 0)?;
         // A driver may give all of it back with the context, or keep it.
-        ensure!(fill(&cuda).bytes + Bytes::mib(64) >= before.bytes, "less than before the reset, {}", before.bytes);
+        let after = fill(&cuda);
+        // A context that is made beside such memory, which may be given back meanwhile, is charged what a context takes at most (H200: 93 MiB more).
+        ensure!(after.bytes + Bytes::mib(128) >= before.bytes, "{} after the reset, {} before", after.bytes, before.bytes);
         Ok(())
     }
 

@@ -156,41 +156,6 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
-    /// Of what a dead process held children keep what it had taken from a driver before they were forked; what it took after that from another driver is
-    /// given back as it would be without them.
-    what_a_dead_parent_took_after_the_fork_is_given_back {
-        kind: Budget, defects: ["P21"], entry_points: ["cuMemAlloc_v2", "vkAllocateMemory"], budget: "0=23552MiB",
-        unordered: "asks until the driver has let go",
-    } (session) {
-        let rest = Bytes::gib(14);
-        let cuda = cuda()?;
-        for (before, after) in [("vulkan", "cuda"), ("cuda", "vulkan")] {
-            let mut parent = Tenant::start(session)?;
-            session.eventually("5 GiB are granted", || matches!(parent.ask(&format!("{before} {}", SMALL.0)), Ok(0)))?;
-            let child = parent.ask("bear fork")? as i32;
-            ensure_eq!(parent.ask(&format!("{after} {}", rest.0))?, 0, "{rest} by {after} after the fork");
-            ensure_eq!(cuda.allocate(SMALL.0).code, OUT_OF_MEMORY, "5 GiB beside 5 by {before} and {rest} by {after}");
-            parent.peer.kill()?;
-            let mut held = None;
-            let back = session.eventually("what was taken after the fork is back", || {
-                held = cuda.allocate(rest.0).granted().ok();
-                held.is_some()
-            });
-            let beside = cuda.allocate(SMALL.0);
-            end(child);
-            back?;
-            ensure_eq!(beside.code, OUT_OF_MEMORY, "5 GiB beside 5 by {before} that the child keeps");
-            session.eventually("what the child kept is back", || {
-                let answer = cuda.allocate(SMALL.0);
-                answer.code == OK && cuda.free(answer.out) == OK
-            })?;
-            if let Some(pointer) = held {
-                ensure_eq!(cuda.free(pointer), OK, "cuMemFree_v2");
-            }
-        }
-        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
-    }
-
     /// A process that gets the slot of one that is dead has not its children, however long those live.
     who_gets_a_dead_parents_slot_has_not_its_children {
         kind: Budget, defects: ["P19a"], entry_points: ["cuInit", "cuMemCreate", "cuMemAlloc_v2"], budget: "0=6GiB",
