@@ -465,13 +465,7 @@ impl Tenant {
         let wanted = charge::page_tables(tables.count.load(Ordering::Relaxed));
         let charged = Bytes(tables.charged.load(Ordering::Relaxed));
         let asked = Bytes(tables.asked.load(Ordering::Relaxed));
-        let decided = match planted(Seed::P22) {
-            true => charged,
-            false => charged.saturating_sub(asked),
-        };
-        let less = decided
-            .saturating_sub(wanted)
-            .min(charged.saturating_sub(asked));
+        let less = charged.saturating_sub(asked).saturating_sub(wanted);
         let more = wanted.saturating_sub(charged);
         if less != Bytes::ZERO {
             subtract(&tables.charged, less.0);

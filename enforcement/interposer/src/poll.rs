@@ -199,7 +199,8 @@ impl Coming {
     }
 
     fn end(&self) {
-        self.forget(|thread| thread == arena::thread());
+        let own = arena::thread();
+        self.forget(|thread| thread == own);
     }
 
     /// One that was cancelled in its call comes no more.

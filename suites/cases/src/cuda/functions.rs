@@ -9,7 +9,9 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
 use crate::clients::{context, cuda, cuda_without_context, fill};
-use crate::ffi::cuda::{Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run};
+use crate::ffi::cuda::{
+    Context, Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run,
+};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -58,6 +60,15 @@ fn library(cuda: &Cuda) -> Result<LoadedLibrary, Failure> {
     let library = cuda.load_library(&image());
     ensure_eq!(library.code, OK, "cuLibraryLoadData");
     Ok(library.out)
+}
+
+/// Launches the function of 4 KiB a thread, in a thread that has no context yet.
+fn launch_small(cuda: &Cuda, context: Context, memory: u64) -> CUresult {
+    cuda.set_current(context);
+    let small = module(cuda).map(|module| cuda.function(module, "small").out);
+    small.map_or(CUresult::ERROR_UNKNOWN, |small| {
+        cuda.launch_function(small, memory)
+    })
 }
 
 cases! {
@@ -246,13 +257,8 @@ cases! {
         ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
         ensure_eq!(cuda.launch_function(small.out, memory.out), OK, "its launch");
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
-        let other = || {
-            cuda.set_current(current);
-            let function = module(&cuda).map(|module| cuda.function(module, "small").out);
-            function.map_or(CUresult::ERROR_UNKNOWN, |small| cuda.launch_function(small, memory.out))
-        };
         let launched = thread::scope(|scope| {
-            let other = scope.spawn(other);
+            let other = scope.spawn(|| launch_small(&cuda, current, memory.out));
             thread::sleep(Duration::from_millis(150));
             let set = cuda.set_limit(STACK_SIZE, 1024);
             fill(&cuda);
@@ -313,15 +319,10 @@ cases! {
         let current = crate::clients::context(&cuda, 0)?;
         let memory = cuda.allocate(4096);
         ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
-        let other = || {
-            cuda.set_current(current);
-            let function = module(&cuda).map(|module| cuda.function(module, "small").out);
-            function.map_or(CUresult::ERROR_UNKNOWN, |small| cuda.launch_function(small, memory.out))
-        };
         let small = cuda.function(module(&cuda)?, "small");
         ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
         let launched = thread::scope(|scope| {
-            let other = scope.spawn(other);
+            let other = scope.spawn(|| launch_small(&cuda, current, memory.out));
             thread::sleep(Duration::from_millis(150));
             let launched = cuda.launch_function(small.out, memory.out);
             (launched, other.join().unwrap_or(CUresult::ERROR_UNKNOWN))
@@ -347,13 +348,8 @@ cases! {
         let current = crate::clients::context(&cuda, 0)?;
         let memory = cuda.allocate(4096);
         ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
-        let launch = || {
-            cuda.set_current(current);
-            // Of 4 KiB a thread.
-            module(&cuda).map(|module| cuda.launch_function(cuda.function(module, "small").out, memory.out))
-        };
-        let (launched, set) = thread::scope(|scope| {
-            let launch = scope.spawn(launch);
+        let [launched, set] = thread::scope(|scope| {
+            let launch = scope.spawn(|| launch_small(&cuda, current, memory.out));
             thread::sleep(Duration::from_millis(150));
             let set = scope.spawn(|| {
                 cuda.set_current(current);
@@ -361,9 +357,9 @@ cases! {
             });
             thread::sleep(Duration::from_millis(300));
             fill(&cuda);
-            (launch.join(), set.join().unwrap_or(CUresult::ERROR_UNKNOWN))
+            [launch, set].map(|thread| thread.join().unwrap_or(CUresult::ERROR_UNKNOWN))
         });
-        ensure!(matches!(launched, Ok(Ok(CUresult::ERROR_INVALID_VALUE))), "the launch was not refused: {launched:?}");
+        ensure_eq!(launched, CUresult::ERROR_INVALID_VALUE, "a launch that is refused");
         ensure_eq!(set, OK, "a stack as large as the launch that is refused would have made it");
         within(session, &cuda)
     }
