@@ -28,6 +28,9 @@ use throttle::Nanos;
 /// `initialised` once cuInit is charged.
 const CHARGED: u32 = 2;
 
+/// Of what a context takes, in no row at most: 5.6 MiB on an H200 under 580.
+const UNSAID: Bytes = Bytes::mib(16);
+
 /// cuInit can be called: it was looked up, or the program is linked to it. NVML is opened here already, since whoever calls cuInit may be waited for by a
 /// library's constructor, with the loader's lock held (attack 27).
 pub fn is_at_hand() {
@@ -687,16 +690,22 @@ impl Tenant {
             }
             return true;
         }
+        let unsaid = match planted(Seed::R107) {
+            true => Bytes::ZERO,
+            false => UNSAID.min(bound_of(self, device)),
+        };
         let context = Context {
             handle,
             ordinal: device.ordinal,
             primary,
-            bytes: Bytes::ZERO,
-            unlisted: Bytes::ZERO,
+            bytes: unsaid,
+            unlisted: unsaid,
         };
         let entered = contexts.insert(context);
         if entered {
             mark(Mark::Adopted);
+            self.charge_anyway(device.indices, unsaid);
+            self.unlist(device.indices, unsaid);
             // Its end gives back what the libraries are charged for in it.
             let (beside, _) = self.libraries_need(device.ordinal);
             self.charge_anyway(device.indices, beside);
@@ -830,9 +839,13 @@ impl Meter {
                 Taken { bytes, unlisted }
             })
         });
+        let unlisted = match planted(Seed::R107) {
+            true => Bytes::ZERO,
+            false => UNSAID.min(bound),
+        };
         measured.unwrap_or(Taken {
             bytes: bound,
-            unlisted: Bytes::ZERO,
+            unlisted,
         })
     }
 }
@@ -897,7 +910,6 @@ impl Reading {
 /// reserved: what others take or give back in this moment must not pass for ours. Not less than that: a process that dies with cuInit alone is in no
 /// list, so that its 3.25 MiB are given to others while the driver still has them.
 fn lost_beside(own: Bytes, lost: Option<(Bytes, Bytes)>, bound: Bytes) -> Bytes {
-    const UNSAID: Bytes = Bytes::mib(16);
     let most = own.saturating_add(UNSAID);
     match lost.map(|(before, after)| after.saturating_sub(before)) {
         Some(lost) if own <= lost && lost <= most => lost,

@@ -527,7 +527,7 @@ impl Session {
     }
 
     /// What each device has lost, by what it is held for.
-    fn kinds(&self) -> String {
+    pub(crate) fn kinds(&self) -> String {
         let of = |device| {
             let rows = self.world.processes(DeviceIndex(device));
             let held = mock_device::Kind::ALL.into_iter().map(|kind| {

@@ -675,7 +675,8 @@ impl Session {
         };
         promise(used + excess <= charged + slack, || {
             format!(
-                "after {name} and a look device {device} has lost {used} and {charged} are charged, {excess} of them for more than its primary context takes"
+                "after {name} and a look device {device} has lost {used} and {charged} are charged, {excess} of them for more than its primary context takes; it is lost to {}",
+                self.kinds()
             )
         })
     }
@@ -715,11 +716,12 @@ impl Session {
         held.sum()
     }
 
-    /// What all devices have lost to physical memory.
+    /// What all devices have lost to memory that may be bound to tiles: a pool's too, whose ranges are exported as descriptors and imported as memory.
     fn physical(&self) -> u64 {
         let devices = self.devices().map(DeviceIndex);
         let rows = devices.flat_map(|device| self.world.processes(device));
-        rows.map(|row| row.of(mock_device::Kind::Vmm).0).sum()
+        rows.map(|row| row.of(mock_device::Kind::Vmm).0 + row.of(mock_device::Kind::Pool).0)
+            .sum()
     }
 
     /// When all memory is freed and the streams are waited for, a device grants what it has not lost, less what may have been bound to tiles: it stays charged

@@ -493,6 +493,31 @@ cases! {
         Ok(())
     }
 
+    /// Beside such memory what a context takes cannot be measured: what it is charged at most explains no more of its row than is in its row.
+    a_context_that_cannot_be_measured_is_charged_beside_its_row {
+        kind: Budget, defects: ["R107", "C10"], budget: "0=3GiB",
+        entry_points: ["cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain", "cuMemPoolDestroy", "cuGraphInstantiateWithFlags", "cuMemAlloc_v2"],
+    } (session) {
+        const EXECS: usize = 4096;
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let kept = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::mib(64).0);
+        ensure_eq!(kept.code, OK, "cuMemAllocFromPoolAsync");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        context(&cuda, 0)?;
+        // More than such a context is charged beyond what it takes, and by no call's own charge.
+        let (graph, target) = (cuda.create_graph(), cuda.allocate(4096));
+        ensure_eq!((graph.code, target.code), (OK, OK), "a graph and what it sets");
+        ensure_eq!(cuda.add_branch(graph.out, &[], target.out).code, OK, "a node");
+        for at in 0..EXECS {
+            ensure_eq!(cuda.instantiate(Instantiate::WithFlags, graph.out).code, OK, "cuGraphInstantiateWithFlags, {at}");
+        }
+        super::truth::within(session, &cuda)
+    }
+
     /// So are contexts of 32-bit days: what one was charged comes back with it, and while it lives the books show it (the
     /// checkers look at the last one). Beside such a context the driver refuses every other (H200, 580.159.04).
     a_context_of_32_bit_days_is_charged {
