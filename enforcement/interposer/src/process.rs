@@ -263,6 +263,11 @@ impl Tenant {
         self.memory.ledger.get().or_else(|| self.attach_late())
     }
 
+    /// The same as far as it is there already.
+    pub fn ledger_so_far(self) -> Option<&'static Ledger> {
+        self.memory.ledger.get()
+    }
+
     #[cold]
     fn attach_late(self) -> Option<&'static Ledger> {
         let ledger = self.attach()?;

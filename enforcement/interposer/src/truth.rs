@@ -119,8 +119,7 @@ struct Look {
     drift: Bytes,
     /// With what was charged unseen since.
     charged: Bytes,
-    /// Another library of ours charges for this process too and may be about to take something, or a pool is charged for what it
-    /// may have let go of.
+    /// Another library of ours is about to take something for this process, or a pool is charged for what it may have let go of.
     unsettled: bool,
     /// There are destroyed pools of which nothing is in use, and nothing else is unsettled.
     unused: Option<Unused>,
@@ -230,7 +229,8 @@ impl Tenant {
     /// Ledger and driver are about to differ.
     #[inline]
     pub fn change(self) -> Change<'static> {
-        self.memory.truth.changes.begin()
+        let ledger = self.ledger_so_far();
+        self.memory.truth.changes.begin_told(ledger)
     }
 
     /// So much of what is charged is in no row of the driver's.
@@ -747,7 +747,7 @@ impl Tenant {
             watch.begin();
             let before = self.memory.truth.changes.quiet(changes);
             // Another library of ours may take and give back while the row is read.
-            let releases = ledger.process_releases(index);
+            let (beside, releases) = (ledger.changes_beside(), ledger.process_releases(index));
             let charged = Bytes(figures.drift.load(Ordering::Acquire));
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
@@ -793,7 +793,10 @@ impl Tenant {
                     .saturating_sub(pending)
                     .saturating_sub(charged)
             };
-            let disturbed = all != own || dead != Bytes::ZERO;
+            // Another library of ours whose books stand still explains what it is charged.
+            let stands_beside =
+                beside.is_some() && ledger.changes_beside() == beside && !planted(Seed::R108);
+            let disturbed = all != own && !stands_beside || dead != Bytes::ZERO;
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
                 known: known(all).saturating_sub(spares.untaken.saturating_add(awaited)),

@@ -198,7 +198,7 @@ impl Attachment {
     /// Driver and ledger are about to differ: from before something is given back to the driver until it is given back to the ledger.
     #[inline]
     pub fn change(&self) -> Change<'_> {
-        self.floor.change()
+        self.floor.change(self.ledger.as_ref())
     }
 
     /// As [`Floor::read_quietly`]; `None` without a ledger, too.

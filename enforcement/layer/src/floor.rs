@@ -125,6 +125,7 @@ impl Floor {
         let others = ledger.others(device);
         let mut least = Bytes::ZERO;
         for _ in 0..TRIES {
+            let beside = ledger.changes_beside();
             let books = self.books(ledger, device, 0);
             let Some(rows) = nvml::listed(device) else {
                 break;
@@ -143,7 +144,12 @@ impl Floor {
             let shown = Bytes(shown.certain.saturating_add(shown.perhaps));
             let after = self.books(ledger, device, 0);
             if after.stood_since(&books) {
-                let beyond = books.beyond(row, shown);
+                let stands_beside = beside.is_some() && ledger.changes_beside() == beside;
+                // What another library of ours is charged already and the driver is about to take explains nothing of this row.
+                let beyond = match stands_beside {
+                    true => books.beyond(row, shown),
+                    false => books.beyond(row, shown).max(ledger.own_beyond(device)),
+                };
                 ledger.note_own_beyond(device, beyond);
                 return self.is_over(ledger, device, beyond, call);
             }
@@ -161,8 +167,8 @@ impl Floor {
 
     /// Driver and ledger are about to differ.
     #[inline]
-    pub fn change(&self) -> Change<'_> {
-        self.changes.begin()
+    pub fn change<'a>(&'a self, ledger: Option<&'a Ledger>) -> Change<'a> {
+        self.changes.begin_told(ledger)
     }
 
     /// How the books stand, with so many changes of the caller's own under way.

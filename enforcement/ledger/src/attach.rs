@@ -324,6 +324,7 @@ impl Seat {
     fn sign(&self) {
         if let Some(record) = self.layout().slots.get(self.slot) {
             record.dying.store(0, Ordering::Release);
+            self.layout().changes[self.slot].forget();
             let heirs = self.heirs.as_ref().map_or(0, |_| HEIRS);
             let start = region::start_of(std::process::id());
             record.start.store(start | heirs, Ordering::Release);

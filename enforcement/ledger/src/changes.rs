@@ -1,9 +1,11 @@
 //! Changes that are under way: driver and books may differ meanwhile.
 
+use crate::Ledger;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts of one library's changes in one process. All zeros is the beginning.
-#[repr(C)]
+#[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Changes {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -11,7 +13,10 @@ pub struct Changes {
 
 /// From before the driver's call until its charge is what it took.
 #[must_use]
-pub struct Change<'a>(&'a Changes);
+pub struct Change<'a> {
+    counts: &'a Changes,
+    told: Option<&'a Ledger>,
+}
 
 impl Changes {
     pub const fn new() -> Changes {
@@ -22,8 +27,29 @@ impl Changes {
     }
 
     pub fn begin(&self) -> Change<'_> {
+        self.begin_told(None)
+    }
+
+    /// The same, told to the process's other libraries of ours, which look at the same row of the driver's: see [`Ledger::changes_beside`].
+    pub fn begin_told<'a>(&'a self, told: Option<&'a Ledger>) -> Change<'a> {
+        self.one_began();
+        let change = Change { counts: self, told };
+        change.told().into_iter().for_each(Changes::one_began);
+        change
+    }
+
+    fn one_began(&self) {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        Change(self)
+    }
+
+    fn one_ended(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Of a slot that another process had.
+    pub(crate) fn forget(&self) {
+        self.begun.store(0, Ordering::Release);
+        self.ended.store(0, Ordering::Release);
     }
 
     /// How many have begun, if none but so many of the caller's own are under way. Between two such moments of the same count nothing changed but by
@@ -41,9 +67,16 @@ impl Default for Changes {
     }
 }
 
+impl Change<'_> {
+    fn told(&self) -> Option<&Changes> {
+        self.told.and_then(Ledger::changes)
+    }
+}
+
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
+        self.counts.one_ended();
+        self.told().into_iter().for_each(Changes::one_ended);
     }
 }
 

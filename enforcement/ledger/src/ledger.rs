@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::attach::{self, Seat};
+use crate::changes::Changes;
 use crate::contest;
 use crate::driver::{Driver, NoDriver};
 use crate::objects::{Key, Object, Shown, SlotSet};
@@ -240,6 +241,22 @@ impl Ledger {
             self.own_slots()
                 .fold(0, |sum, slot| sum.wrapping_add(account.releases(slot)))
         })
+    }
+
+    /// Of this handle's own slot; `None` in a fork child.
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        let own = || self.seat.layout().changes.get(self.seat.slot);
+        self.is_mine().then(own)?
+    }
+
+    /// How many changes this process's other libraries of ours have begun ([`Changes::begin_told`]), if none is under way. Between two such moments of the
+    /// same count they changed nothing.
+    pub fn changes_beside(&self) -> Option<u64> {
+        let slots = self.own_slots().filter(|slot| *slot != self.seat.slot);
+        let counts = slots.filter_map(|slot| self.seat.layout().changes.get(slot));
+        counts
+            .map(|changes| changes.quiet(0))
+            .try_fold(0_u64, |sum, begun| Some(sum.wrapping_add(begun?)))
     }
 
     /// What other processes of the tenant are charged on a device, before the driver's figures are read: see [`Ledger::note_beyond`].

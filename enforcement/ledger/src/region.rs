@@ -26,6 +26,7 @@ pub use processes::{start_of, start_of_living};
 pub use speech::{complain, write_quietly};
 
 use crate::account::{Account, Line};
+use crate::changes::Changes;
 use crate::objects::Objects;
 use crate::word::Budget;
 use crate::{MAX_DEVICES, SLOTS};
@@ -34,7 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGFNCE");
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 
 /// Words per device that the ledger keeps for whoever paces the tenant's work, and never looks at.
 pub const PACE_WORDS: usize = 264;
@@ -45,6 +46,8 @@ pub struct Layout {
     header: Header,
     /// One per slot, whatever the device.
     pub slots: [Slot; SLOTS],
+    /// Of each slot: what its owner's library is about to take or to give back.
+    pub changes: [Changes; SLOTS],
     lines: [[Line; SLOTS]; MAX_DEVICES],
     paces: [Pace; MAX_DEVICES],
     /// Memory that several processes hold.

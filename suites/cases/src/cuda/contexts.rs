@@ -471,6 +471,34 @@ cases! {
         fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM)
     }
 
+    /// What a call was charged by the driver's row beside a pool that is destroyed is given back beside a VkInstance, too.
+    what_was_charged_by_the_row_is_given_back_beside_a_vkinstance {
+        kind: Budget, defects: ["R108"], budget: "0=6GiB",
+        entry_points: ["vkCreateInstance", "cuMemPoolDestroy", "cuGraphInstantiateWithFlags", "cuMemFree_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let _gpu = Gpu::first()?;
+        let cuda = cuda()?;
+        for round in 0..20 {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate, {round}");
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::mib(256).0);
+            ensure_eq!(block.code, OK, "cuMemAllocFromPoolAsync, {round}");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy, {round}");
+            let graph = cuda.create_graph();
+            for _ in 0..500 {
+                ensure_eq!(cuda.add_branch(graph.out, &[], block.out).code, OK, "a node, {round}");
+            }
+            let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
+            ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags, {round}");
+            ensure_eq!(cuda.destroy_exec(exec.out), OK, "cuGraphExecDestroy, {round}");
+            ensure_eq!(cuda.destroy_graph(graph.out), OK, "cuGraphDestroy, {round}");
+            ensure_eq!(cuda.free(block.out), OK, "cuMemFree_v2, {round}");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        // What 500 branches take stays with the context.
+        fills(fill(&cuda).bytes + Bytes::mib(64), budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
+    }
+
     /// Nor is what is left of a pool that is destroyed.
     what_outlives_a_destroyed_pool_is_not_charged_to_the_next_context {
         kind: Budget, defects: ["R74", "C10"], budget: "0=6GiB",
