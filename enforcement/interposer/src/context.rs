@@ -730,6 +730,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
     tenant.end_openings(context.handle);
     tenant.end_views(context.handle);
     tenant.end_modules(context.handle);
+    tenant.forget_functions_in(context.handle);
     tenant.end_branches_of(context.handle);
     let last = !tenant.memory.contexts.has_any(device.ordinal);
     if last {

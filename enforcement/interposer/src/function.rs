@@ -39,7 +39,7 @@ pub fn module_function(
         tenant,
         place,
         || next::cuModuleGetFunction(place, module, name),
-        |function| tenant.note_functions(&[function]),
+        |function| tenant.note_functions(module.0 as u64, &[function]),
     )
 }
 
@@ -53,7 +53,7 @@ pub fn library_kernel(
         tenant,
         place,
         || next::cuLibraryGetKernel(place, library, name),
-        |kernel| tenant.note_kernels(&[kernel]),
+        |kernel| tenant.note_kernels(library.0 as u64, &[kernel]),
     )
 }
 
@@ -63,11 +63,12 @@ pub fn kernel_function(
     place: Out<'_, CUfunction>,
     kernel: CUkernel,
 ) -> Outcome<CUresult> {
+    let library = tenant.memory.local.source_of(kernel.0 as u64);
     one(
         tenant,
         place,
         || next::cuKernelGetFunction(place, kernel),
-        |function| tenant.note_functions(&[function]),
+        |function| tenant.note_functions(library, &[function]),
     )
 }
 
@@ -82,7 +83,7 @@ pub fn module_functions(
         places,
         count.min(there(|count| next::cuModuleGetFunctionCount(count, module))),
         || next::cuModuleEnumerateFunctions(places, count, module),
-        |functions| tenant.note_functions(functions),
+        |functions| tenant.note_functions(module.0 as u64, functions),
     )
 }
 
@@ -97,7 +98,7 @@ pub fn library_kernels(
         places,
         count.min(there(|count| next::cuLibraryGetKernelCount(count, library))),
         || next::cuLibraryEnumerateKernels(places, count, library),
-        |kernels| tenant.note_kernels(kernels),
+        |kernels| tenant.note_kernels(library.0 as u64, kernels),
     )
 }
 
@@ -212,16 +213,63 @@ pub struct LocalMemory {
     graphs: Forever<Graphs>,
 }
 
-/// Each function and kernel that was obtained, by handle.
 #[derive(Default)]
-struct Functions(Mutex<HashMap<u64, Obtained>>);
+struct Functions(Mutex<Book>);
 
-#[derive(Clone, Copy)]
+/// Functions and kernels that were obtained, as long as what they are of is loaded: their handles come again for others.
+#[derive(Default)]
+struct Book {
+    known: HashMap<u64, Obtained>,
+    /// Those of each module and library, by its handle; one that has become another's may be among them.
+    by_source: HashMap<u64, Vec<u64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Obtained {
     /// What it needs, in bytes a thread.
     local: u64,
     /// The context that was current: a function's own, as a rule. 0 for kernels, which have none.
     context: u64,
+    /// The module or the library; 0 where nobody saw that.
+    source: u64,
+}
+
+/// What was obtained of a module that is unloaded, by handle.
+pub struct Forgotten(Vec<(u64, Obtained)>);
+
+impl Book {
+    fn enter(&mut self, handle: u64, obtained: Obtained) {
+        let before = self.known.insert(handle, obtained);
+        let source = obtained.source;
+        if source != 0 && before.is_none_or(|before| before.source != source) {
+            self.by_source.entry(source).or_default().push(handle);
+        }
+    }
+
+    fn take_source(&mut self, source: u64) -> Vec<(u64, Obtained)> {
+        let handles = self.by_source.remove(&source).unwrap_or_default();
+        let known = &mut self.known;
+        let taken = handles.into_iter().filter_map(|handle| {
+            let is_its = known.get(&handle)?.source == source;
+            Some((handle, is_its.then(|| known.remove(&handle))??))
+        });
+        taken.collect()
+    }
+
+    fn take_context(&mut self, context: u64) -> Vec<(u64, Obtained)> {
+        let taken = self.known.extract_if(|_, one| one.context == context);
+        let taken: Vec<_> = taken.collect();
+        let (known, sources) = (&self.known, taken.iter().map(|(_, one)| one.source));
+        for source in sources {
+            if let Some(handles) = self.by_source.get_mut(&source) {
+                handles.retain(|handle| known.get(handle).is_some_and(|one| one.source == source));
+                if handles.is_empty() {
+                    self.by_source.remove(&source);
+                }
+            }
+        }
+        taken
+    }
 }
 
 /// Of executable graphs, by handle: what their kernels have needed since they were made.
@@ -276,6 +324,12 @@ impl Lately {
             place.store(if units >> 16 == 0 { word } else { 0 }, Ordering::Release);
         }
     }
+
+    fn forget(&self, handle: u64) {
+        if let Some(place) = self.place(handle).filter(|_| self.of(handle).is_some()) {
+            place.store(0, Ordering::Release);
+        }
+    }
 }
 
 impl LocalMemory {
@@ -285,7 +339,7 @@ impl LocalMemory {
         self.obtained.load(Ordering::Relaxed) > HAD_BY_ALL
     }
 
-    fn functions<R>(&self, act: impl FnOnce(&mut HashMap<u64, Obtained>) -> R) -> R {
+    fn functions<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         let _errno = KeptErrno::keep();
         let functions = &self.functions.get_or_default().0;
         act(&mut functions.lock().unwrap_or_else(PoisonError::into_inner))
@@ -300,23 +354,48 @@ impl LocalMemory {
     /// What a function or kernel needs that was obtained, in bytes a thread.
     fn of(&self, handle: u64) -> Option<u64> {
         self.lately.of(handle).or_else(|| {
-            self.functions(|known| {
-                let local = known.get(&handle).map(|obtained| obtained.local);
+            self.functions(|book| {
+                let local = book.known.get(&handle).map(|obtained| obtained.local);
                 local.inspect(|local| self.lately.note(handle, *local))
             })
         })
     }
 
-    fn note(&self, context: u64, handles: impl Iterator<Item = (u64, u64)>) {
-        let most = self.functions(|known| {
+    /// Of what a function or kernel is: a module's or a library's handle, or 0.
+    fn source_of(&self, handle: u64) -> u64 {
+        let source = |book: &mut Book| book.known.get(&handle).map(|obtained| obtained.source);
+        self.functions(source).unwrap_or_default()
+    }
+
+    /// Functions or kernels of a module or library, if it is known, with what each needs.
+    fn note(&self, source: u64, context: u64, handles: impl Iterator<Item = (u64, u64)>) {
+        let most = self.functions(|book| {
             let needs = handles.map(|(handle, local)| {
-                known.insert(handle, Obtained { local, context });
+                let obtained = Obtained {
+                    local,
+                    context,
+                    source,
+                };
+                book.enter(handle, obtained);
                 self.lately.note(handle, local);
                 local
             });
             needs.max().unwrap_or(0)
         });
         self.obtained.fetch_max(most, Ordering::AcqRel);
+    }
+
+    fn forget(&self, take: impl FnOnce(&mut Book) -> Vec<(u64, Obtained)>) -> Forgotten {
+        if self.functions.get().is_none() || planted(Seed::R109) {
+            return Forgotten(Vec::new());
+        }
+        self.functions(|book| {
+            let taken = take(book);
+            taken
+                .iter()
+                .for_each(|(handle, _)| self.lately.forget(*handle));
+            Forgotten(taken)
+        })
     }
 }
 
@@ -349,14 +428,33 @@ struct Afforded {
 }
 
 impl Tenant {
-    /// These functions were obtained.
-    fn note_functions(self, functions: &[CUfunction]) -> Result<(), Refused> {
+    /// Before a module or library is unloaded: handles of its functions may come to another at once.
+    pub fn forget_functions_of(self, source: u64) -> Forgotten {
+        self.memory.local.forget(|book| book.take_source(source))
+    }
+
+    /// It was not unloaded after all.
+    pub fn restore_functions(self, forgotten: Forgotten) {
+        let memory = &self.memory.local;
+        memory.functions(|book| {
+            let all = forgotten.0.into_iter();
+            all.for_each(|(handle, obtained)| book.enter(handle, obtained));
+        });
+    }
+
+    /// A context has ended, and its functions with it.
+    pub fn forget_functions_in(self, context: u64) {
+        let _gone = self.memory.local.forget(|book| book.take_context(context));
+    }
+
+    /// These functions of a module or library were obtained.
+    fn note_functions(self, source: u64, functions: &[CUfunction]) -> Result<(), Refused> {
         let handles = functions.iter().map(|function| function.0 as u64);
         let needs = functions.iter().map(function_local);
         let needs: Vec<u64> = needs.collect::<Result<_, _>>()?;
         self.memory
             .local
-            .note(current_context(), handles.zip(needs));
+            .note(source, current_context(), handles.zip(needs));
         if planted(Seed::R28) {
             let most = self.memory.local.obtained.load(Ordering::Acquire);
             self.afford(current_context(), most, || false)?;
@@ -364,8 +462,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// These kernels were obtained: each may be launched on every device.
-    fn note_kernels(self, kernels: &[CUkernel]) -> Result<(), Refused> {
+    /// These kernels of a library were obtained: each may be launched on every device.
+    fn note_kernels(self, source: u64, kernels: &[CUkernel]) -> Result<(), Refused> {
         let devices = || self.devices().into_iter().flat_map(|known| known.iter());
         let used = |ordinal| self.memory.contexts.has_any(ordinal);
         let local = |kernel: &CUkernel| {
@@ -375,7 +473,7 @@ impl Tenant {
         };
         let handles = kernels.iter().map(|kernel| kernel.0 as u64);
         let needs: Vec<u64> = kernels.iter().map(local).collect::<Result<_, _>>()?;
-        self.memory.local.note(0, handles.zip(needs));
+        self.memory.local.note(source, 0, handles.zip(needs));
         Ok(())
     }
 
@@ -399,7 +497,7 @@ impl Tenant {
         match answer {
             CUresult::SUCCESS => {
                 let local = u64::try_from(bytes).unwrap_or(0);
-                memory.note(0, core::iter::once((handle, local)));
+                memory.note(0, 0, core::iter::once((handle, local)));
                 local
             }
             _ => memory.obtained.load(Ordering::Acquire),
@@ -408,7 +506,7 @@ impl Tenant {
 
     /// The context in which a function was obtained: its own, as a rule. 0 where nobody saw that.
     pub fn context_of(self, code: Code) -> u64 {
-        let obtained = |known: &mut HashMap<u64, Obtained>| known.get(&code.handle()).copied();
+        let obtained = |book: &mut Book| book.known.get(&code.handle()).copied();
         let obtained = self.memory.local.functions(obtained);
         obtained.map_or(0, |obtained| obtained.context)
     }
@@ -598,5 +696,65 @@ impl Tenant {
         {
             self.look_at(device);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn obtained(source: u64, context: u64, local: u64) -> Obtained {
+        Obtained {
+            local,
+            context,
+            source,
+        }
+    }
+
+    #[test]
+    fn functions_go_with_what_they_are_of() {
+        let mut book = Book::default();
+        for round in 0..3 {
+            book.enter(1, obtained(10, 100, round));
+        }
+        book.enter(2, obtained(10, 100, 7));
+        book.enter(3, obtained(11, 100, 8));
+        assert_eq!(book.by_source[&10], [1, 2]);
+        // A handle that came again for another module's function.
+        book.enter(2, obtained(11, 100, 9));
+        assert_eq!(book.take_source(10), [(1, obtained(10, 100, 2))]);
+        assert!(book.take_source(10).is_empty());
+        let left: u64 = book.take_source(11).iter().map(|(_, one)| one.local).sum();
+        assert_eq!(left, 17);
+        assert!(book.known.is_empty() && book.by_source.is_empty());
+    }
+
+    #[test]
+    fn functions_go_with_their_context_and_kernels_stay() {
+        let mut book = Book::default();
+        book.enter(1, obtained(10, 0, 1));
+        book.enter(2, obtained(10, 100, 1));
+        book.enter(3, obtained(11, 100, 1));
+        assert_eq!(book.take_context(100).len(), 2);
+        assert_eq!((&book.by_source[&10], book.by_source.len()), (&vec![1], 1));
+        assert!(book.take_context(100).is_empty());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_known_lately_either() {
+        let memory = LocalMemory {
+            obtained: AtomicU64::new(0),
+            functions: Forever::none(),
+            lately: Lately([const { AtomicU64::new(0) }; Lately::ROOM]),
+            graphs: Forever::none(),
+        };
+        let (first, other) = (0x1000, 0x2000);
+        memory.note(10, 100, [(first, 4096), (other, 2048)].into_iter());
+        assert_eq!(
+            (memory.of(first), memory.of(other)),
+            (Some(4096), Some(2048))
+        );
+        let _gone = memory.forget(|book| book.take_source(10));
+        assert_eq!((memory.of(first), memory.of(other)), (None, None));
     }
 }

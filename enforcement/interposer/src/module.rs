@@ -211,8 +211,12 @@ fn reserve(
 pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {
     let owner = tenant.owner_of_module(module.0 as u64);
     let part = tenant.take_module(module.0 as u64);
+    let functions = tenant.forget_functions_of(module.0 as u64);
     let change = tenant.change();
     let code = next::cuModuleUnload(module);
+    if code != CUresult::SUCCESS {
+        tenant.restore_functions(functions);
+    }
     match part {
         Some(part) if code == CUresult::SUCCESS => {
             tenant.release_parts(&[part]);
@@ -407,8 +411,12 @@ pub fn unload_library(tenant: Tenant, library: CUlibrary) -> Outcome<CUresult> {
     // A context that is being made is charged for it already and has no part of it yet (R84a of `fixtures/defects.txt`).
     let _held = (!planted(Seed::R84a)).then(|| tenant.memory.changing.hold());
     let known = tenant.take_library(library.0 as u64);
+    let functions = tenant.forget_functions_of(library.0 as u64);
     let change = tenant.change();
     let code = next::cuLibraryUnload(library);
+    if code != CUresult::SUCCESS {
+        tenant.restore_functions(functions);
+    }
     match known {
         Some(known) if code == CUresult::SUCCESS => {
             tenant.release_parts(&known.parts);

@@ -31,7 +31,7 @@ pub struct Device {
     /// `None`: not a tenant's GPU, or no budget is set. Nothing of it is hooked or charged.
     pub enforced: Option<Enforced>,
     /// Where there is a compute budget.
-    pub timed: Option<Timed>,
+    pub timed: Option<Box<Timed>>,
 }
 
 pub struct Enforced {
@@ -216,7 +216,11 @@ fn charged(
 fn register(made: Made, enforced: Option<Enforced>) -> vk::Result {
     let Made { key, next, marking } = made;
     let timed = marking.filter(|_| enforced.is_some()).map(Timed::new);
-    match DEVICES.insert(key, |id| Device {
+    let new = (next, enforced, timed.map(Box::new));
+    let revive = |last: &Device, (next, enforced, timed): &(_, Option<Enforced>, Option<_>)| {
+        timed.is_none() && last.revive(next, enforced.as_ref())
+    };
+    match DEVICES.insert(key, new, revive, |id, (next, enforced, timed)| Device {
         next,
         id,
         enforced,
@@ -314,6 +318,30 @@ impl Enforced {
 }
 
 impl Device {
+    /// Becomes what is made now, if this, which is destroyed, was just like that.
+    fn revive(&self, next: &DeviceNext, enforced: Option<&Enforced>) -> bool {
+        if self.timed.is_some() {
+            return false;
+        }
+        match (&self.enforced, enforced) {
+            (None, None) => self.next.revive(next),
+            (Some(last), Some(new)) => {
+                let is_again = last.attachment.id() == new.attachment.id()
+                    && (last.types, last.all) == (new.types, new.all)
+                    && last.group == new.group
+                    && self.next.revive(next);
+                if is_again {
+                    let (overhead, unlisted) = (&new.overhead, &new.unlisted);
+                    let order = Ordering::Relaxed;
+                    last.overhead.store(overhead.load(order), order);
+                    last.unlisted.store(unlisted.load(order), order);
+                }
+                is_again
+            }
+            _ => false,
+        }
+    }
+
     /// Before next destroys it: whatever the application left in it is freed and given back.
     pub fn leave_nothing(&self, free: impl Fn(Object, Charge), destroy: impl Fn(Object, Charge)) {
         if let Some(enforced) = self.enforced.as_ref().filter(|_| !planted(Seed::V9)) {

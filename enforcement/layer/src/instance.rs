@@ -66,13 +66,18 @@ impl Seat {
 static INSTANCES: Table<Instance> = Table::new();
 
 pub fn register(key: Key, next: InstanceNext, promoted: Promoted, engine: Option<&str>) {
-    INSTANCES.insert(key, |_| Instance {
+    let new = Instance {
         next,
         promoted,
         inflated: settings().budget_report.inflates(engine),
         physical: RwLock::new(Vec::new()),
         told: Default::default(),
-    });
+    };
+    let revive = |last: &Instance, new: &Instance| {
+        (last.promoted, last.inflated) == (new.promoted, new.inflated)
+            && last.next.revive(&new.next)
+    };
+    INSTANCES.insert(key, new, revive, |_, new| new);
 }
 
 /// The instance of a handle with this key. With no such instance any living one's chain has to do (DEFECTS V11).
@@ -93,6 +98,9 @@ pub fn unregister(key: Key) -> Option<&'static Instance> {
         .physical
         .write()
         .unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    for seat in &instance.told {
+        seat.handle.store(0, Ordering::Release);
+    }
     Some(instance)
 }
 

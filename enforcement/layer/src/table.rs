@@ -1,10 +1,13 @@
 //! From a dispatch key to what the layer knows of that instance or device, without a lock.
 //!
 //! A key is the loader's dispatch pointer, the first word of every dispatchable handle. Keys recur (17 of 20 cycles, FINDINGS 28):
-//! a slot once given to a key stays with it, its entry is replaced at creation and taken out at destruction.
+//! a slot once given to a key stays with it, its entry is replaced at creation and taken out at destruction. What then comes under the key again is, as a
+//! rule, just like what was there: it gets that entry, so that programs which make and destroy devices for years do not grow.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use seeds::{Seed, planted};
 
 use crate::arena::{Arena, Id};
 
@@ -17,6 +20,8 @@ struct Slot {
     key: AtomicUsize,
     /// An [`Id`], or 0 while no such object lives.
     entry: AtomicU32,
+    /// That of the last that lived, or 0.
+    last: AtomicU32,
 }
 
 const FIRST_SEGMENT: usize = 256;
@@ -36,10 +41,25 @@ impl<T> Table<T> {
         }
     }
 
-    /// Registers what `make` gives under `key`, in place of whatever was there.
-    pub fn insert(&self, key: Key, make: impl FnOnce(Id) -> T) -> Option<&T> {
-        let id = self.entries.push(make)?;
-        self.take_slot(key)?.entry.store(id.0, Ordering::Release);
+    /// Registers what `make` makes of `new` under `key`, in place of whatever was there; or the last that was there, if it is gone and `revive` says that it
+    /// is `new` again.
+    pub fn insert<N>(
+        &self,
+        key: Key,
+        new: N,
+        revive: impl FnOnce(&T, &N) -> bool,
+        make: impl FnOnce(Id, N) -> T,
+    ) -> Option<&T> {
+        let slot = self.take_slot(key)?;
+        // Two that register under one key at once do not both get it.
+        let last = Id(slot.last.swap(0, Ordering::AcqRel));
+        let gone = self.entries.get(last);
+        let revived = gone.is_some_and(|last| revive(last, &new)) && !planted(Seed::V29);
+        let id = match revived {
+            true => last,
+            false => self.entries.push(|id| make(id, new))?,
+        };
+        slot.entry.store(id.0, Ordering::Release);
         self.entries.get(id)
     }
 
@@ -67,8 +87,13 @@ impl<T> Table<T> {
 
     /// The object is gone; its key may come again for another.
     pub fn remove(&self, key: Key) -> Option<&T> {
-        let id = self.slot(key)?.entry.swap(0, Ordering::AcqRel);
-        self.entries.get(Id(id))
+        let slot = self.slot(key)?;
+        let id = slot.entry.swap(0, Ordering::AcqRel);
+        let entry = self.entries.get(Id(id));
+        if entry.is_some() {
+            slot.last.store(id, Ordering::Release);
+        }
+        entry
     }
 
     /// Some living entry, for a handle that was never registered.
@@ -131,6 +156,7 @@ impl Slot {
         Slot {
             key: AtomicUsize::new(0),
             entry: AtomicU32::new(0),
+            last: AtomicU32::new(0),
         }
     }
 }
@@ -151,11 +177,16 @@ pub fn hash(word: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn insert<T>(table: &Table<T>, key: Key, value: T) {
+        let made = table.insert(key, value, |_, _| false, |_, value| value);
+        assert!(made.is_some());
+    }
+
     #[test]
     fn a_recurring_key_finds_the_newest_entry() {
         let table = Table::new();
         for round in 0..100 {
-            table.insert(Key(0x1000), |_| round);
+            insert(&table, Key(0x1000), round);
             assert_eq!(table.get(Key(0x1000)), Some(&round));
             assert_eq!(table.remove(Key(0x1000)), Some(&round));
             assert_eq!(table.get(Key(0x1000)), None);
@@ -164,10 +195,33 @@ mod tests {
     }
 
     #[test]
+    fn the_same_again_gets_its_entry_again() {
+        let table = Table::new();
+        let insert = |value| {
+            let found = table.insert(
+                Key(8),
+                value,
+                |last: &(Id, char), new| last.1 == *new,
+                |id, new| (id, new),
+            );
+            *found.expect("room")
+        };
+        assert_eq!(
+            (insert('a'), insert('a')),
+            ((Id(1), 'a'), (Id(2), 'a')),
+            "the first still lives"
+        );
+        table.remove(Key(8));
+        assert_eq!(insert('a'), (Id(2), 'a'));
+        table.remove(Key(8));
+        assert_eq!(insert('b'), (Id(3), 'b'));
+    }
+
+    #[test]
     fn many_keys_stay_apart() {
         let table = Table::new();
         for key in 1..5000_usize {
-            table.insert(Key(key * 16), |_| key);
+            insert(&table, Key(key * 16), key);
         }
         for key in 1..5000_usize {
             assert_eq!(table.get(Key(key * 16)), Some(&key));
@@ -180,8 +234,8 @@ mod tests {
     fn any_is_a_living_entry() {
         let table = Table::new();
         assert_eq!(table.any(), None);
-        table.insert(Key(8), |_| 'a');
-        table.insert(Key(16), |_| 'b');
+        insert(&table, Key(8), 'a');
+        insert(&table, Key(16), 'b');
         table.remove(Key(8));
         assert_eq!(table.any(), Some(&'b'));
     }
@@ -195,7 +249,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..2000_usize {
                         let key = Key((thread << 20) + (round % 37) * 64);
-                        table.insert(key, |_| (thread, round));
+                        insert(table, key, (thread, round));
                         assert_eq!(table.get(key), Some(&(thread, round)));
                         table.remove(key);
                     }

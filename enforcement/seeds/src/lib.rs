@@ -53,6 +53,7 @@ seeds! {
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
     V28a = "V28a", "what a process has imported is charged once more with the VkInstance that gives it a row";
+    V29 = "V29", "every VkDevice and VkInstance that is made has an entry of its own for good";
     V28 = "V28", "what a process held in no row is charged once more with the VkInstance that gives it one";
     V27 = "V27", "a device group that names a GPU twice, or not its own, is made and charged as what it names";
     V26 = "V26", "VkInstances and VkDevices are made where there is no ledger to charge them to";
@@ -161,6 +162,7 @@ seeds! {
     R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
     R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
+    R109 = "R109", "functions of unloaded modules are remembered";
     R108 = "R108", "beside another library of ours what is charged by the driver's row is never given back";
     R107 = "R107", "a context that cannot be measured has all that it takes in its row";
     R105a = "R105a", "while a stack is about to be set nothing is charged for what launches made of it";

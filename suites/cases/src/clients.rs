@@ -60,6 +60,36 @@ pub fn nvml() -> Result<Nvml, Failure> {
     Ok(nvml)
 }
 
+/// What this process has of the machine's own memory.
+pub fn resident() -> Result<Bytes, Failure> {
+    /// Of every x86-64 and most ARM machines.
+    const PAGE: u64 = 4096;
+    let told = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = told
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    match pages {
+        Some(pages) => Ok(Bytes(PAGE * pages)),
+        None => fail!("/proc/self/statm says {told}"),
+    }
+}
+
+/// By how much this process's own memory grows while something is done so many times, after a fourth as many.
+pub fn grown_by(
+    times: usize,
+    mut act: impl FnMut() -> Result<(), Failure>,
+) -> Result<Bytes, Failure> {
+    for _ in 0..times / 4 {
+        act()?;
+    }
+    let before = resident()?;
+    for _ in 0..times {
+        act()?;
+    }
+    Ok(Bytes(resident()?.0.saturating_sub(before.0)))
+}
+
 /// What an NVML call answered, as a failure of the case where it is none.
 pub fn told<T>(what: &str, answer: Result<T, nvmlReturn_t>) -> Result<T, Failure> {
     answer.or_else(|code| fail!("{what} answered {code:?}"))

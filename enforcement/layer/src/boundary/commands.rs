@@ -108,7 +108,7 @@ pub unsafe extern "system" fn create_device(
             else {
                 return FAILED;
             };
-            let create = get(instance.next.handle, c"vkCreateDevice".as_ptr());
+            let create = get(instance.next.handle(), c"vkCreateDevice".as_ptr());
             let Some(create) = std::mem::transmute::<
                 vk::PFN_vkVoidFunction,
                 Option<vk::PFN_vkCreateDevice>,

@@ -145,7 +145,7 @@ impl Marking {
             let done = waits.is_empty()
                 || self.next.wait_fences.is_some_and(|wait| unsafe {
                     wait(
-                        self.next.handle,
+                        self.next.handle(),
                         waits.len() as u32,
                         waits.as_ptr(),
                         vk::TRUE,
@@ -174,7 +174,7 @@ impl Marking {
         if self.families.get(family as usize)?.timestamp_valid_bits == 0 {
             return None;
         }
-        let (device, none) = (self.next.handle, ptr::null());
+        let (device, none) = (self.next.handle(), ptr::null());
         let mut set = Set {
             pool: vk::CommandPool::null(),
             queries: vk::QueryPool::null(),
@@ -241,7 +241,7 @@ impl Marking {
         let object = ptr::with_exposed_provenance_mut(buffer.as_raw() as usize);
         // SAFETY: the loader's own function on a new dispatchable handle of this device; then recording as the specification has it.
         unsafe {
-            good((self.set_loader_data?)(self.next.handle, object))?;
+            good((self.set_loader_data?)(self.next.handle(), object))?;
             good((self.next.begin?)(buffer, &begin))?;
             (self.next.reset_queries?)(buffer, queries, query, 1);
             let end = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
@@ -263,7 +263,7 @@ impl Marking {
         };
         state.was_set.store(false, Ordering::Release);
         // SAFETY: a fence of ours that no queue has.
-        unsafe { reset(self.next.handle, 1, &state.fence) == vk::Result::SUCCESS }
+        unsafe { reset(self.next.handle(), 1, &state.fence) == vk::Result::SUCCESS }
     }
 
     fn submit(&self, queue: vk::Queue, buffer: vk::CommandBuffer, fence: vk::Fence) -> Option<()> {
@@ -277,7 +277,7 @@ impl Marking {
         // SAFETY: a fence of ours, of a device that lives.
         self.next
             .fence_status
-            .map(|status| unsafe { status(self.next.handle, fence) })
+            .map(|status| unsafe { status(self.next.handle(), fence) })
     }
 
     fn ticks(&self, set: &Set, mark: Mark) -> Option<u64> {
@@ -286,7 +286,7 @@ impl Marking {
         // SAFETY: one query of ours, and room for its 64 bits.
         good(unsafe {
             (self.next.results?)(
-                self.next.handle,
+                self.next.handle(),
                 set.queries,
                 mark as u32,
                 1,
@@ -300,7 +300,7 @@ impl Marking {
     }
 
     fn destroy(&self, set: &Set) {
-        let (device, none) = (self.next.handle, ptr::null());
+        let (device, none) = (self.next.handle(), ptr::null());
         // SAFETY: our own objects, or null, which no queue has any more.
         unsafe {
             for state in &set.states {

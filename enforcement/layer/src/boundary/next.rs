@@ -5,8 +5,10 @@
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::vk;
+use ash::vk::Handle;
 use budget::Bytes;
 use budget::identity::{NVIDIA, Pci};
 
@@ -20,7 +22,7 @@ macro_rules! next {
     ($(#[$doc:meta])* $table:ident of $handle:ty, by $get:ident: $getter:ty { $($field:ident: $function:ty = $name:literal,)* }) => {
         $(#[$doc])*
         pub struct $table {
-            pub handle: $handle,
+            handle: AtomicU64,
             pub $get: $getter,
             $(pub $field: Option<$function>,)*
         }
@@ -32,11 +34,25 @@ macro_rules! next {
                 // SAFETY: the caller's obligation; a command's address is what its name says.
                 unsafe {
                     $table {
-                        handle,
+                        handle: AtomicU64::new(handle.as_raw()),
                         $get: getter,
                         $($field: std::mem::transmute::<vk::PFN_vkVoidFunction, Option<$function>>(getter(handle, $name.as_ptr())),)*
                     }
                 }
+            }
+
+            pub fn handle(&self) -> $handle {
+                <$handle>::from_raw(self.handle.load(Ordering::Relaxed))
+            }
+
+            /// Becomes the chain of another handle, if that leads to the same functions.
+            pub fn revive(&self, new: &$table) -> bool {
+                let same = self.$get as usize == new.$get as usize
+                    $(&& self.$field.map(|function| function as usize) == new.$field.map(|function| function as usize))*;
+                if same {
+                    self.handle.store(new.handle.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                same
             }
 
             /// Asks next for a name on behalf of a handle of this chain.
@@ -47,7 +63,7 @@ macro_rules! next {
 
             /// The same for the handle that the chain was made for.
             pub fn look_up_own(&self, name: &CStr) -> Option<Function> {
-                self.look_up(self.handle, name)
+                self.look_up(self.handle(), name)
             }
         }
     };
@@ -209,7 +225,7 @@ impl DeviceNext {
     pub fn destroy_device(&self) {
         if let Some(destroy) = self.destroy {
             // SAFETY: the device was just created and nobody else has it.
-            unsafe { destroy(self.handle, ptr::null()) };
+            unsafe { destroy(self.handle(), ptr::null()) };
         }
     }
 }
@@ -239,7 +255,7 @@ impl InstanceNext {
             return Vec::new();
         };
         // SAFETY: the instance lives; the array has as many members as said.
-        two_calls(|count, array| unsafe { enumerate(self.handle, count, array) })
+        two_calls(|count, array| unsafe { enumerate(self.handle(), count, array) })
     }
 
     pub fn device_extensions(&self, device: vk::PhysicalDevice) -> Vec<vk::ExtensionProperties> {

@@ -8,7 +8,7 @@ use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
 use super::truth::within;
-use crate::clients::{context, cuda, cuda_without_context, fill};
+use crate::clients::{context, cuda, cuda_without_context, fill, grown_by};
 use crate::ffi::cuda::{
     Context, Cuda, Exchange, Function, Image, Instantiate, LoadedLibrary, Module, Run,
 };
@@ -72,6 +72,27 @@ fn launch_small(cuda: &Cuda, context: Context, memory: u64) -> CUresult {
 }
 
 cases! {
+    /// Modules that come and go leave nothing of the process's own memory behind, nor do functions that are obtained again and again.
+    functions_of_unloaded_modules_are_forgotten {
+        kind: Own, defects: ["R109"], budget: "0=4GiB", on_real: No("a card's driver keeps memory of its own"),
+        entry_points: ["cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload"],
+    } (_session) {
+        const MOST: Bytes = Bytes::mib(1);
+        let cuda = cuda()?;
+        let image = image();
+        let grown = grown_by(40_000, || {
+            let module = cuda.load_module(&image);
+            ensure_eq!(module.code, OK, "cuModuleLoadData");
+            for _ in 0..2 {
+                ensure_eq!(cuda.function(module.out, "small").code, OK, "cuModuleGetFunction");
+            }
+            ensure_eq!(cuda.unload_module(module.out), OK, "cuModuleUnload");
+            Ok(())
+        })?;
+        ensure!(grown <= MOST, "{grown} for 40,000 modules");
+        Ok(())
+    }
+
     /// A stack that is refused leaves the one that another thread has set while it was judged, and gives it nothing that the budget has not.
     a_refused_stack_leaves_what_another_thread_has_set {
         kind: Budget, defects: ["R33b"], budget: "0=2GiB", unordered: "threads race",

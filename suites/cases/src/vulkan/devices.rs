@@ -7,7 +7,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq, fail, roles};
 use mock_device::DeviceIndex;
 
-use crate::clients::{Gpu, NVIDIA, cuda, device_heap, fill, first_gpu, gpus, instance};
+use crate::clients::{Gpu, NVIDIA, cuda, device_heap, fill, first_gpu, gpus, grown_by, instance};
 use crate::ffi::vulkan::validation::SWITCH;
 use crate::ffi::vulkan::{Client, Code, Query, Vulkan};
 use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
@@ -55,6 +55,20 @@ cases! {
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         ensure_eq!(first.allocate(Bytes::mib(64)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "64 MiB by the 1.0 instance");
         fills(taken.bytes + Bytes::gib(4), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// Devices and instances that come and go take nothing of the process's own memory that they do not give back.
+    what_comes_and_goes_leaves_nothing_behind {
+        kind: Own, defects: ["V29"], budget: "0=6GiB", on_real: No("a card's driver keeps memory of its own"),
+        entry_points: ["vkCreateInstance", "vkDestroyInstance", "vkCreateDevice", "vkDestroyDevice"],
+    } (_session) {
+        const MOST: Bytes = Bytes::mib(1);
+        let gpu = Gpu::first()?;
+        let devices = grown_by(4000, || Ok(drop(gpu.instance.device(gpu.physical)?)))?;
+        ensure!(devices <= MOST, "{devices} for 4,000 devices");
+        let instances = grown_by(4000, || Ok(drop(instance(Client::V1_1)?)))?;
+        ensure!(instances <= MOST, "{instances} for 4,000 instances");
+        Ok(())
     }
 
     /// When one of two instances goes, the other still sees its clamped heap and keeps its charges.
