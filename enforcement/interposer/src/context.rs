@@ -779,6 +779,8 @@ struct Reading {
     destroyed: Bytes,
     /// How many changes have begun.
     changes: u64,
+    /// And of the process's other libraries of ours.
+    beside: u64,
 }
 
 impl Meter {
@@ -824,10 +826,12 @@ impl Meter {
                 None => after.apart.saturating_add(after.imported),
             };
             let own = row.saturating_sub(known);
-            let undisturbed = after.changes == before.changes || planted(Seed::R74);
+            let undisturbed = (after.changes, after.beside) == (before.changes, before.beside)
+                || planted(Seed::R74);
             // A launch takes what it was charged for some time after its charge.
             let settled = undisturbed && after.deferred == Bytes::ZERO;
-            let likely = own != Bytes::ZERO && (settled || own <= bound);
+            let alone = after.beside == before.beside || planted(Seed::V30);
+            let likely = own != Bytes::ZERO && alone && (settled || own <= bound);
             let likely = likely && (undisturbed || after.deferred == before.deferred);
             // What they gave back meanwhile would hide as much of what was taken.
             let likely = likely && after.destroyed == Bytes::ZERO;
@@ -874,6 +878,10 @@ impl Reading {
         };
         for _ in 0..TRIES {
             let begun = changes.quiet(own_changes);
+            let beside = match planted(Seed::V30) {
+                true => Some(0),
+                false => ledger.changes_beside(),
+            };
             let stood = books();
             let rows = nvml.rows(index)?;
             let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
@@ -894,9 +902,14 @@ impl Reading {
                     .saturating_add(tenant.physical_on(device.ordinal))
                     .saturating_add(graphs),
                 changes: begun.unwrap_or_default(),
+                beside: beside.unwrap_or_default(),
             };
             let still = planted(Seed::R74)
-                || begun.is_some() && changes.quiet(own_changes) == begun && books() == stood;
+                || begun.is_some()
+                    && changes.quiet(own_changes) == begun
+                    && books() == stood
+                    && beside.is_some()
+                    && (ledger.changes_beside() == beside || planted(Seed::V30));
             if still {
                 return Some(reading);
             }

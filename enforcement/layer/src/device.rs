@@ -66,6 +66,9 @@ static LEARNED: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEV
 
 /// Before the first was measured: reserved for a device, or an eighth of a small budget. Trued up at once.
 const FIRST_BOUND: Bytes = Bytes::mib(256);
+/// What a device takes at most that is made beside CUDA's contexts, whose charges are bounds: 68 MiB on an H200, where extensions are asked for. At most what
+/// one was seen to take.
+const BESIDE: Bytes = Bytes::mib(72);
 /// No VkDevice is made where less is left: on an H200 it takes 29 MiB and more.
 const LEAST: Bytes = Bytes::mib(24);
 /// What a GPU loses to a device beyond what the process's NVML row gains: 17.4 MiB on an H200.
@@ -191,6 +194,8 @@ fn charged(
     else {
         return refuse(&made);
     };
+    // Until it is said what of it no row shows.
+    let change = attachment.change();
     held.commit_as(took.min(reserved));
     rest.into_iter().for_each(Held::commit);
     // What another thread's commands took meanwhile is no device's.
@@ -204,11 +209,14 @@ fn charged(
     ));
     enforced.overhead.store(took.0, Ordering::Relaxed);
     let listed = readings.and_then(|(before, after)| after.listed(before));
-    let unlisted = listed.map_or(Bytes::ZERO, |listed| {
-        took.saturating_sub(listed).min(UNSAID.most)
-    });
+    let alone = readings.is_some_and(|(before, after)| after.alone_since(before));
+    let listed = listed.filter(|_| alone);
+    // What was not measured has as much in no row as is usual.
+    let unlisted = listed.map_or(UNSAID.usual, |listed| took.saturating_sub(listed));
+    let unlisted = unlisted.min(UNSAID.most).min(took);
     enforced.unlisted.store(unlisted.0, Ordering::Relaxed);
     attachment.unlist(all, unlisted);
+    drop(change);
     attachment.look(all, None);
     register(made, Some(enforced))
 }
@@ -416,6 +424,12 @@ impl Measure {
         rows.all(|((_, now), (_, then))| now.stood_since(then))
     }
 
+    /// Whether CUDA did nothing in this process since `before`.
+    fn alone_since(&self, before: &Measure) -> bool {
+        let mut rows = self.rows.iter().zip(&before.rows);
+        rows.all(|((_, now), (_, then))| now.alone_since(then))
+    }
+
     /// The most by which any of the targets gained from `then` to `now`, less what this library charged there for other things meanwhile.
     fn grown(&self, before: &Measure, then: Bytes, now: Bytes) -> Bytes {
         let rows = self.rows.iter().zip(&before.rows);
@@ -441,12 +455,11 @@ impl Measure {
         if let Some(by_row) = by_row {
             let alone = before.alone && self.alone && self.stood_since(before);
             let lost = heaps.map(|(now, then)| lost(now, then));
-            return Some(standing::taken(
-                by_row,
-                lost.filter(|_| alone),
-                UNSAID,
-                bound,
-            ));
+            let taken = standing::taken(by_row, lost.filter(|_| alone), UNSAID, bound);
+            return Some(match self.alone_since(before) {
+                true => taken,
+                false => taken.max(BESIDE.min(bound)),
+            });
         }
         let (now, then) = heaps?;
         let used = self.grown(before, then.usage, now.usage);

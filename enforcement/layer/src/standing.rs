@@ -132,6 +132,11 @@ impl Figures {
         })
     }
 
+    fn alone_since(self, before: Figures) -> bool {
+        let books = self.books.zip(before.books);
+        books.is_none_or(|(books, stood)| books.alone_since(&stood))
+    }
+
     fn stood_since(self, before: Figures) -> bool {
         let books = self.books.zip(before.books);
         books.is_none_or(|(books, stood)| books.stood_since(&stood))
@@ -145,6 +150,8 @@ impl Figures {
         };
         let alone = before.own.alone && self.own.alone && self.stood_since(before);
         match self.listed(before, reserved) {
+            // What contexts are charged that are made beside it may be more than the driver has taken for them.
+            Some(_) if !self.alone_since(before) => bound,
             Some(grown) => taken(grown, lost.filter(|_| alone), UNSAID, bound),
             None => lost.map_or(bound, |lost| lost.min(bound)),
         }
@@ -244,6 +251,8 @@ impl Making {
                     continue;
                 };
                 let targets = charged.targets;
+                // Until it is said what of it no row shows.
+                let _change = attachment.change();
                 match held {
                     Ok(held) => {
                         trace::line(format_args!("create instance charged={}", charged.bytes.0));
@@ -314,6 +323,7 @@ impl Share {
             .round_up(memory::GRANULARITY)
             .unwrap_or(Bytes::MAX);
         let listed = now.zip(self.before);
+        let listed = listed.filter(|(now, before)| now.alone_since(*before));
         let listed = listed.and_then(|(now, before)| now.listed(before, self.reserved()));
         if took == Bytes::ZERO {
             return None;
@@ -336,12 +346,12 @@ impl Share {
             Ok(_) => took,
             Err(Refused) => most,
         };
+        // What was not measured has as much in no row as is usual.
+        let unlisted = listed.map_or(UNSAID.usual, |listed| took.saturating_sub(listed));
         let charged = Charged {
             targets,
             bytes: took,
-            unlisted: listed.map_or(Bytes::ZERO, |listed| {
-                took.saturating_sub(listed).min(UNSAID.most)
-            }),
+            unlisted: unlisted.min(UNSAID.most).min(took),
         };
         Some((charged, held))
     }

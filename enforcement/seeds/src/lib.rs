@@ -53,6 +53,7 @@ seeds! {
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
     V28a = "V28a", "what a process has imported is charged once more with the VkInstance that gives it a row";
+    V30 = "V30", "what the process's other library is about to take or give back explains its row already";
     V29 = "V29", "every VkDevice and VkInstance that is made has an entry of its own for good";
     V28 = "V28", "what a process held in no row is charged once more with the VkInstance that gives it one";
     V27 = "V27", "a device group that names a GPU twice, or not its own, is made and charged as what it names";

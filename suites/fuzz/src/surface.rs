@@ -579,7 +579,10 @@ impl Session {
         }
         if let (Some((told, _)), Some(code)) = (verdict.told.last_mut(), last.filter(|_| tell)) {
             let lost = &surface.before;
-            told.push_str(&format!(" {made} made, the last = {code}, lost {lost:?}"));
+            let charged: Vec<u64> = self.devices().map(|device| self.charged(device)).collect();
+            told.push_str(&format!(
+                " {made} made, the last = {code}, lost {lost:?}, charged {charged:?}"
+            ));
         }
         Ok(made)
     }

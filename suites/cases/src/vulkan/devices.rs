@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use abi::cuda::CUresult;
 use harness::{Bytes, cases, ensure, ensure_eq, fail, roles};
@@ -55,6 +56,40 @@ cases! {
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         ensure_eq!(first.allocate(Bytes::mib(64)).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "64 MiB by the 1.0 instance");
         fills(taken.bytes + Bytes::gib(4), budget(session, 0)?, Bytes(2 * VULKAN_ROOM.0))
+    }
+
+    /// What instances and devices take that are made beside another thread's contexts is charged, whatever is charged for those and not taken yet.
+    devices_made_beside_contexts_are_charged {
+        kind: Budget, defects: ["V30"], budget: "0=4GiB", unordered: "threads race",
+        entry_points: ["vkCreateInstance", "vkCreateDevice", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
+    } (_session) {
+        const ROUNDS: u64 = 40;
+        let cuda = cuda()?;
+        for round in 0..ROUNDS {
+            let done = AtomicBool::new(false);
+            let made = thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while !done.load(Ordering::Relaxed) {
+                            let context = cuda.create_context(0);
+                            if context.code == CUresult::SUCCESS {
+                                cuda.destroy_context(context.out);
+                            }
+                        }
+                    });
+                }
+                thread::sleep(Duration::from_micros(500 + round % 7 * 300));
+                let made = Gpu::first();
+                done.store(true, Ordering::Relaxed);
+                made
+            });
+            let _gpu = made?;
+            // More than the budget is more than it at any time.
+            for block in fill(&cuda).held {
+                ensure_eq!(cuda.free(block), CUresult::SUCCESS, "cuMemFree_v2");
+            }
+        }
+        Ok(())
     }
 
     /// Devices and instances that come and go take nothing of the process's own memory that they do not give back.
