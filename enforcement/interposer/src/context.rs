@@ -815,7 +815,7 @@ impl Meter {
             let after = Reading::take(tenant, &nvml, device, index, own_changes)?;
             let row = after.rows.own()?;
             if let Some(ledger) = tenant.ledger() {
-                ledger.note_listed();
+                ledger.note_listed(index);
             }
             let known = match before.rows.own() {
                 Some(row) if planted(Seed::R74) => row,

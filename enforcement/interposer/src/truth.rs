@@ -769,7 +769,7 @@ impl Tenant {
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
             let own_row = rows.own();
             if own_row.is_some() {
-                ledger.note_listed();
+                ledger.note_listed(index);
             }
             self.note_seen(index, &rows);
             let Some(row) = own_row else {

@@ -327,10 +327,10 @@ impl Attachment {
         Some(act(&mut holds, ledger))
     }
 
-    /// This process has a row in NVML's lists.
-    pub fn note_listed(&self) {
+    /// This process has a row in NVML's lists of these.
+    pub fn note_listed(&self, targets: DeviceSet) {
         if let Some(ledger) = &self.ledger {
-            ledger.note_listed();
+            targets.iter().for_each(|device| ledger.note_listed(device));
         }
     }
 

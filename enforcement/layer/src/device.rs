@@ -408,7 +408,7 @@ fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) ->
         (own, heaps)
     })?;
     if own.iter().any(|own| own.row.is_some()) {
-        attachment.note_listed();
+        attachment.note_listed(enforced.all);
     }
     Some(Measure {
         alone: own.iter().all(|own| own.alone),

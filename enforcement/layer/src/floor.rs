@@ -133,7 +133,7 @@ impl Floor {
             ledger.note_beyond(device, &others, &|pid| rows.of(pid));
             let own = rows.of(std::process::id());
             if own.is_some() {
-                ledger.note_listed();
+                ledger.note_listed(device);
             }
             self.note_seen(ledger, device, &rows);
             let Some(row) = own else {

@@ -312,7 +312,7 @@ impl Share {
             None => bound(attachment, targets)?,
         };
         if now.is_some_and(|now| now.own.row.is_some()) {
-            attachment.note_listed();
+            attachment.note_listed(targets);
         }
         let took = self
             .taken(now, bound)

@@ -36,6 +36,8 @@ pub struct Line {
     pub beyond: AtomicU64,
     /// Bytes of what the slot is charged that no row of the driver's ever shows: a part of each VkInstance and VkDevice.
     pub unlisted: AtomicU64,
+    /// Not 0: at the last look the driver's rows of this device had one of the slot's process.
+    pub listed: AtomicU64,
 }
 
 /// The order of the steps. Only models change it, to show that they would notice.
@@ -421,12 +423,37 @@ impl<'a, P: Protocol> Account<'a, P> {
         }
     }
 
+    /// Whether the slot's process had a row of this device when it looked last.
+    pub fn is_listed(&self, slot: usize) -> bool {
+        let line = self.lines.get(slot);
+        line.is_some_and(|line| line.listed.load(Ordering::Acquire) != 0)
+    }
+
+    pub fn note_listed(&self, slot: usize, is_listed: bool) {
+        if let Some(line) = self.lines.get(slot)
+            && (line.listed.load(Ordering::Relaxed) != 0) != is_listed
+        {
+            line.listed.store(u64::from(is_listed), Ordering::Release);
+        }
+    }
+
+    /// Leaves a dead owner what no row showed. Only by who may write there, again and again: see `reap`.
+    pub fn clear_listed(&self, slot: usize) {
+        if let Some(line) = self.lines.get(slot) {
+            let unlisted = line.unlisted.load(Ordering::Acquire);
+            line.beyond.store(0, Ordering::Release);
+            update(&line.word, |word| Some(word.at_most(unlisted)));
+            line.listed.store(0, Ordering::Release);
+        }
+    }
+
     /// Empties a dead owner's line. Only by who may write there: see `reap`.
     pub fn clear(&self, slot: usize) {
         if let Some(line) = self.lines.get(slot) {
             line.pending.store(0, Ordering::Release);
             line.beyond.store(0, Ordering::Release);
             line.unlisted.store(0, Ordering::Release);
+            line.listed.store(0, Ordering::Release);
             line.word.store(0, Ordering::Release);
         }
     }

@@ -426,6 +426,9 @@ impl Ledger {
         if listed && !seeds::planted(seeds::Seed::R83) {
             self.forget_beyond(device);
         }
+        if let Some(account) = self.account(device).filter(|_| self.is_mine()) {
+            account.note_listed(self.seat.slot, false);
+        }
     }
 
     /// What this process imported and is not charged for: its maker is, or the object's own row.
@@ -633,7 +636,10 @@ impl Ledger {
     }
 
     /// The driver's rows show this process by the pid that it has here: whoever looks for it once it is dead can tell by them.
-    pub fn note_listed(&self) {
+    pub fn note_listed(&self, device: DeviceIndex) {
+        if let Some(account) = self.account(device).filter(|_| self.is_mine()) {
+            account.note_listed(self.seat.slot, true);
+        }
         if let Some(record) = self.seat.layout().slots.get(self.seat.slot)
             && self.is_mine()
             && record.start.load(Ordering::Relaxed) & LISTED == 0
@@ -854,7 +860,7 @@ mod tests {
             Ok(())
         );
         if listed {
-            dead.note_listed();
+            dead.note_listed(DEVICE);
         }
         let slot = dead.seat.slot;
         drop(dead);

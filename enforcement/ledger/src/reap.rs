@@ -37,6 +37,15 @@ pub struct Swept {
     pub busy: bool,
 }
 
+/// How much of what a dead process is charged on a device its driver has let go of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drained {
+    Nothing,
+    /// What its row showed, which is there no longer.
+    Listed,
+    All,
+}
+
 /// The file and the way to its locks.
 #[derive(Clone, Copy)]
 pub struct Reaper<'a> {
@@ -269,7 +278,11 @@ impl Reaper<'_> {
         if since != 0 && outlived && !self.has_heirs(slot) {
             return self.end_heirs(slot, record, swept);
         }
-        if since == 0 || !self.is_drained(slot, (since, owner), device, driver) {
+        let drained = match since {
+            0 => Drained::Nothing,
+            _ => self.drained(slot, (since, owner), device, driver),
+        };
+        if drained == Drained::Nothing {
             return Ok(());
         }
         let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
@@ -284,7 +297,10 @@ impl Reaper<'_> {
         {
             // What others hold on of it is charged before its word is emptied.
             self.layout.objects.bury(slot, Some(device));
-            account.clear(slot);
+            match drained {
+                Drained::All => account.clear(slot),
+                _ => account.clear_listed(slot),
+            }
         }
         self.vacate(slot, record);
         swept.freed = true;
@@ -305,13 +321,13 @@ impl Reaper<'_> {
         Ok(())
     }
 
-    fn is_drained(
+    fn drained(
         &self,
         slot: usize,
         (since, owner): (u64, u64),
         device: DeviceIndex,
         driver: &dyn Driver,
-    ) -> bool {
+    ) -> Drained {
         // Both ways: a clock of before a reboot must not keep bytes for ever.
         let age = region::clock::now_ms().abs_diff(since);
         let pid = (owner >> 32) as u32;
@@ -327,13 +343,27 @@ impl Reaper<'_> {
         };
         // What no row shows its children keep all the same. Of who was shown the rows tell most, so that not for ever: they may have closed what they had.
         let is_kept = || (!listed || age < DRAIN_MOST_MS) && self.has_heirs(slot);
-        match told {
+        let had_row = || {
+            let account = device.slot().and_then(|slot| self.layout.account(slot));
+            account.is_some_and(|account| account.is_listed(slot)) && !planted(Seed::P23)
+        };
+        let is_over = match told {
             // What was in no row has no end that the rows show, and is taken apart all the same.
-            Some(false) => (age >= UNLISTED_MS || planted(Seed::P3a)) && !is_kept(),
+            Some(false) if age < UNLISTED_MS && !planted(Seed::P3a) => {
+                return match had_row() && !is_kept() {
+                    true => Drained::Listed,
+                    false => Drained::Nothing,
+                };
+            }
+            Some(false) => !is_kept(),
             // The row is another's.
             Some(true) if self.has_namesake(slot, owner) => age >= DRAIN_MS && !is_kept(),
             Some(true) => !listed && age >= DRAIN_MOST_MS && !is_kept(),
             None => age >= DRAIN_MS && !self.has_heirs(slot),
+        };
+        match is_over {
+            true => Drained::All,
+            false => Drained::Nothing,
         }
     }
 

@@ -101,6 +101,11 @@ impl Word {
         Word::pack(self.used(), 0, budget.epoch().wrapping_sub(1) & EPOCH_MASK)
     }
 
+    /// Of a dead owner's word, no more than so much.
+    pub fn at_most(self, bytes: u64) -> Word {
+        Word::pack(self.used().min(bytes), 0, self.epoch())
+    }
+
     /// The word once its lease is revoked.
     pub fn without_lease(self) -> Word {
         Word::pack(self.used(), 0, self.epoch())

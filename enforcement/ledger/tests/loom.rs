@@ -59,6 +59,7 @@ impl Device {
                 releases: AtomicU64::new(0),
                 beyond: AtomicU64::new(0),
                 unlisted: AtomicU64::new(0),
+                listed: AtomicU64::new(0),
             }),
             high: AtomicU64::new(seated as u64),
             budget: AtomicU64::new(Budget::first(Some(budget)).0),

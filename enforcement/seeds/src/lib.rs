@@ -138,6 +138,7 @@ seeds! {
     R18a = "R18a", "threads have streams of their own made for them over the budget";
     P12b = "P12b", "what an image takes hides behind what the one before it held";
     P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
+    P23 = "P23", "what a dead process had is told as used for a while, though the driver no longer lists it";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";

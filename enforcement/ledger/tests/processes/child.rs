@@ -174,7 +174,7 @@ fn obeys() {
                 tell(if held.is_some() { "held" } else { "unknown" });
             }
             ("note-listed", Some(ledger)) => {
-                ledger.note_listed();
+                ledger.note_listed(DEVICE);
                 tell("noted");
             }
             ("usage", Some(ledger)) => tell(&ledger.usage(DEVICE).0.to_string()),

@@ -1,6 +1,7 @@
 //! Processes that end, and processes that only look as if they had.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, roles};
@@ -106,6 +107,26 @@ cases! {
         let clock = session.library(Built::Plugin)?.display().to_string();
         let order = [&[clock], session.preloads()].concat();
         session.launch("with_a_clock_that_stands_still").env("LD_PRELOAD", &order.join(":")).start()?.finish()
+    }
+
+    /// What a process held that ended long ago is told as free to who asks once: programs size themselves by that. What was in no row of it is awaited, as
+    /// nobody knows when it ended.
+    a_process_that_ended_long_ago_is_told_as_free_at_once {
+        kind: Budget, defects: ["P23", "T4"], entry_points: ["cuMemGetInfo_v2"], budget: "0=23552MiB",
+    } (session) {
+        const IN_NO_ROW: u64 = Bytes::mib(32).0;
+        let cuda = cuda()?;
+        let before = cuda.memory_info().out.0;
+        for _ in 0..2 {
+            let mut doomed = Tenant::start(session)?;
+            ensure_eq!(doomed.cuda(Bytes::gib(20))?, OK, "20 GiB of another process");
+            doomed.peer.kill()?;
+            // More than any teardown takes, and than looks for the dead are apart.
+            thread::sleep(Duration::from_secs(2));
+            let free = cuda.memory_info().out.0;
+            ensure!(free + IN_NO_ROW >= before, "{free} free two seconds after the other's end, {before} before it began");
+        }
+        Ok(())
     }
 
     /// What a killed process held is told as free again, to whoever asks again and again: the dead are not looked for each time.
