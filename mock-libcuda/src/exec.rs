@@ -230,6 +230,10 @@ impl std::iter::Sum for Branching {
 /// For a context's executable graphs and one more.
 fn take_branches(process: &mut Process, context: ContextId, new: Option<&Body>) -> Answer {
     let driver = driver::get()?;
+    // What is updated may have outlived its context.
+    if !process.context(context).alive {
+        return Ok(());
+    }
     let life = process.context(context).number;
     let execs = process.graphs.execs.values();
     let there = execs.filter(|exec| (exec.context, exec.life) == (context, life));

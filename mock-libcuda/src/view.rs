@@ -74,6 +74,8 @@ impl Views {
 
     /// A context ends: bytes that it held for its objects.
     pub fn end(&mut self, context: ContextId) -> u64 {
+        // A primary context that is made anew has none of them.
+        self.owners.retain(|_, owner| *owner != context);
         self.held
             .remove(&context)
             .map_or(0, |held| held.blocks * BLOCK)
