@@ -24,6 +24,8 @@ pub enum Need {
     Known,
     /// Any; what the driver does not know is the client's word.
     Any,
+    /// As when it was asked for, by the time that it is done: what is gone meanwhile nobody reads as the host's.
+    Still,
 }
 
 impl Process {
@@ -132,10 +134,10 @@ impl Process {
         Ok(())
     }
 
-    /// Copies between any two addresses.
+    /// Copies between any two addresses that were good when it was asked for.
     pub fn copy(&mut self, driver: &Driver, to: u64, from: u64, len: u64) -> Answer {
-        let target = self.pieces(to, len, Need::Any)?;
-        let source = self.pieces(from, len, Need::Any)?;
+        let target = self.pieces(to, len, Need::Still)?;
+        let source = self.pieces(from, len, Need::Still)?;
         self.transfer(driver, &target, &source)
     }
 

@@ -729,9 +729,15 @@ pub fn set_access(
         let place = asked
             .iter()
             .position(|(other, _)| other.ordinal == device.ordinal);
-        match place.filter(|_| has) {
-            Some(place) => needed[place] += tables,
-            None => tenant.end_tables(device, tables),
+        match place {
+            Some(place) if has => needed[place] += tables,
+            // First what this very call has given: that is not counted yet.
+            Some(place) if !planted(Seed::R110) => {
+                let own = tables.min(needed[place]);
+                needed[place] -= own;
+                tenant.end_tables(device, tables - own);
+            }
+            _ => tenant.end_tables(device, tables),
         }
     }
     for ((_, asking), needed) in asked.into_iter().zip(needed) {

@@ -164,6 +164,7 @@ seeds! {
     R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
     R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
+    R110 = "R110", "a right that a call gives and takes again is charged for good";
     R109 = "R109", "functions of unloaded modules are remembered";
     R108 = "R108", "beside another library of ours what is charged by the driver's row is never given back";
     R107 = "R107", "a context that cannot be measured has all that it takes in its row";

@@ -146,6 +146,27 @@ cases! {
         gives_the_rest(session, &cuda, 0)
     }
 
+    /// One that a call gives and takes again takes none.
+    page_tables_of_a_range_that_is_opened_and_closed_are_not_charged {
+        kind: Budget, defects: ["R110"], entry_points: ["cuMemMap", "cuMemUnmap", "cuMemSetAccess"], budget: "0=1GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let before = free(&cuda)?;
+        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
+        let place = cuda.reserve_addresses(16 * GIB);
+        ensure_eq!(place.code, OK, "16 GiB of addresses");
+        for at in 0..16 {
+            ensure_eq!(cuda.map_memory(place.out + at * GIB, GIB, memory.out), OK, "mapping {at}");
+        }
+        // Two rights of one device a driver may refuse.
+        cuda.open_and_close_memory(place.out, 16 * GIB, 0);
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemSetAccess");
+        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
+        gives_the_rest(session, &cuda, 0)
+    }
+
     /// What maps page-locked memory is charged though another call, which asked for it at the same time, was refused.
     page_tables_that_another_call_was_refused_are_charged {
         kind: Budget, defects: ["P22"], entry_points: ["cuMemHostAlloc", "cuMemFreeHost", "cuMemAlloc_v2", "cuMemFree_v2"], budget: "0=4GiB",

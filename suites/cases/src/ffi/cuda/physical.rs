@@ -99,6 +99,26 @@ impl Cuda {
 
     /// The same, of a device that the call names twice: it may not, and it may.
     pub fn reopen_memory(&self, address: CUdeviceptr, bytes: u64, device: CUdevice) -> CUresult {
+        self.set_access_twice(address, bytes, device, [0, 3])
+    }
+
+    /// The other way about.
+    pub fn open_and_close_memory(
+        &self,
+        address: CUdeviceptr,
+        bytes: u64,
+        device: CUdevice,
+    ) -> CUresult {
+        self.set_access_twice(address, bytes, device, [3, 0])
+    }
+
+    fn set_access_twice(
+        &self,
+        address: CUdeviceptr,
+        bytes: u64,
+        device: CUdevice,
+        flags: [i32; 2],
+    ) -> CUresult {
         let right = |flags: i32| CUmemAccessDesc {
             location: CUmemLocation {
                 type_: 1,
@@ -106,7 +126,7 @@ impl Cuda {
             },
             flags: flags as _,
         };
-        let rights = [right(0), right(3)];
+        let rights = flags.map(right);
         call!(self.cuMemSetAccess(address, bytes as usize, rights.as_ptr(), rights.len()))
     }
 
