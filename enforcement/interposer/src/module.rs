@@ -11,6 +11,7 @@ use budget::Bytes;
 use budget::image::Needs;
 use budget::settings::ContextCharge;
 
+use crate::boundary::arena::Held;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::image;
@@ -125,6 +126,7 @@ fn load_module(
         Ok(granted) => granted,
         Err(refused) => return Outcome::Refused(refused),
     };
+    let _alone = alone(tenant, (granted, bound));
     // Far from the budget what it takes is charged at most, and not looked at before the next look comes.
     let unseen = needs.whole && granted == bound && tenant.is_far(device, bound);
     let looked = match unseen {
@@ -195,8 +197,8 @@ fn reserve(
     bound: Bytes,
     takes_machinery: bool,
 ) -> Result<(Grant, Bytes), Refused> {
-    /// Variables that may hold more than this fit beside no others.
-    const MOST_BESIDE: Bytes = Bytes::mib(32);
+    /// Variables that may hold more than a block of the driver's are not tried beside others.
+    const MOST_BESIDE: Bytes = Bytes::mib(2);
     let may_fit = needs.lasting() == Bytes::ZERO
         && (needs.shared <= MOST_BESIDE || planted(Seed::R31c))
         && !takes_machinery;
@@ -204,6 +206,15 @@ fn reserve(
         Ok(grant) => Ok((grant, bound)),
         Err(_) if may_fit => Ok((tenant.reserve(device.indices, Bytes::ZERO)?, Bytes::ZERO)),
         Err(refused) => Err(refused),
+    }
+}
+
+/// A load that no room was granted for is there before it is judged: so is one of a process at a time (R111 of `fixtures/defects.txt`).
+fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Option<Held<'static>> {
+    let is_granted = granted == bound || planted(Seed::R111);
+    match is_granted {
+        true => None,
+        false => Some(tenant.memory.loading.hold()),
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Memory {
     pub poll: Poll,
     pub nvml: Scopes,
     pub local: LocalMemory,
+    /// Held while a module is loaded that no room was granted for.
+    pub loading: Lock,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
-use budget::{Bytes, DeviceSet, MAX_DEVICES};
+use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
 use seeds::{Seed, planted};
 
 use crate::arena::Id;
@@ -264,15 +264,15 @@ impl Enforced {
         }
     }
 
+    /// What one of these was seen to take; 0 where none was.
+    fn learned(&self) -> Bytes {
+        let of = |device: DeviceIndex| LEARNED[device.0 as usize].load(Ordering::Relaxed);
+        Bytes(self.all.iter().map(of).max().unwrap_or(0))
+    }
+
     fn bound(&self) -> Bytes {
-        let learned = self
-            .all
-            .iter()
-            .map(|device| LEARNED[device.0 as usize].load(Ordering::Relaxed))
-            .max()
-            .unwrap_or(0);
-        if learned > 0 {
-            return Bytes(learned);
+        if self.learned() != Bytes::ZERO {
+            return self.learned();
         }
         let eighth = self
             .attachment
@@ -293,7 +293,12 @@ impl Enforced {
         };
         let left = self.attachment.available(self.all).unwrap_or_default();
         let whole = Bytes(left.0 / memory::GRANULARITY.0 * memory::GRANULARITY.0);
-        if whole < LEAST || whole >= bound || planted(Seed::X1a) {
+        // What one was seen to take the next takes, too.
+        if self.learned() != Bytes::ZERO && !planted(Seed::V31)
+            || whole < LEAST
+            || whole >= bound
+            || planted(Seed::X1a)
+        {
             return Err(memory::told(refusal, bound));
         }
         Ok((memory::reserve(self.attachment, self.all, whole)?, whole))

@@ -53,6 +53,8 @@ seeds! {
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
     V28a = "V28a", "what a process has imported is charged once more with the VkInstance that gives it a row";
+    V32 = "V32", "of what a VkInstance takes no more is charged than a small budget's part for it";
+    V31 = "V31", "a VkDevice is made to see whether it fits, though it is known what one takes";
     V30 = "V30", "what the process's other library is about to take or give back explains its row already";
     V29 = "V29", "every VkDevice and VkInstance that is made has an entry of its own for good";
     V28 = "V28", "what a process held in no row is charged once more with the VkInstance that gives it one";
@@ -164,6 +166,7 @@ seeds! {
     R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
     R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
+    R111 = "R111", "any number of modules are loaded at once that no room was granted for";
     R110 = "R110", "a right that a call gives and takes again is charged for good";
     R109 = "R109", "functions of unloaded modules are remembered";
     R108 = "R108", "beside another library of ours what is charged by the driver's row is never given back";

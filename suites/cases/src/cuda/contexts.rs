@@ -478,6 +478,8 @@ cases! {
     } (session) {
         let _gpu = Gpu::first()?;
         let cuda = cuda()?;
+        let target = cuda.allocate(4096);
+        ensure_eq!(target.code, OK, "what the graphs set");
         for round in 0..20 {
             let pool = cuda.create_pool(0);
             ensure_eq!(pool.code, OK, "cuMemPoolCreate, {round}");
@@ -486,7 +488,7 @@ cases! {
             ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy, {round}");
             let graph = cuda.create_graph();
             for _ in 0..500 {
-                ensure_eq!(cuda.add_branch(graph.out, &[], block.out).code, OK, "a node, {round}");
+                ensure_eq!(cuda.add_branch(graph.out, &[], target.out).code, OK, "a node, {round}");
             }
             let exec = cuda.instantiate(Instantiate::WithFlags, graph.out);
             ensure_eq!(exec.code, OK, "cuGraphInstantiateWithFlags, {round}");

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
+use mock_device::DeviceIndex;
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{cuda, fill};
+use crate::clients::{context, cuda, fill};
 use crate::ffi::cuda::{Cuda, Image};
 use crate::ffi::process::overhear;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
@@ -63,6 +64,37 @@ fn load(cuda: &Cuda, bytes: Bytes) -> Result<crate::ffi::cuda::Module, Failure> 
 pub const CALLS_MALLOC: &str = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b64 r) malloc (.param .b64 n);\n.visible .entry k()\n{\n.reg .b64 %d<4>;\n{\n.param .b64 a;\nst.param.b64 [a], 16;\n.param .b64 b;\ncall.uni (b), malloc, (a);\nld.param.b64 %d1, [b];\n}\nret;\n}\n";
 
 cases! {
+    /// Whether a module fits beside the others of its context the driver alone can tell. Threads that load such into a full budget do it one after another, so
+    /// that no more than one of them is beyond it until that is told.
+    modules_that_may_fit_are_tried_one_at_a_time {
+        kind: Budget, defects: ["R111"], budget: "0=1000MiB", unordered: "threads race", on_real: No("reads the simulated device's peak"),
+        entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"], unaccounted: "what may fit is there before it is known what it takes",
+    } (session) {
+        const THREADS: usize = 16;
+        /// A block of variables and one of code.
+        const ONE: Bytes = Bytes::mib(4);
+        let cuda = cuda()?;
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        let current = context(&cuda, 0)?;
+        let image = Image::ptx(&program(Bytes::mib(1)));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    cuda.set_current(current);
+                    for _ in 0..40 {
+                        let module = cuda.load_module(&image);
+                        if module.code == OK {
+                            cuda.unload_module(module.out);
+                        }
+                    }
+                });
+            }
+        });
+        let (peak, budget) = (Bytes(session.world()?.peak(DeviceIndex(0)).0), budget(session, 0)?);
+        ensure!(peak <= budget + ONE, "{peak} at the peak, under {budget}");
+        Ok(())
+    }
+
     /// The first module of a context that calls malloc is refused where what it takes does not fit, and takes nothing.
     a_module_that_calls_malloc_is_refused_where_its_heap_does_not_fit {
         kind: Budget, defects: ["R82"], entry_points: ["cuModuleLoadData", "cuMemAlloc_v2"], budget: "0=2GiB",

@@ -112,7 +112,7 @@ cases! {
     /// What a process held that ended long ago is told as free to who asks once: programs size themselves by that. What was in no row of it is awaited, as
     /// nobody knows when it ended.
     a_process_that_ended_long_ago_is_told_as_free_at_once {
-        kind: Budget, defects: ["P23", "T4"], entry_points: ["cuMemGetInfo_v2"], budget: "0=23552MiB",
+        defects: ["P23", "T4"], entry_points: ["cuMemGetInfo_v2"], budget: "0=23552MiB",
     } (session) {
         const IN_NO_ROW: u64 = Bytes::mib(32).0;
         let cuda = cuda()?;

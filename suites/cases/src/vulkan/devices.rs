@@ -61,10 +61,11 @@ cases! {
     /// What instances and devices take that are made beside another thread's contexts is charged, whatever is charged for those and not taken yet.
     devices_made_beside_contexts_are_charged {
         kind: Budget, defects: ["V30"], budget: "0=4GiB", unordered: "threads race",
+        on_real: No("the vendor's driver makes thirty instances a process"),
         entry_points: ["vkCreateInstance", "vkCreateDevice", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemAlloc_v2"],
-    } (_session) {
+    } (session) {
         const ROUNDS: u64 = 40;
-        let cuda = cuda()?;
+        let (cuda, budget) = (cuda()?, budget(session, 0)?);
         for round in 0..ROUNDS {
             let done = AtomicBool::new(false);
             let made = thread::scope(|scope| {
@@ -85,9 +86,40 @@ cases! {
             });
             let _gpu = made?;
             // More than the budget is more than it at any time.
-            for block in fill(&cuda).held {
+            let taken = fill(&cuda);
+            ensure!(taken.bytes <= budget, "{} were granted in round {round}", taken.bytes);
+            for block in taken.held {
                 ensure_eq!(cuda.free(block), CUresult::SUCCESS, "cuMemFree_v2");
             }
+        }
+        Ok(())
+    }
+
+    /// Under a small budget, too, what an instance takes by itself leaves so much less for memory.
+    an_instance_is_charged_whole_under_a_small_budget {
+        kind: Budget, defects: ["V32"], budget: "0=100MiB", entry_points: ["vkCreateInstance", "vkCreateDevice", "vkAllocateMemory"],
+    } (session) {
+        let taken = Gpu::first()?.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        ensure!(taken.bytes <= budget(session, 0)?, "{} were granted", taken.bytes);
+        Ok(())
+    }
+
+    /// A device that does not fit is refused before it is made, once it is known what one takes: at no time there is more than the budget.
+    a_device_that_does_not_fit_takes_nothing {
+        kind: Budget, defects: ["V31"], budget: "0=400MiB", entry_points: ["vkCreateDevice", "vkAllocateMemory", "vkFreeMemory"],
+        invalid_use: ["Failed to create device chain"],
+    } (_session) {
+        /// Less than a device takes (29 MiB on an H200), and more than it is tried with.
+        const LEFT: Bytes = Bytes::mib(26);
+        let gpu = Gpu::first()?;
+        let Ok(left) = gpu.allocate(LEFT) else {
+            fail!("{LEFT} of 400 MiB were refused");
+        };
+        gpu.fill().refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        gpu.device.free(left);
+        for _ in 0..3 {
+            ensure_eq!(gpu.instance.device(gpu.physical).err(), Some(Code::OUT_OF_DEVICE_MEMORY), "a VkDevice with {LEFT} left");
         }
         Ok(())
     }
