@@ -409,7 +409,8 @@ impl Tenant {
             pool.set_use(Use::Small);
         }
         let limit = pool.limit.load(Ordering::SeqCst);
-        let quiet = alone && pool.close();
+        let closed = (alone || !planted(Seed::R112)) && pool.close();
+        let quiet = alone && closed;
         let reserved = if quiet {
             self.reserved_beside(known, 1)
         } else {
@@ -429,6 +430,9 @@ impl Tenant {
                 self.bring_keeping(known, reserved, occasion, limit)
             }
             None => {
+                if closed {
+                    self.lower_beside_others(known);
+                }
                 match occasion {
                     Occasion::Asked => pool.open(),
                     _ => pool.limit.store(limit, Ordering::SeqCst),
@@ -461,6 +465,9 @@ impl Tenant {
             None
         };
         let Some(reserved) = reserved else {
+            if pool.close() {
+                self.lower_beside_others(known);
+            }
             pool.limit.store(limit, Ordering::SeqCst);
             if !quiet {
                 self.mark_pool(pool);
@@ -476,6 +483,21 @@ impl Tenant {
                 .fetch_or(u64::from(SURPLUS), Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// Others make the pool grow, and never leave it alone: what they take they have reserved by themselves, so that what it reserves by now, which has some of
+    /// that already, and a spare for small requests are all that its own charge has to cover. What is beyond that goes back (R112 of `fixtures/defects.txt`).
+    /// It is closed, no small request is on its way, and its lock is held.
+    fn lower_beside_others(self, known: Known) {
+        let Known { pool, device, .. } = known;
+        let Some(reserved) = self.reserved(known).filter(|_| !planted(Seed::R112)) else {
+            return;
+        };
+        let (charged, wanted) = (pool.charged(), reserved.saturating_add(POOL_STEP));
+        if charged > wanted {
+            pool.charge(wanted, reserved);
+            self.release(device.indices, charged.saturating_sub(wanted));
+        }
     }
 
     /// What a quiet pool reserves, its lock held. `None` where more than the caller's own requests make it grow by now: what they have taken is

@@ -144,6 +144,42 @@ cases! {
         Ok(())
     }
 
+    /// Threads that take and give back in their streams' order at once, and plain memory beside, are refused nothing where all of it fits many times over.
+    threads_whose_pool_requests_overlap_are_refused_nothing {
+        defects: ["R112"], budget: "0=4GiB", unordered: "threads race",
+        entry_points: ["cuMemAllocAsync_ptsz", "cuMemFreeAsync_ptsz", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2"],
+    } (_session) {
+        const THREADS: usize = 4;
+        let cuda = cuda()?;
+        let current = context(&cuda, 0)?;
+        let end = Instant::now() + Duration::from_secs(3);
+        let takes = || {
+            cuda.set_current(current);
+            while Instant::now() < end {
+                let plain = cuda.allocate(Bytes::mib(200).0);
+                ensure_eq!(plain.code, OK, "cuMemAlloc_v2 of 200 MiB");
+                ensure_eq!(cuda.free(plain.out), OK, "cuMemFree_v2");
+                let ordered = cuda.allocate_async(Stream::PerThread, Bytes::mib(30).0);
+                ensure_eq!(ordered.code, OK, "cuMemAllocAsync of 30 MiB");
+                ensure_eq!(cuda.free_async(Stream::PerThread, ordered.out), OK, "cuMemFreeAsync");
+            }
+            Ok::<_, Failure>(())
+        };
+        // A context, each thread's 200 MiB, and a step and what it asks for of the pool's.
+        let most = CONTEXT_ROOM + Bytes((THREADS as u64 + 1) * Bytes::mib(264).0);
+        thread::scope(|scope| {
+            let all = [(); THREADS].map(|()| scope.spawn(takes));
+            while Instant::now() < end {
+                let (free, total) = cuda.memory_info().out;
+                let used = Bytes(total - free);
+                ensure!(used <= most, "{used} are told as used, and {most} may be");
+                thread::sleep(Duration::from_millis(1));
+            }
+            let ended = all.map(|one| one.join().expect("a thread that returns"));
+            ended.into_iter().fold(Ok(()), Result::and)
+        })
+    }
+
     /// What was freed in a stream's order is told free once that stream was waited for, though another was waited for before it; what a
     /// free that waits gives back is told free at once.
     what_a_stream_freed_is_told_free_when_it_is_waited_for {
