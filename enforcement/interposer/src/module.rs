@@ -197,8 +197,8 @@ fn reserve(
     bound: Bytes,
     takes_machinery: bool,
 ) -> Result<(Grant, Bytes), Refused> {
-    /// Variables that may hold more than a block of the driver's are not tried beside others.
-    const MOST_BESIDE: Bytes = Bytes::mib(2);
+    /// Variables that may hold more than this fit beside no others.
+    const MOST_BESIDE: Bytes = Bytes::mib(32);
     let may_fit = needs.lasting() == Bytes::ZERO
         && (needs.shared <= MOST_BESIDE || planted(Seed::R31c))
         && !takes_machinery;
