@@ -522,7 +522,7 @@ impl Ledger {
         // What is in no row hides nothing, and is not waited for.
         let listed = self.process_usage(device) != self.process_unlisted(device);
         // Who waits has nothing of the old image to leave out, so that nobody would see whether it does.
-        let hasty = [seeds::Seed::P12a, seeds::Seed::P12b];
+        let hasty = [seeds::Seed::P12a];
         if listed || hasty.into_iter().any(seeds::planted) {
             return false;
         }

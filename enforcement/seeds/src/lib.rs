@@ -138,7 +138,6 @@ seeds! {
     R32a = "R32a", "what a module takes is left to a look that no row answers";
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
     R18a = "R18a", "threads have streams of their own made for them over the budget";
-    P12b = "P12b", "what an image takes hides behind what the one before it held";
     P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
     P23 = "P23", "what a dead process had is told as used for a while, though the driver no longer lists it";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
