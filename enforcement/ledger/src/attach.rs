@@ -325,6 +325,10 @@ impl Seat {
         if let Some(record) = self.layout().slots.get(self.slot) {
             record.dying.store(0, Ordering::Release);
             self.layout().changes[self.slot].forget();
+            // One that gave all back left no word to clear, and its row with it.
+            for account in self.layout().accounts() {
+                account.note_listed(self.slot, false);
+            }
             let heirs = self.heirs.as_ref().map_or(0, |_| HEIRS);
             let start = region::start_of(std::process::id());
             record.start.store(start | heirs, Ordering::Release);
