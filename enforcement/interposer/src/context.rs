@@ -690,10 +690,7 @@ impl Tenant {
             }
             return true;
         }
-        let unsaid = match planted(Seed::R107) {
-            true => Bytes::ZERO,
-            false => UNSAID.min(bound_of(self, device)),
-        };
+        let unsaid = unsaid_within(bound_of(self, device));
         let context = Context {
             handle,
             ordinal: device.ordinal,
@@ -826,15 +823,15 @@ impl Meter {
                 None => after.apart.saturating_add(after.imported),
             };
             let own = row.saturating_sub(known);
-            let undisturbed = (after.changes, after.beside) == (before.changes, before.beside)
-                || planted(Seed::R74);
+            let undisturbed = after.changes == before.changes || planted(Seed::R74);
             // A launch takes what it was charged for some time after its charge.
             let settled = undisturbed && after.deferred == Bytes::ZERO;
-            let alone = after.beside == before.beside || planted(Seed::V30);
-            let likely = own != Bytes::ZERO && alone && (settled || own <= bound);
+            let likely = own != Bytes::ZERO && (settled || own <= bound);
             let likely = likely && (undisturbed || after.deferred == before.deferred);
             // What they gave back meanwhile would hide as much of what was taken.
             let likely = likely && after.destroyed == Bytes::ZERO;
+            // What another library of ours was charged meanwhile may be more than the driver has taken for it.
+            let likely = likely && after.beside == before.beside;
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
             likely.then(|| {
                 let lost = before.device.zip(after.device).filter(|_| alone);
@@ -844,13 +841,9 @@ impl Meter {
                 Taken { bytes, unlisted }
             })
         });
-        let unlisted = match planted(Seed::R107) {
-            true => Bytes::ZERO,
-            false => UNSAID.min(bound),
-        };
         measured.unwrap_or(Taken {
             bytes: bound,
-            unlisted,
+            unlisted: unsaid_within(bound),
         })
     }
 }
@@ -876,12 +869,13 @@ impl Reading {
             let destroyed = tenant.charged_for_destroyed(device);
             (charged, ledger.process_releases(index), destroyed)
         };
+        let changes_beside = || match planted(Seed::V30) {
+            true => Some(0),
+            false => ledger.changes_beside(),
+        };
         for _ in 0..TRIES {
             let begun = changes.quiet(own_changes);
-            let beside = match planted(Seed::V30) {
-                true => Some(0),
-                false => ledger.changes_beside(),
-            };
+            let told_beside = changes_beside();
             let stood = books();
             let rows = nvml.rows(index)?;
             let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
@@ -902,20 +896,28 @@ impl Reading {
                     .saturating_add(tenant.physical_on(device.ordinal))
                     .saturating_add(graphs),
                 changes: begun.unwrap_or_default(),
-                beside: beside.unwrap_or_default(),
+                beside: told_beside.unwrap_or_default(),
             };
             let still = planted(Seed::R74)
                 || begun.is_some()
                     && changes.quiet(own_changes) == begun
                     && books() == stood
-                    && beside.is_some()
-                    && (ledger.changes_beside() == beside || planted(Seed::V30));
+                    && told_beside.is_some()
+                    && changes_beside() == told_beside;
             if still {
                 return Some(reading);
             }
             std::thread::yield_now();
         }
         None
+    }
+}
+
+/// Of what a context is charged at most, what no row shows.
+fn unsaid_within(bound: Bytes) -> Bytes {
+    match planted(Seed::R107) {
+        true => Bytes::ZERO,
+        false => UNSAID.min(bound),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use core::ffi::{c_char, c_int, c_uint};
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use abi::cuda::{CUdevice, CUfunction, CUgraphExec, CUkernel, CUlibrary, CUmodule, CUresult};
@@ -259,7 +259,8 @@ impl Book {
     fn take_context(&mut self, context: u64) -> Vec<(u64, Obtained)> {
         let taken = self.known.extract_if(|_, one| one.context == context);
         let taken: Vec<_> = taken.collect();
-        let (known, sources) = (&self.known, taken.iter().map(|(_, one)| one.source));
+        let known = &self.known;
+        let sources: HashSet<u64> = taken.iter().map(|(_, one)| one.source).collect();
         for source in sources {
             if let Some(handles) = self.by_source.get_mut(&source) {
                 handles.retain(|handle| known.get(handle).is_some_and(|one| one.source == source));

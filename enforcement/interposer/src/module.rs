@@ -11,7 +11,7 @@ use budget::Bytes;
 use budget::image::Needs;
 use budget::settings::ContextCharge;
 
-use crate::boundary::arena::Held;
+use crate::boundary::arena::Owned;
 use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::boundary::image;
@@ -210,11 +210,11 @@ fn reserve(
 }
 
 /// A load that no room was granted for is there before it is judged: so is one of a process at a time (R111 of `fixtures/defects.txt`).
-fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Option<Held<'static>> {
+fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Option<Owned<'static>> {
     let is_granted = granted == bound || planted(Seed::R111);
     match is_granted {
         true => None,
-        false => Some(tenant.memory.loading.hold()),
+        false => tenant.memory.loading.hold(),
     }
 }
 

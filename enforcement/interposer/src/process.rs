@@ -77,7 +77,7 @@ pub struct Memory {
     pub nvml: Scopes,
     pub local: LocalMemory,
     /// Held while a module is loaded that no room was granted for.
-    pub loading: Lock,
+    pub loading: Reentrant,
     attaching: Lock,
     settings: Forever<Settings>,
     ledger: Forever<Ledger>,

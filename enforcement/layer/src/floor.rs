@@ -324,7 +324,7 @@ impl Books {
 
     /// Whether the process's other libraries of ours took or gave back nothing since: what they are charged may be more than the driver has taken for them.
     pub fn alone_since(&self, before: &Books) -> bool {
-        self.beside == before.beside || planted(Seed::V30)
+        self.beside == before.beside
     }
 
     /// By how much a row grew, less what was charged meanwhile for other reasons: what was given back is added.

@@ -307,8 +307,8 @@ impl Share {
     /// `None` where nothing was taken, or there is no budget.
     fn charge(mut self, attachment: &'static Attachment, now: Option<Figures>) -> Option<Charge> {
         let targets = DeviceSet::of(self.device);
-        let bound = match &self.held {
-            Some((bound, _)) => *bound,
+        let part = match &self.held {
+            Some((reserved, _)) => *reserved,
             None => bound(attachment, targets)?,
         };
         if now.is_some_and(|now| now.own.row.is_some()) {
@@ -316,7 +316,7 @@ impl Share {
         }
         // All of it, though a small budget's part for it is less (V32 of `fixtures/defects.txt`).
         let bound = match planted(Seed::V32) {
-            true => bound,
+            true => part,
             false => BOUND,
         };
         let took = self

@@ -61,7 +61,7 @@ pub fn nvml() -> Result<Nvml, Failure> {
 }
 
 /// What this process has of the machine's own memory.
-pub fn resident() -> Result<Bytes, Failure> {
+fn resident() -> Result<Bytes, Failure> {
     /// Of every x86-64 and most ARM machines.
     const PAGE: u64 = 4096;
     let told = std::fs::read_to_string("/proc/self/statm")?;

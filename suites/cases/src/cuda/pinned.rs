@@ -55,6 +55,15 @@ fn gives_the_rest(session: &Session, cuda: &Cuda, gib: u64) -> Result<(), Failur
     )
 }
 
+/// 1 GiB of the host's memory, and addresses for so many: the handle of one and the first of the others.
+fn memory_and_addresses(cuda: &Cuda, gibs: u64) -> Result<(u64, u64), Failure> {
+    let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
+    ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
+    let place = cuda.reserve_addresses(gibs * GIB);
+    ensure_eq!(place.code, OK, "{gibs} GiB of addresses");
+    Ok((memory.out, place.out))
+}
+
 cases! {
     /// What is refused for want of page tables is nobody's: neither the device holds any of them for it, nor the host its memory.
     refused_page_locked_memory_of_32_bit_days_leaves_nothing_behind {
@@ -106,22 +115,19 @@ cases! {
     } (session) {
         let cuda = cuda()?;
         let before = free(&cuda)?;
-        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
-        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
-        let place = cuda.reserve_addresses(400 * GIB);
-        ensure_eq!(place.code, OK, "400 GiB of addresses");
-        let map = |at: u64| map(&cuda, memory.out, place.out + at * GIB, GIB);
+        let (memory, place) = memory_and_addresses(&cuda, 400)?;
+        let map = |at: u64| map(&cuda, memory, place + at * GIB, GIB);
         for at in 0..16 {
             ensure_eq!(map(at), OK, "mapping {at}");
         }
         is_charged(&cuda, before, 16, "cuMemMap")?;
-        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(cuda.unmap_memory(place, 16 * GIB), OK, "cuMemUnmap of 16");
         ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
         let mapped = (0..400).take_while(|at| map(*at) == OK).count() as u64;
         ensure!(mapped * TABLES <= before, "1 GiB was mapped {mapped} times with {} told free", Bytes(before));
-        ensure_eq!(cuda.open_memory(place.out + mapped * GIB, GIB, 0), OUT_OF_MEMORY, "one mapping more");
+        ensure_eq!(cuda.open_memory(place + mapped * GIB, GIB, 0), OUT_OF_MEMORY, "one mapping more");
         // What the driver objects to it says with the budget used up too.
-        ensure_eq!(cuda.map_memory(place.out, GIB, memory.out), CUresult::ERROR_INVALID_VALUE, "a mapping over another");
+        ensure_eq!(cuda.map_memory(place, GIB, memory), CUresult::ERROR_INVALID_VALUE, "a mapping over another");
         gives_the_rest(session, &cuda, mapped)
     }
 
@@ -131,17 +137,14 @@ cases! {
     } (session) {
         let cuda = cuda()?;
         let before = free(&cuda)?;
-        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
-        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
-        let place = cuda.reserve_addresses(16 * GIB);
-        ensure_eq!(place.code, OK, "16 GiB of addresses");
+        let (memory, place) = memory_and_addresses(&cuda, 16)?;
         for at in 0..16 {
-            ensure_eq!(map(&cuda, memory.out, place.out + at * GIB, GIB), OK, "mapping {at}");
+            ensure_eq!(map(&cuda, memory, place + at * GIB, GIB), OK, "mapping {at}");
         }
         // Two rights of one device a driver may refuse.
-        cuda.reopen_memory(place.out, 16 * GIB, 0);
+        cuda.reopen_memory(place, 16 * GIB, 0);
         is_charged(&cuda, before, 16, "cuMemSetAccess of one device twice")?;
-        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(cuda.unmap_memory(place, 16 * GIB), OK, "cuMemUnmap of 16");
         ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
         gives_the_rest(session, &cuda, 0)
     }
@@ -152,17 +155,14 @@ cases! {
     } (session) {
         let cuda = cuda()?;
         let before = free(&cuda)?;
-        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
-        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
-        let place = cuda.reserve_addresses(16 * GIB);
-        ensure_eq!(place.code, OK, "16 GiB of addresses");
+        let (memory, place) = memory_and_addresses(&cuda, 16)?;
         for at in 0..16 {
-            ensure_eq!(cuda.map_memory(place.out + at * GIB, GIB, memory.out), OK, "mapping {at}");
+            ensure_eq!(cuda.map_memory(place + at * GIB, GIB, memory), OK, "mapping {at}");
         }
         // Two rights of one device a driver may refuse.
-        cuda.open_and_close_memory(place.out, 16 * GIB, 0);
+        cuda.open_and_close_memory(place, 16 * GIB, 0);
         ensure_eq!(free(&cuda)?, before, "told free after cuMemSetAccess");
-        ensure_eq!(cuda.unmap_memory(place.out, 16 * GIB), OK, "cuMemUnmap of 16");
+        ensure_eq!(cuda.unmap_memory(place, 16 * GIB), OK, "cuMemUnmap of 16");
         ensure_eq!(free(&cuda)?, before, "told free after cuMemUnmap");
         gives_the_rest(session, &cuda, 0)
     }
@@ -219,16 +219,13 @@ cases! {
         let cuda = cuda()?;
         let current = crate::clients::context(&cuda, 0)?;
         let before = free(&cuda)?;
-        let memory = cuda.create_memory_at(Purpose::Mapping, (3, 0), GIB);
-        ensure_eq!(memory.code, OK, "1 GiB of the host's memory");
-        let place = cuda.reserve_addresses(64 * GIB);
-        ensure_eq!(place.code, OK, "64 GiB of addresses");
+        let (memory, place) = memory_and_addresses(&cuda, 64)?;
         for at in 0..64 {
-            ensure_eq!(map(&cuda, memory.out, place.out + at * GIB, GIB), OK, "mapping {at}");
+            ensure_eq!(map(&cuda, memory, place + at * GIB, GIB), OK, "mapping {at}");
         }
         let (turns, over) = (Barrier::new(2), AtomicBool::new(false));
         let rights = |open: bool| {
-            for at in (0..64).map(|at| place.out + at * GIB) {
+            for at in (0..64).map(|at| place + at * GIB) {
                 turns.wait();
                 match open {
                     true => cuda.open_memory(at, GIB, 0),
@@ -251,7 +248,7 @@ cases! {
                 rights(true);
                 // The other is done as well, and waits for what is found.
                 turns.wait();
-                let open = (0..64).filter(|at| cuda.is_memory_open(place.out + at * GIB, 0)).count() as u64;
+                let open = (0..64).filter(|at| cuda.is_memory_open(place + at * GIB, 0)).count() as u64;
                 let charged = is_charged(&cuda, before, open, "the rights that the driver has");
                 over.store(charged.is_err() || round == 100 || Instant::now() > end, Ordering::SeqCst);
                 turns.wait();
@@ -261,7 +258,7 @@ cases! {
             }
             Ok(())
         })?;
-        ensure_eq!(cuda.unmap_memory(place.out, 64 * GIB), OK, "cuMemUnmap of 64");
+        ensure_eq!(cuda.unmap_memory(place, 64 * GIB), OK, "cuMemUnmap of 64");
         gives_the_rest(session, &cuda, 0)
     }
 
