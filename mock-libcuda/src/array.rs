@@ -156,7 +156,6 @@ impl Process {
                     arena.contents.forget(base, base + len);
                     arena.holes.give(base, len);
                 }
-                self.unbind_tiles(driver, base);
             }
             Memory::Part(len) => {
                 let blocks = &mut self.context_mut(array.context).array_blocks;
@@ -167,6 +166,10 @@ impl Process {
                     arena.contents.forget(base, base + len);
                 }
             }
+        }
+        // One that lies in imported memory may be sparse as well.
+        if !matches!(array.memory, Memory::Another) {
+            self.unbind_tiles(driver, base);
         }
     }
 

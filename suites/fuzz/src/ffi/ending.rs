@@ -217,12 +217,33 @@ impl Ending {
         done
     }
 
+    /// No context is current to this thread afterwards.
+    fn pop_all(&self) {
+        let mut context = CUcontext::NULL;
+        (0..PUSHES)
+            .take_while(|_| {
+                // SAFETY: a place of our own.
+                SUCCESS(unsafe { (self.cuCtxPopCurrent_v2)(&raw mut context) })
+                    && !context.is_null()
+            })
+            .count();
+    }
+
     fn end_once(&self, handles: &Handles, devices: i32) -> CUresult {
         let live = |kind| handles.live(kind).iter().map(|&value| handle(value));
         // SAFETY: handles that the driver gave and that nothing ended, but with their contexts, which it remembers; places of our own.
         unsafe {
-            // Whatever became of the contexts, there is one to work in.
-            self.begin(devices);
+            // Whatever became of the contexts, there is one to work in. Where the budget has no room for it the others go first: of 32 bits, one refuses all
+            // that follows.
+            let mut began = self.begin(devices);
+            if !SUCCESS(began) {
+                self.pop_all();
+                self.free_memory(handles);
+                live(Kind::Context).for_each(|one| {
+                    (self.cuCtxDestroy_v2)(CUcontext(one));
+                });
+                began = self.begin(devices);
+            }
             self.end_captures(handles);
             live(Kind::Exec).for_each(|one| {
                 (self.cuGraphExecDestroy)(CUgraphExec(one));
@@ -230,7 +251,11 @@ impl Ending {
             live(Kind::Graph).for_each(|one| {
                 (self.cuGraphDestroy)(CUgraph(one));
             });
-            let done = (self.cuCtxSynchronize)();
+            // An error that stays is told whoever asks first.
+            let done = match (self.cuCtxSynchronize)() {
+                CUresult::SUCCESS | CUresult::ERROR_INVALID_CONTEXT => began,
+                code => code,
+            };
             live(Kind::Library).for_each(|one| {
                 (self.cuLibraryUnload)(CUlibrary(one));
             });
@@ -261,12 +286,7 @@ impl Ending {
                     .take_while(|_| SUCCESS((self.cuDevicePrimaryCtxRelease_v2)(device)))
                     .count();
             }
-            let mut context = CUcontext::NULL;
-            (0..PUSHES)
-                .take_while(|_| {
-                    SUCCESS((self.cuCtxPopCurrent_v2)(&raw mut context)) && !context.is_null()
-                })
-                .count();
+            self.pop_all();
             // What lives in pools outlives the contexts, of which some (of 32 bits) let none of it be freed in them; and what
             // pools keep does, where they are not destroyed, as a default one.
             for &address in handles.live(Kind::Address) {
