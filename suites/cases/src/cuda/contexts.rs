@@ -244,6 +244,49 @@ cases! {
         Ok(())
     }
 
+    /// A context whose malloc heap was set is looked at while its work waits for what the program does next: a look waits for no work.
+    no_look_waits_for_the_work_of_a_context {
+        kind: Own, defects: ["R113"], budget: "0=4GiB",
+        entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc", "cuMemAlloc_v2", "cuCtxSynchronize"], unordered: "two threads",
+    } (session) {
+        /// CU_LIMIT_MALLOC_HEAP_SIZE.
+        const HEAP: i32 = 2;
+        const PATIENCE: Duration = Duration::from_secs(4);
+        let cuda = cuda_without_context()?;
+        let own = context(&cuda, 0)?;
+        ensure_eq!(cuda.set_limit(HEAP, 64 << 20), OK, "a heap of 64 MiB");
+        let stream = cuda.create_stream();
+        ensure_eq!(stream.code, OK, "cuStreamCreate");
+        let (runs, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut waited = PATIENCE;
+        let mut all = Ok(());
+        thread::scope(|scope| {
+            let (asks, runs, is_done) = (&cuda, &runs, &is_done);
+            let asking = scope.spawn(move || -> Result<(), Failure> {
+                while !runs.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                ensure_eq!(asks.set_current(own), OK, "cuCtxSetCurrent");
+                let taken = fill(asks);
+                is_done.store(true, Ordering::SeqCst);
+                taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+                fills(taken.bytes + Bytes::mib(64), budget(session, 0)?, CONTEXT_ROOM)
+            });
+            cuda.in_host_function(stream.out, &mut || {
+                runs.store(true, Ordering::SeqCst);
+                let begun = Instant::now();
+                while !is_done.load(Ordering::SeqCst) && begun.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                waited = begun.elapsed();
+            });
+            all = asking.join().unwrap_or_else(|_| Err(Failure::Broken("the thread that asks died".to_owned())));
+        });
+        all?;
+        ensure!(waited < PATIENCE, "memory was granted or refused only when the context was idle, after {waited:?}");
+        Ok(())
+    }
+
     /// Streams that are refused because another thread ended their context are of no other's account.
     streams_that_are_made_while_their_context_ends_stay_within_the_budget {
         kind: Budget, defects: ["R87"], budget: "0=8GiB", entry_points: ["cuStreamCreate", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemCreate"],
