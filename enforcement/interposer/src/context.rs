@@ -561,6 +561,13 @@ fn begin_to_end(tenant: Tenant) -> Change<'static> {
     ending
 }
 
+/// Makes a call that ends a context. The driver waits for host functions then, of other contexts too (H200: *host functions* in
+/// `fixtures/oracle/held-580.txt`), and these may wait for a thread that makes one or ends one meanwhile.
+fn ends(tenant: Tenant, call: impl FnOnce() -> CUresult) -> CUresult {
+    let _lent = tenant.memory.changing.lend();
+    call()
+}
+
 fn end_primary(
     tenant: Tenant,
     ordinal: CUdevice,
@@ -576,7 +583,7 @@ fn end_primary(
     }
     let _ending = begin_to_end(tenant);
     let change = tenant.change();
-    let code = call(ordinal);
+    let code = ends(tenant, || call(ordinal));
     if code == CUresult::SUCCESS
         && !is_active(ordinal)
         && let Some(context) = tenant.memory.contexts.take_primary(device.ordinal)
@@ -591,7 +598,7 @@ fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> O
     tenant.forget_marks(context.0 as u64);
     tenant.forget_streams_of(context.0 as u64);
     let change = tenant.change();
-    let code = call(context);
+    let code = ends(tenant, || call(context));
     if code == CUresult::SUCCESS
         && let Some(context) = tenant.memory.contexts.take(context.0 as u64)
         && let Some(device) = tenant
@@ -641,7 +648,7 @@ pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
     }
     let _ending = begin_to_end(tenant);
     let mut change = Some(tenant.change());
-    let code = call();
+    let code = ends(tenant, call);
     for context in primaries.into_iter().filter(|context| context.primary) {
         let ordinal = context.ordinal as CUdevice;
         if !is_active(ordinal)

@@ -166,6 +166,7 @@ seeds! {
     R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
     R113 = "R113", "every look asks for the buffers of a context, and waits for its work";
+    R114 = "R114", "who makes a context waits for the end of another as long as that takes";
     R112 = "R112", "what pools are charged for requests that overlap is given back in a moment of quiet alone";
     R111 = "R111", "any number of modules are loaded at once that no room was granted for";
     R110 = "R110", "a right that a call gives and takes again is charged for good";

@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use ledger::KeptErrno;
 
 use seeds::{Seed, planted};
+use throttle::Nanos;
 
-use crate::boundary::loader;
+use crate::boundary::{loader, time};
 use crate::process::Memory;
 
 static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
@@ -161,19 +162,48 @@ impl Lock {
         {
             let _errno = KeptErrno::keep();
             while self.0.swap(2, Ordering::Acquire) != 0 {
-                // SAFETY: waits while the word is 2; every outcome is followed by another try.
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_futex,
-                        self.0.as_ptr(),
-                        libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                        2,
-                        core::ptr::null::<libc::timespec>(),
-                    )
-                };
+                self.wait(None);
             }
         }
         Held(self)
+    }
+
+    /// `None` where another thread holds it all that time.
+    fn hold_within(&self, patience: Nanos) -> Option<Held<'_>> {
+        let _errno = KeptErrno::keep();
+        let end = time::now().plus(patience);
+        loop {
+            if let Some(held) = self.try_hold() {
+                return Some(held);
+            }
+            let left = Nanos(end.0.saturating_sub(time::now().0));
+            if left == Nanos::ZERO {
+                return None;
+            }
+            if self.0.swap(2, Ordering::Acquire) == 0 {
+                return Some(Held(self));
+            }
+            self.wait(Some(left));
+        }
+    }
+
+    /// Until it may be free, at most so long.
+    fn wait(&self, patience: Option<Nanos>) {
+        let patience = patience.map(|time| libc::timespec {
+            tv_sec: (time.0 / 1_000_000_000) as libc::time_t,
+            tv_nsec: (time.0 % 1_000_000_000) as libc::c_long,
+        });
+        let patience = patience.as_ref().map_or(core::ptr::null(), |one| one);
+        // SAFETY: waits while the word is 2; every outcome is followed by another try.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                2,
+                patience,
+            )
+        };
     }
 }
 
@@ -210,6 +240,21 @@ pub struct Reentrant {
     lock: Lock,
     /// The thread that holds it, 0 if none does.
     thread: AtomicU32,
+    /// Not 0: who holds it is in a call that may wait for what others are to do.
+    lent: AtomicU32,
+}
+
+/// How long who needs the lock waits for a call during which it is lent.
+const PATIENCE: Nanos = Nanos::millis(500);
+
+/// Lent until dropped.
+#[must_use]
+pub struct Lent<'a>(&'a AtomicU32);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
 }
 
 /// Held until dropped.
@@ -221,18 +266,33 @@ pub struct Owned<'a> {
 }
 
 impl Reentrant {
-    /// `None` where this thread has it already.
+    /// `None` where this thread has it already, and where who has it has lent it and does not come back: then the caller goes on beside them.
     pub fn hold(&self) -> Option<Owned<'_>> {
         let own = thread();
         if self.is_held_by(own) {
             return None;
         }
-        let held = self.lock.hold();
+        let held = loop {
+            match self.lock.hold_within(PATIENCE) {
+                Some(held) => break held,
+                None if self.lent.load(Ordering::Acquire) != 0 && !planted(Seed::R114) => {
+                    return None;
+                }
+                None => {}
+            }
+        };
         self.thread.store(own, Ordering::Relaxed);
         Some(Owned {
             thread: &self.thread,
             _held: held,
         })
+    }
+
+    /// The calling thread, which has it, makes a call that may wait for what other threads are to do: they wait for that only so long (R114 of
+    /// `fixtures/defects.txt`).
+    pub fn lend(&self) -> Lent<'_> {
+        self.lent.store(1, Ordering::Release);
+        Lent(&self.lent)
     }
 
     /// Whether this thread has it.

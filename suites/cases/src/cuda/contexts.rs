@@ -287,6 +287,38 @@ cases! {
         Ok(())
     }
 
+    /// The driver ends a context when host functions have run that another thread may be awaited by: who makes a context meanwhile does not wait for that end.
+    no_context_waits_for_the_end_of_another {
+        kind: Own, defects: ["R114"], budget: "0=4GiB", entry_points: ["cuCtxCreate_v2", "cuCtxDestroy_v2", "cuDevicePrimaryCtxRetain"],
+        faults: r#"fault = [{ at = "cuCtxDestroy_v2", when = "1", then = "delay:3s" }]"#, unordered: "two threads",
+        on_real: No("a fault plan holds up the end"),
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let first = cuda.create_context(0);
+        ensure_eq!(first.code, OK, "cuCtxCreate");
+        let (ends, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut answers = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                ends.store(true, Ordering::SeqCst);
+                cuda.destroy_context(first.out);
+                ended.store(true, Ordering::SeqCst);
+            });
+            while !ends.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(100));
+            let second = cuda.create_context(0);
+            answers.push(("cuCtxCreate", second.code, ended.load(Ordering::SeqCst)));
+            let code = cuda.retain_primary(0).code;
+            answers.push(("cuDevicePrimaryCtxRetain", code, ended.load(Ordering::SeqCst)));
+        });
+        for (call, code, waited) in answers {
+            ensure_eq!((code, waited), (OK, false), "{call} beside the end of another context, and whether that had ended");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
+    }
+
     /// Streams that are refused because another thread ended their context are of no other's account.
     streams_that_are_made_while_their_context_ends_stay_within_the_budget {
         kind: Budget, defects: ["R87"], budget: "0=8GiB", entry_points: ["cuStreamCreate", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemCreate"],
