@@ -170,7 +170,7 @@ impl Tenant {
             Ok(bytes) => {
                 self.release(device.indices, bytes);
                 match self.memory.contexts.has_any(device.ordinal) {
-                    true => self.look_at(device),
+                    true => _ = self.look_at(device),
                     false => self.forget_drift(device),
                 }
                 Outcome::Done(code)

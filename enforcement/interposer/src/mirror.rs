@@ -207,6 +207,10 @@ impl Pool {
         self.used.held() != 0
     }
 
+    pub fn in_use(&self) -> Bytes {
+        Bytes(self.used.held())
+    }
+
     /// Held while what is charged for it changes.
     pub fn hold(&self) -> Held<'_> {
         self.lock.hold()

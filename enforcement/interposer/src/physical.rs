@@ -645,7 +645,9 @@ pub fn map(
     let (ended, tables) = tenant.physical(|book| book.finish_map(id, mapped));
     drop(held);
     tenant.end_all_tables(tables);
-    looked.into_iter().for_each(|device| tenant.look_at(device));
+    looked
+        .into_iter()
+        .for_each(|device| _ = tenant.look_at(device));
     tenant.end_physical(ended);
     Outcome::Done(code)
 }
@@ -1037,7 +1039,7 @@ impl Tenant {
     fn look_for_tiles(self, ended: &[Memory]) {
         let doubtful = ended.iter().filter(|memory| memory.doubtful);
         let devices = doubtful.filter_map(|memory| self.device(memory.ordinal));
-        devices.for_each(|device| self.look_at(device));
+        devices.for_each(|device| _ = self.look_at(device));
     }
 
     fn end_physical(self, ended: impl IntoIterator<Item = Memory>) {

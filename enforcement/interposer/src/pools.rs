@@ -365,14 +365,14 @@ impl Tenant {
         seat.is_some_and(|seat| seat.handle.load(Ordering::Acquire) == DOOMED)
     }
 
-    /// A device's destroyed pools of which nothing is in use, as they are now; `None` where they are charged nothing.
+    /// What is charged for a device's destroyed pools and not in use, as they are now; `None` where that is nothing.
     pub fn unused_on(self, device: &Device) -> Option<Unused> {
         let buried = self.memory.pools.buried.load(Ordering::SeqCst);
         let any = self.any_doomed() && self.charged_for_unused(device) != Bytes::ZERO;
         any.then_some(Unused { buried })
     }
 
-    /// What a device's destroyed pools are charged, whether anything is in use of them or not.
+    /// What a device's destroyed pools are charged beyond what is in use of them: the driver may give it back unseen.
     pub fn charged_for_destroyed(self, device: &Device) -> Bytes {
         if !self.any_doomed() {
             return Bytes::ZERO;
@@ -380,18 +380,26 @@ impl Tenant {
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
-        let charged = of_device.map(|known| known.pool.charged());
-        charged.fold(Bytes::ZERO, Bytes::saturating_add)
+        let hidden = of_device.map(|known| {
+            let in_use = match planted(Seed::R115) {
+                true => Bytes::ZERO,
+                false => known.pool.in_use(),
+            };
+            known.pool.charged().saturating_sub(in_use)
+        });
+        hidden.fold(Bytes::ZERO, Bytes::saturating_add)
     }
 
-    /// What unused ones are charged together.
+    /// What they are charged together beyond what is in use of them.
     fn charged_for_unused(self, device: &Device) -> Bytes {
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
-        let unused = of_device.filter(|known| !known.pool.is_in_use() && !known.pool.is_lendable());
+        let unused = of_device.filter(|known| {
+            !known.pool.is_lendable() && !(known.pool.is_in_use() && planted(Seed::R115))
+        });
         let charged = unused
-            .map(|known| known.pool.charged())
+            .map(|known| known.pool.charged().saturating_sub(known.pool.in_use()))
             .fold(Bytes::ZERO, Bytes::saturating_add);
         charged.saturating_sub(self.relieved_on(device))
     }

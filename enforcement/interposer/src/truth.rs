@@ -284,7 +284,7 @@ impl Tenant {
         let devices = self.devices().into_iter().flat_map(Devices::iter);
         devices
             .filter(|device| self.memory.contexts.has_any(device.ordinal))
-            .for_each(|device| self.look_at(device));
+            .for_each(|device| _ = self.look_at(device));
         self.room_for_unasked()
     }
 
@@ -432,9 +432,9 @@ impl Tenant {
             })
     }
 
-    /// Brings what is charged to the driver's figure. What does not fit is charged all the same: it was taken.
-    pub fn look_at(self, device: &Device) {
-        let _ = self.brought_up(device, Relief::None);
+    /// Brings what is charged to the driver's figure. What does not fit is charged all the same: it was taken. False where NVML does not show us.
+    pub fn look_at(self, device: &Device) -> bool {
+        self.brought_up(device, Relief::None) != Looked::Nothing
     }
 
     /// As [`Tenant::look_at`] of all devices, for a call that asks for nothing: not beside another thread's look, and without a wait.

@@ -195,8 +195,8 @@ impl Floor {
     ) -> Option<(R, Vec<Books>)> {
         /// Of some 100 us each, where what is measured takes 10 ms and more.
         const TRIES: usize = 16;
-        /// Then contexts that are being made, which take 100 ms, are waited for.
-        const WAITS: usize = 64;
+        /// Then others are waited for, but no longer than a user would not notice: who never leaves the books alone costs a bound, not 100 ms.
+        const WAITS: usize = 8;
         const WAIT: Nanos = Nanos::millis(1);
         let books = || {
             let of = |device| self.books(ledger, device, own_changes);

@@ -167,6 +167,8 @@ seeds! {
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
     R113 = "R113", "every look asks for the buffers of a context, and waits for its work";
     R114 = "R114", "who makes a context waits for the end of another as long as that takes";
+    R18b = "R18b", "threads' own default streams are charged nothing where no row tells of them";
+    R115 = "R115", "a destroyed pool of which anything is in use stays charged all that it ever had";
     R112 = "R112", "what pools are charged for requests that overlap is given back in a moment of quiet alone";
     R111 = "R111", "any number of modules are loaded at once that no room was granted for";
     R110 = "R110", "a right that a call gives and takes again is charged for good";

@@ -317,6 +317,23 @@ cases! {
         within(session, &cuda)
     }
 
+    /// So it is where no row of NVML's tells of this process.
+    a_threads_own_stream_is_charged_where_no_row_tells {
+        kind: Budget, defects: ["R18"], budget: "0=1GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
+        faults: r#"fault = [{ at = "nvmlDeviceGet*RunningProcesses*", when = "every", then = "result:3" }]"#,
+    } (_session) {
+        const THREADS: usize = 64;
+        let cuda = cuda()?;
+        let current = context(&cuda, 0)?;
+        let places = Places::of(&cuda, current)?;
+        let before = free(&cuda)?;
+        at_once(&cuda, current, THREADS, || cuda.on_own_stream("cuStreamQuery", &places))?;
+        let charged = before.saturating_sub(free(&cuda)?);
+        ensure!(charged + 2 * BLOCK >= THREADS as u64 * EACH, "{} for {THREADS} threads", Bytes(charged));
+        // Nobody is beyond the budget by them, which the harness sees.
+        fill(&cuda).refused_with(OUT_OF_MEMORY)
+    }
+
     /// Threads that come and go use one another's streams: what they take is not charged again and again.
     threads_that_come_and_go_are_charged_once {
         kind: Budget, defects: ["R18"], budget: "0=1GiB", unordered: "threads race", entry_points: ["cuMemcpy_ptds", "cuStreamQuery"],

@@ -697,6 +697,40 @@ cases! {
         fills(taken.bytes, budget, CONTEXT_ROOM + room.max(pooled))
     }
 
+    /// Of destroyed pools a little is in use for long, and all else was freed and waited for: that is the tenant's again.
+    what_is_in_use_of_destroyed_pools_holds_nothing_else {
+        kind: Budget, defects: ["R115"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemAlloc_v2", "cuCtxSynchronize"],
+    } (session) {
+        const POOLS: usize = 3;
+        let large = Bytes::mib(800);
+        let cuda = cuda()?;
+        let mut small = Vec::new();
+        for nth in 0..POOLS {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate {nth}");
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, large.0);
+            let piece = cuda.allocate_from_pool(Stream::Legacy, pool.out, 4096);
+            ensure_eq!((block.code, piece.code), (OK, OK), "{large} and 4 KiB of pool {nth}");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            ensure_eq!(cuda.free_async(Stream::Legacy, block.out), OK, "cuMemFreeAsync");
+            small.push(piece.out);
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        // A step of each pool is in use.
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32 * POOLS as u64 + 32))?;
+        for block in taken.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        for piece in small {
+            ensure_eq!(cuda.free_async(Stream::Legacy, piece), OK, "cuMemFreeAsync");
+        }
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))
+    }
+
     /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
     many_pools_and_streams_are_known {
         kind: Budget, defects: ["C11"], budget: "0=4GiB",
