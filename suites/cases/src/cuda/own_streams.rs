@@ -319,7 +319,7 @@ cases! {
 
     /// So it is where no row of NVML's tells of this process.
     a_threads_own_stream_is_charged_where_no_row_tells {
-        kind: Budget, defects: ["R18"], budget: "0=1GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
+        kind: Own, defects: ["R18"], budget: "0=1GiB", entry_points: ["cuStreamQuery"], unordered: "threads race",
         faults: r#"fault = [{ at = "nvmlDeviceGet*RunningProcesses*", when = "every", then = "result:3" }]"#,
     } (_session) {
         const THREADS: usize = 64;
