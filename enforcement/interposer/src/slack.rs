@@ -181,11 +181,13 @@ impl Tenant {
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal);
         let of_device = of_device.map(|known| {
-            let freed = known.pool.slack().load(Ordering::SeqCst) & FREED != 0;
-            (freed, self.is_doomed(known))
+            let slack = known.pool.slack().load(Ordering::SeqCst);
+            // Of a surplus, too, whoever waits next may have the driver take back any.
+            let may_shrink = slack & SURPLUS != 0;
+            (slack & FREED != 0, may_shrink, self.is_doomed(known))
         });
-        of_device.fold(LetGo::default(), |sum, (freed, doomed)| LetGo {
-            any: sum.any | freed,
+        of_device.fold(LetGo::default(), |sum, (freed, may_shrink, doomed)| LetGo {
+            any: sum.any | freed | may_shrink,
             told: sum.told | freed & !doomed,
         })
     }
