@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use budget::{Bytes, charge};
 
 use crate::boundary::arena::Lock;
+use crate::devices::Device;
 use crate::limits::Limits;
 use crate::pinned::subtract;
 use seeds::{Seed, planted};
@@ -264,8 +265,8 @@ impl Contexts {
     }
 
     /// What is charged for the limits of all of a device's contexts that the driver may have taken or not: local memory.
-    pub fn limits_deferred(&self, ordinal: u32) -> Bytes {
-        self.of_limits(ordinal, Limits::stacks_awaited)
+    pub fn limits_deferred(&self, device: &Device) -> Bytes {
+        self.of_limits(device.ordinal, |limits| limits.stacks_awaited(device.shape))
     }
 
     /// What is charged for the limits of all of a device's contexts.

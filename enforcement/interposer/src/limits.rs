@@ -150,13 +150,17 @@ fn set_charged(
         true => tenant.take_lowered(device, (limits, life)),
         false => Bytes::ZERO,
     };
+    // What a smaller one gives back is in no row before it is in no book.
+    let change = tenant.change();
     let code = next::cuCtxSetLimit(limit, value);
     if code != CUresult::SUCCESS {
         tenant.put_lowered(device, (limits, life), lowered);
         return Outcome::Done(code);
     }
     let actual = told(limit).map_or(expected, |value| value as u64);
-    match tenant.note(device, (limits, life), (limit, actual), grant, granted) {
+    let noted = tenant.note(device, (limits, life), (limit, actual), grant, granted);
+    drop(change);
+    match noted {
         Ok(true) => Outcome::Done(code),
         // Another may have come into its place and have it.
         Ok(false) => {
@@ -307,7 +311,7 @@ impl Tenant {
     /// Of the calling thread's context on this device the driver is asked for the stack: it tells one as large as launches have made it (H200: *local memory
     /// in graphs* in `fixtures/oracle/held-580.txt`), and what it has is not what it may yet take.
     pub fn ask_of_stacks(self, device: &Device) {
-        if self.memory.contexts.limits_deferred(device.ordinal) == Bytes::ZERO {
+        if self.memory.contexts.limits_deferred(device) == Bytes::ZERO {
             return;
         }
         if let Some((limits, _asking)) = self.limits_to_ask(device) {
@@ -759,13 +763,22 @@ impl Limits {
     }
 
     /// What is charged for stacks and local memory that the driver has not taken as far as is known.
-    pub fn stacks_awaited(&self) -> Bytes {
+    /// What a smaller stack gave back of a fresh context's, and a launch is to take again, is part of it.
+    pub fn stacks_awaited(&self, shape: Shape) -> Bytes {
         let of = |one| self.word(one).load(Ordering::Acquire);
         if self.told.load(Ordering::Acquire) >= of(STACK).max(of(LOCAL)) && !planted(Seed::F1f) {
             return Bytes::ZERO;
         }
         let buffers = self.buffers(true).saturating_add(self.buffers(false));
-        self.charged().saturating_sub(buffers)
+        let again = match of(STACK) {
+            0 => Bytes::ZERO,
+            stack => {
+                let told = self.told.load(Ordering::Acquire);
+                charge::lowered_stacks(shape.threads(), stack.max(told))
+                    .saturating_sub(self.lowered())
+            }
+        };
+        self.charged().saturating_sub(buffers).saturating_add(again)
     }
 
     /// What is charged for buffers, by whether the driver has taken them.
@@ -858,6 +871,22 @@ mod tests {
         assert_eq!(limits.cost_with(H200, STACK, 512), large);
         let larger = limits.cost_with(H200, STACK, 128 << 10);
         assert_eq!(larger, Bytes(132 * 2048 * (127 << 10)));
+    }
+
+    #[test]
+    fn what_a_smaller_stack_gave_back_is_awaited_until_a_launch_has_taken_it_again() {
+        let limits = Limits::default();
+        limits.note(STACK, 256, Bytes::ZERO);
+        limits.lower(H200, STACK);
+        let all = limits.lowered();
+        assert_eq!(limits.stacks_awaited(H200), Bytes::ZERO);
+        limits.note(LOCAL, 640, Bytes::ZERO);
+        limits.lower(H200, LOCAL);
+        assert!(limits.lowered() < all);
+        let again = all.saturating_sub(limits.lowered());
+        assert_eq!(limits.stacks_awaited(H200), again);
+        limits.told.store(640, Ordering::Release);
+        assert_eq!(limits.stacks_awaited(H200), Bytes::ZERO);
     }
 
     #[test]

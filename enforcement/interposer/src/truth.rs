@@ -855,7 +855,7 @@ impl Tenant {
         };
         self.memory
             .contexts
-            .limits_deferred(device.ordinal)
+            .limits_deferred(device)
             .saturating_add(self.awaited(device.ordinal))
             .saturating_add(buffers)
     }
