@@ -396,7 +396,7 @@ impl Tenant {
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
         let unused = of_device.filter(|known| {
-            !known.pool.is_lendable() && !(known.pool.is_in_use() && planted(Seed::R115))
+            !(known.pool.is_lendable() || known.pool.is_in_use() && planted(Seed::R115))
         });
         let charged = unused
             .map(|known| known.pool.charged().saturating_sub(known.pool.in_use()))
