@@ -83,7 +83,6 @@ const ANSWERS_IN_ERROR: &[&str] = &[
 
 /// Calls that wait until the context is idle (H200, 580.159.04).
 const WAITS_FOR_CONTEXT: &[&str] = &[
-    "cuCtxSetLimit",
     "cuMemFreeHost",
     "cuMemFree_v2",
     "cuModuleLoad",
@@ -256,9 +255,13 @@ fn by_error(entry: Entry) -> Result<(), CUresult> {
 }
 
 fn by_work(entry: Entry) {
-    if WAITS_FOR_CONTEXT.binary_search(&entry.name()).is_err() {
-        return;
+    if WAITS_FOR_CONTEXT.binary_search(&entry.name()).is_ok() {
+        wait_until_idle();
     }
+}
+
+/// Waits until the calling thread's context has done all that it had to do.
+pub fn wait_until_idle() {
     let Ok(driver) = driver::get() else {
         return;
     };

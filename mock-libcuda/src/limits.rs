@@ -220,6 +220,10 @@ pub fn get(value: Out<usize>, limit: CUlimit) -> Answer {
 
 pub fn set(limit: CUlimit, value: usize) -> Answer {
     let driver = driver::get()?;
+    // A buffer's size is set or refused at once, whatever the context has to do (H200: *buffers beside work* in `held-580.txt`).
+    if limit == STACK {
+        crate::admission::wait_until_idle();
+    }
     let mut process = driver.lock();
     let context = process.current()?;
     let profile = driver.profile(process.context(context).device);

@@ -25,6 +25,7 @@ use crate::capture::{Relaxed, named};
 use crate::devices::current_context;
 use crate::function::{Launched, Needed};
 use crate::graphs::{Code, Instantiation, Need, Wanted};
+use crate::limits::is_context_gone;
 use crate::marks::NoStream;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{Tenant, is_paced};
@@ -622,7 +623,8 @@ fn instantiated(
     graph: CUgraph,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
-    if place.is_null() {
+    // In a context that is gone the driver does not look at the graph, whatever that is.
+    if place.is_null() || is_context_gone() {
         return Outcome::Done(call());
     }
     let before = place.read();

@@ -4,17 +4,16 @@
 //! local memory (`function`). The driver brings what is asked for within its own bounds; what it made of
 //! it is what is charged.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::cuda::{CUlimit, CUresult};
 use budget::Bytes;
 use budget::charge::{self, BLOCK, Shape};
 use seeds::{Seed, planted};
 
-use crate::boundary::arena::{self, Held, Lock, Owned};
+use crate::boundary::arena::{Lock, Owned};
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
-use crate::boundary::time;
 use crate::capture::Relaxed;
 use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
@@ -308,31 +307,34 @@ impl Tenant {
         self.look_at(device);
     }
 
-    /// Of the calling thread's context on this device the driver is asked for the stack: it tells one as large as launches have made it (H200: *local memory
-    /// in graphs* in `fixtures/oracle/held-580.txt`), and what it has is not what it may yet take.
-    pub fn ask_of_stacks(self, device: &Device) {
-        if self.memory.contexts.limits_deferred(device) == Bytes::ZERO {
+    /// Of the calling thread's context on this device the driver is asked what it has of what its limits are charged, so that what is only charged explains
+    /// nothing that the device's row shows (F1 of `fixtures/defects.txt`). It takes a buffer at the launch that needs it, and refuses another size of one
+    /// that it has, at once whatever the context has to do; it tells a stack as large as launches have made it (H200: *local memory in graphs* in `fixtures/oracle/held-580.txt`).
+    pub fn ask_of_limits(self, device: &Device) {
+        let contexts = &self.memory.contexts;
+        if contexts.limits_deferred(device) == Bytes::ZERO
+            && (contexts.buffers_awaited(device.ordinal) == Bytes::ZERO || planted(Seed::F1e))
+        {
             return;
         }
-        if let Some((limits, _asking)) = self.limits_to_ask(device) {
-            let _relaxed = Relaxed::begin(self);
-            if let Ok(stack) = told(STACK) {
-                limits.told.store(stack as u64, Ordering::Release);
-            }
-        }
-    }
-
-    /// As above, which of its buffers it has, so that what is only charged explains nothing that the device's row shows (F1 of `fixtures/defects.txt`). It
-    /// takes one at the launch that needs it, and refuses another size of one that it has. For the question it waits until the context is idle, so that
-    /// only who has just done so may ask: the context's work may wait for what the program does next (R113). Answers whether it was asked.
-    pub fn ask_of_buffers(self, device: &Device) -> bool {
-        if planted(Seed::F1e) {
-            return false;
-        }
-        let Some((limits, _asking)) = self.limits_to_ask(device) else {
-            return false;
+        let is_here = self
+            .current_device()
+            .is_ok_and(|current| current.ordinal == device.ordinal);
+        let limits = self
+            .limits_of(current_context(), device)
+            .filter(|_| is_here);
+        // Whoever sets a limit holds it from the driver's answer to the note of it.
+        let asking = limits.and_then(|limits| limits.resizing(self).try_hold());
+        let Some((limits, _asking)) = limits.zip(asking) else {
+            return;
         };
         let _relaxed = Relaxed::begin(self);
+        if let Ok(stack) = told(STACK) {
+            limits.told.store(stack as u64, Ordering::Release);
+        }
+        if planted(Seed::F1e) {
+            return;
+        }
         for limit in BUFFERS {
             if limits.awaits(limit)
                 && let Ok(value) = told(limit)
@@ -340,43 +342,6 @@ impl Tenant {
             {
                 limits.note_taken(limit);
             }
-        }
-        true
-    }
-
-    /// The limits of the calling thread's context where it is one of this device's. Whoever sets one holds them from the driver's answer to the note of it.
-    fn limits_to_ask(self, device: &Device) -> Option<(&'static Limits, Held<'static>)> {
-        let current = self.current_device().ok()?;
-        let limits = self
-            .limits_of(current_context(), device)
-            .filter(|_| current.ordinal == device.ordinal)?;
-        Some((limits, limits.resizing(self).try_hold()?))
-    }
-
-    /// The program has waited for all that the current context had to do: now and then the driver is asked for its buffers, and the books are brought to its
-    /// figure with that knowledge.
-    #[inline]
-    pub fn ask_after_wait(self) {
-        if self.memory.truth.asking.any.load(Ordering::Relaxed) != 0 {
-            self.ask_idle();
-        }
-    }
-
-    #[cold]
-    fn ask_idle(self) {
-        let Ok(device) = self.current_device() else {
-            return;
-        };
-        let awaited = self.memory.contexts.buffers_awaited(device.ordinal);
-        if awaited == Bytes::ZERO {
-            return;
-        }
-        let asking = &self.memory.truth.asking;
-        if asking.begin() {
-            if self.ask_of_buffers(device) {
-                self.look_at(device);
-            }
-            asking.end();
         }
     }
 
@@ -437,9 +402,6 @@ impl Tenant {
         grant.commit_as(grown.min(granted));
         beyond.commit_as(grown.saturating_sub(granted));
         limits.note(limit, value, wanted);
-        if BUFFERS.contains(&limit) {
-            self.memory.truth.asking.any.store(1, Ordering::Relaxed);
-        }
         limits.local.store(then, Ordering::SeqCst);
         if limit == LOCAL {
             limits.covered.fetch_max(asked, Ordering::SeqCst);
@@ -449,6 +411,11 @@ impl Tenant {
         self.release(device.indices, charged.saturating_sub(wanted));
         Ok(true)
     }
+}
+
+/// Whether the current context was destroyed: the driver refuses all that needs one.
+pub fn is_context_gone() -> bool {
+    told(STACK) == Err(CUresult::ERROR_CONTEXT_IS_DESTROYED)
 }
 
 /// A limit's value, by the driver.
@@ -483,42 +450,6 @@ fn buffer(bytes: u64) -> Bytes {
             .saturating_add(BLOCK)
             .round_up(BLOCK)
             .unwrap_or(Bytes::MAX),
-    }
-}
-
-/// When the driver may be asked which buffers it has. All zeros is never.
-#[repr(C)]
-#[derive(Default)]
-pub struct Asking {
-    /// Not 0: the size of some buffer was set.
-    any: AtomicU64,
-    /// When it may be asked again, by the processor's counter.
-    next: AtomicU64,
-    /// The thread that has just asked, and looks.
-    by: AtomicU32,
-}
-
-impl Asking {
-    /// Whether it is time to, and nobody else does.
-    fn begin(&self) -> bool {
-        let now = time::ticks();
-        now >= self.next.load(Ordering::Relaxed)
-            && self
-                .by
-                .compare_exchange(0, arena::thread(), Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-    }
-
-    fn end(&self) {
-        let next = time::ticks().saturating_add(time::look_interval());
-        self.next.store(next, Ordering::Relaxed);
-        self.by.store(0, Ordering::Release);
-    }
-
-    /// Whether the calling thread has just asked.
-    pub fn is_by_caller(&self) -> bool {
-        let by = self.by.load(Ordering::Acquire);
-        by != 0 && by == arena::thread()
     }
 }
 

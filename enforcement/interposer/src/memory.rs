@@ -242,11 +242,7 @@ where
 pub fn free(tenant: Tenant, address: CUdeviceptr) -> Outcome<CUresult> {
     let code = free_by(tenant, address, When::Now, || next::cuMemFree_v2(address));
     // It waits, so that pools may have given back.
-    let code = tenant.after_synchronisation(code);
-    if code == CUresult::SUCCESS {
-        tenant.ask_after_wait();
-    }
-    Outcome::Done(code)
+    Outcome::Done(tenant.after_synchronisation(code))
 }
 
 pub fn free_v1(tenant: Tenant, address: CUdeviceptr_v1) -> Outcome<CUresult> {

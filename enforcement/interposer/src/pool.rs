@@ -328,15 +328,10 @@ pub fn set_attribute(
 pub struct Wait {
     /// The context that is waited for with all that it has to do, and the last free before; NULL is the current one.
     whole: Option<(CUcontext, u64)>,
-    /// Whether the current context is.
-    current: bool,
 }
 
 pub fn wait_for_current(tenant: Tenant) -> Wait {
-    Wait {
-        current: true,
-        ..wait_for_context(tenant, CUcontext::NULL)
-    }
+    wait_for_context(tenant, CUcontext::NULL)
 }
 
 #[inline]
@@ -344,22 +339,15 @@ pub fn wait_for_context(tenant: Tenant, context: CUcontext) -> Wait {
     let last = tenant.last_deferred();
     Wait {
         whole: last.map(|last| (context, last)),
-        current: false,
     }
 }
 
 pub fn wait_for_stream(_: Tenant, _: CUstream) -> Wait {
-    Wait {
-        whole: None,
-        current: false,
-    }
+    Wait { whole: None }
 }
 
 pub fn wait_for_event(_: Tenant, _: CUevent) -> Wait {
-    Wait {
-        whole: None,
-        current: false,
-    }
+    Wait { whole: None }
 }
 
 impl Wait {
@@ -375,11 +363,7 @@ impl Wait {
             };
             tenant.end_deferred_in(context, last);
         }
-        let code = tenant.after_synchronisation(code);
-        if self.current && code == CUresult::SUCCESS {
-            tenant.ask_after_wait();
-        }
-        code
+        tenant.after_synchronisation(code)
     }
 }
 

@@ -20,7 +20,6 @@ use crate::boundary::arena::Lock;
 use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
-use crate::limits::Asking;
 use crate::nvml::{Processes, Session};
 use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
@@ -37,7 +36,6 @@ const PART: u64 = 64;
 #[repr(C)]
 pub struct Truth {
     pub changes: Changes,
-    pub asking: Asking,
     /// Held while the books are brought to the driver's figure.
     looking: Lock,
     devices: [Figures; MAX_DEVICES],
@@ -741,12 +739,7 @@ impl Tenant {
             return None;
         }
         let nvml = Session::open()?;
-        self.ask_of_stacks(device);
-        // Only where it waits for nothing that the program does not wait for.
-        if planted(Seed::R113) {
-            self.ask_of_buffers(device);
-        }
-        let is_asked = self.memory.truth.asking.is_by_caller() || planted(Seed::R113);
+        self.ask_of_limits(device);
         let others = ledger.others(index);
         let mut least: Option<Look> = None;
         let watch = figures.watch();
@@ -765,14 +758,7 @@ impl Tenant {
             let owed = self.deferred_blocks(device.indices);
             let spares = self.spares(device);
             let awaited = self.buffers_awaited(device);
-            let (awaited_certain, awaited_perhaps) = match is_asked {
-                true => (awaited, Bytes::ZERO),
-                false => (Bytes::ZERO, awaited),
-            };
-            let deferred = self
-                .deferred(device)
-                .saturating_add(spares.unknown)
-                .saturating_add(awaited_perhaps);
+            let deferred = self.deferred(device).saturating_add(spares.unknown);
             let alone = figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
             let dead = match alone {
                 true => Bytes::ZERO,
@@ -813,7 +799,7 @@ impl Tenant {
             let disturbed = all != own && !stands_beside || dead != Bytes::ZERO;
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
-                known: known(all).saturating_sub(spares.untaken.saturating_add(awaited_certain)),
+                known: known(all).saturating_sub(spares.untaken.saturating_add(awaited)),
                 deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,

@@ -165,7 +165,6 @@ seeds! {
     R103 = "R103", "a launch in a context that another thread is just making takes local memory that nobody charges";
     R105 = "R105", "a stack that is set takes for charged what a launch that is refused gives back meanwhile";
     R106 = "R106", "a limit that is set while its primary context is made anew is charged to neither";
-    R113 = "R113", "every look asks for the buffers of a context, and waits for its work";
     R114 = "R114", "who makes a context waits for the end of another as long as that takes";
     R18b = "R18b", "threads' own default streams are charged nothing where no row tells of them";
     R115 = "R115", "a destroyed pool of which anything is in use stays charged all that it ever had";
