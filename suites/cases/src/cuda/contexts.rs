@@ -201,8 +201,8 @@ cases! {
     a_limit_waits_for_no_other_contexts_work {
         kind: Own, defects: ["R85"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc"], unordered: "three threads",
     } (_session) {
-        /// CU_LIMIT_PRINTF_FIFO_SIZE.
-        const PRINTF: i32 = 1;
+        /// CU_LIMIT_STACK_SIZE.
+        const STACK: i32 = 0;
         const PATIENCE: Duration = Duration::from_secs(4);
         let cuda = cuda_without_context()?;
         let (busy, free) = (cuda.create_context(0), cuda.create_context(0));
@@ -220,7 +220,7 @@ cases! {
                     }
                     thread::sleep(Duration::from_millis(pause));
                     cuda.set_current(context);
-                    cuda.set_limit(PRINTF, 2 << 20)
+                    cuda.set_limit(STACK, 2 << 10)
                 }
             };
             scope.spawn(set(busy.out, 0));
