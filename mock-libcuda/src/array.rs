@@ -1,6 +1,7 @@
 //! CUDA arrays and mipmapped arrays: device memory without an address, with real contents.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use abi::cuda::*;
 use mock_device::Kind;
@@ -167,10 +168,13 @@ impl Process {
                 }
             }
         }
-        // One that lies in imported memory may be sparse as well.
-        if !matches!(array.memory, Memory::Another) {
-            self.unbind_tiles(driver, base);
-        }
+        // One that lies in imported memory may be sparse as well; a level's tiles are its mipmap's.
+        let end = match array.memory {
+            Memory::Another => base,
+            Memory::Unbound(len) => base + len,
+            _ => base + 1,
+        };
+        self.unbind_tiles(driver, base..end);
     }
 
     /// Memory that a sparse array's tiles are bound to; it counts one mapping more already.
@@ -181,8 +185,10 @@ impl Process {
         }
     }
 
-    fn unbind_tiles(&mut self, driver: &Driver, base: u64) {
-        for id in self.arrays.tiles.remove(&base).unwrap_or_default() {
+    fn unbind_tiles(&mut self, driver: &Driver, bases: Range<u64>) {
+        let of_array = self.arrays.tiles.extract_if(|base, _| bases.contains(base));
+        let bound: Vec<u32> = of_array.flat_map(|(_, bound)| bound).collect();
+        for id in bound {
             if let Some(physical) = self.physical.get_mut(&id) {
                 physical.mappings -= 1;
             }

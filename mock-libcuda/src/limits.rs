@@ -218,10 +218,16 @@ pub fn get(value: Out<usize>, limit: CUlimit) -> Answer {
     Ok(())
 }
 
+fn stack_of_current(driver: &Driver) -> Result<usize, CUresult> {
+    let process = driver.lock();
+    let context = process.current()?;
+    process.limit(driver, context, STACK)
+}
+
 pub fn set(limit: CUlimit, value: usize) -> Answer {
     let driver = driver::get()?;
-    // A buffer's size is set or refused at once, whatever the context has to do (H200: *buffers beside work* in `held-580.txt`).
-    if limit == STACK {
+    // A buffer's size is set or refused at once, whatever the context has to do (H200: *buffers beside work* in `held-580.txt`); so is the stack that it has.
+    if limit == STACK && Ok(value) != stack_of_current(driver) {
         crate::admission::wait_until_idle();
     }
     let mut process = driver.lock();

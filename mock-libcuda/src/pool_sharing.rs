@@ -165,7 +165,13 @@ pub fn export_pointer(out: Out<CUmemPoolPtrExportData>, address: CUdeviceptr) ->
         return Err(INVALID);
     };
     let lies = address - pool.base();
-    for number in pool.steps_of(address, allocation.taken, step) {
+    let numbers = pool.steps_of(address, allocation.taken, step);
+    // All or none.
+    let mut each = numbers.clone();
+    if each.any(|number| process.is_another_object(driver, id, number)) {
+        return Err(CUresult::ERROR_NOT_SUPPORTED);
+    }
+    for number in numbers {
         process.lend(driver, id, number)?;
     }
     let words: Words = [
@@ -228,6 +234,14 @@ impl Process {
         !pool.is_imported() && numbers.any(|number| pool.shares.keeps(number))
     }
 
+    /// Whether a dma-buf was made of a step, which is an object of its own: no card was asked what it says then.
+    fn is_another_object(&mut self, driver: &Driver, id: PoolId, number: u64) -> bool {
+        let pool = self.pool_mut(id);
+        let step = driver.profile(pool.device).pool_step.0;
+        let start = pool.base() + number * step;
+        !pool.shares.keeps(number) && self.sharing.object(start).is_some()
+    }
+
     /// Puts a step into its pool's store, contents and all.
     fn lend(&mut self, driver: &Driver, id: PoolId, number: u64) -> Answer {
         if self.pool_mut(id).shares.keeps(number) {
@@ -236,10 +250,6 @@ impl Process {
         let device = self.pool_mut(id).device;
         let step = driver.profile(device).pool_step.0;
         let (start, place) = (self.pool_mut(id).base() + number * step, number * step);
-        // A dma-buf of it is an object of its own: no card was asked what it says then.
-        if self.sharing.object(start).is_some() {
-            return Err(CUresult::ERROR_NOT_SUPPORTED);
-        }
         self.others_look(driver);
         let end = start + step;
         let (pool, arena) = self.pool_and_arena(driver, id)?;

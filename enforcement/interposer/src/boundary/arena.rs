@@ -170,21 +170,20 @@ impl Lock {
 
     /// `None` where another thread holds it all that time.
     fn hold_within(&self, patience: Nanos) -> Option<Held<'_>> {
+        if let Some(held) = self.try_hold() {
+            return Some(held);
+        }
         let _errno = KeptErrno::keep();
         let end = time::now().plus(patience);
-        loop {
-            if let Some(held) = self.try_hold() {
-                return Some(held);
-            }
+        // From here on as one that is awaited: others may wait as well, and who lets go wakes one of them.
+        while self.0.swap(2, Ordering::Acquire) != 0 {
             let left = Nanos(end.0.saturating_sub(time::now().0));
             if left == Nanos::ZERO {
                 return None;
             }
-            if self.0.swap(2, Ordering::Acquire) == 0 {
-                return Some(Held(self));
-            }
             self.wait(Some(left));
         }
+        Some(Held(self))
     }
 
     /// Until it may be free, at most so long.
