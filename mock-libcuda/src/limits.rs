@@ -227,7 +227,13 @@ fn stack_of_current(driver: &Driver) -> Result<usize, CUresult> {
 pub fn set(limit: CUlimit, value: usize) -> Answer {
     let driver = driver::get()?;
     // A buffer's size is set or refused at once, whatever the context has to do (H200: *buffers beside work* in `held-580.txt`); so is the stack that it has.
+    // But beside a thread that sets another stack both wait.
+    let context = driver.lock().current()?;
     if limit == STACK && Ok(value) != stack_of_current(driver) {
+        driver.lock().restacking.insert(context);
+        crate::admission::wait_until_idle();
+        driver.lock().restacking.remove(&context);
+    } else if driver.lock().restacking.contains(&context) {
         crate::admission::wait_until_idle();
     }
     let mut process = driver.lock();

@@ -128,6 +128,8 @@ pub struct Process {
     pub streams: HashMap<u32, Stream>,
     /// Streams that ended with their context.
     pub lost_streams: std::collections::HashSet<u32>,
+    /// Contexts of which a thread sets the stack, and waits until they are idle.
+    pub restacking: std::collections::HashSet<ContextId>,
     /// Device memory that each context's executable graphs took for what runs side by side.
     pub branch_memory: HashMap<ContextId, u64>,
     /// Device memory that each context's streams took.
@@ -192,6 +194,7 @@ impl Process {
             pools_of: BTreeMap::new(),
             streams: HashMap::new(),
             lost_streams: Default::default(),
+            restacking: Default::default(),
             branch_memory: HashMap::new(),
             stream_memory: HashMap::new(),
             events: HashMap::new(),

@@ -120,7 +120,7 @@ fn set_charged(
     };
     let mut granted = wanted();
     let mut grant = tenant.reserve_or_trim(device.indices, granted);
-    let _asking = limits.resizing(tenant, limit).hold();
+    let _asking = limits.resizing(tenant).hold();
     let lacks = wanted() > granted;
     if lacks && grant.is_ok() && !planted(Seed::R105) {
         // Another thread has set one meanwhile, and what was charged before was given back.
@@ -323,18 +323,16 @@ impl Tenant {
         let limits = self
             .limits_of(current_context(), device)
             .filter(|_| is_here);
-        let Some(limits) = limits else {
+        // Whoever sets a limit holds it from the driver's answer to the note of it.
+        let asking = limits.and_then(|limits| limits.resizing(self).try_hold());
+        let Some((limits, _asking)) = limits.zip(asking) else {
             return;
         };
         let _relaxed = Relaxed::begin(self);
-        // Whoever sets a limit holds it from the driver's answer to the note of it.
-        if let Some(_asking) = limits.resizing(self, STACK).try_hold()
-            && let Ok(stack) = told(STACK)
-        {
+        if let Ok(stack) = told(STACK) {
             limits.told.store(stack as u64, Ordering::Release);
         }
-        let asking = limits.resizing(self, HEAP).try_hold();
-        if asking.is_none() || planted(Seed::F1e) {
+        if planted(Seed::F1e) {
             return;
         }
         for limit in BUFFERS {
@@ -533,10 +531,8 @@ pub struct Raised {
 pub struct Limits {
     /// Held while what they cost is charged, or the context ends.
     changing: Lock,
-    /// Held while the driver is told another size of a buffer, and whenever it is asked for one.
+    /// Held while the driver is told another value, and whenever it is asked for the size of a buffer.
     resizing: Lock,
-    /// The same of the stack, for which the driver waits until the context is idle.
-    restacking: Lock,
     /// How many threads are setting one.
     setting: AtomicU64,
     /// Odd while a context has them; each has another number.
@@ -644,13 +640,12 @@ impl Limits {
         is_of_a_context(life) && self.life() == life
     }
 
-    /// The driver waits for the context's work before it sets a stack, and that work may wait for a thread that sets a buffer or another context's limit (R85
-    /// of `fixtures/defects.txt`).
-    fn resizing(&self, tenant: Tenant, limit: CUlimit) -> &Lock {
-        match limit {
-            _ if planted(Seed::R85) => &tenant.memory.resizing,
-            STACK => &self.restacking,
-            _ => &self.resizing,
+    /// The driver waits for the context's work before it sets its stack, and that work may wait for a thread that sets another context's limits (R85 of
+    /// `fixtures/defects.txt`). Who sets another limit of that context waits in the driver, too (H200, 580.159.04).
+    fn resizing(&self, tenant: Tenant) -> &Lock {
+        match planted(Seed::R85) {
+            true => &tenant.memory.resizing,
+            false => &self.resizing,
         }
     }
 

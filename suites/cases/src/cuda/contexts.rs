@@ -197,15 +197,12 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
-    /// The driver waits for a context's work before it sets its stack; a thread that this work waits for may set the size of its heap, or another context's
-    /// stack.
+    /// The driver waits for a context's work before it sets its stack; a thread that this work waits for may set another context's.
     a_limit_waits_for_no_other_contexts_work {
         kind: Own, defects: ["R85"], budget: "0=4GiB", entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc"], unordered: "three threads",
     } (_session) {
         /// CU_LIMIT_STACK_SIZE.
         const STACK: i32 = 0;
-        /// CU_LIMIT_MALLOC_HEAP_SIZE.
-        const HEAP: i32 = 2;
         const PATIENCE: Duration = Duration::from_secs(4);
         let cuda = cuda_without_context()?;
         let (busy, free) = (cuda.create_context(0), cuda.create_context(0));
@@ -215,7 +212,7 @@ cases! {
         ensure_eq!(stream.code, OK, "cuStreamCreate");
         let (runs, is_set) = (AtomicBool::new(false), AtomicBool::new(false));
         let waited = thread::scope(|scope| {
-            let set = |context, limit, pause| {
+            let set = |context, pause| {
                 let (cuda, runs) = (&cuda, &runs);
                 move || {
                     while !runs.load(Ordering::SeqCst) {
@@ -223,14 +220,12 @@ cases! {
                     }
                     thread::sleep(Duration::from_millis(pause));
                     cuda.set_current(context);
-                    cuda.set_limit(limit, if limit == STACK { 2 << 10 } else { 16 << 20 })
+                    cuda.set_limit(STACK, 2 << 10)
                 }
             };
-            scope.spawn(set(busy.out, STACK, 0));
-            let (set_heap, set_free) = (set(busy.out, HEAP, 100), set(free.out, STACK, 150));
-            let is_set = &is_set;
+            scope.spawn(set(busy.out, 0));
+            let (set_free, is_set) = (set(free.out, 100), &is_set);
             scope.spawn(move || {
-                set_heap();
                 set_free();
                 is_set.store(true, Ordering::SeqCst);
             });
@@ -245,7 +240,7 @@ cases! {
             });
             waited
         });
-        ensure!(waited < PATIENCE, "a heap, or a limit of an idle context, was not set within {PATIENCE:?}");
+        ensure!(waited < PATIENCE, "a limit of an idle context was not set within {PATIENCE:?}");
         Ok(())
     }
 
