@@ -247,7 +247,7 @@ cases! {
     /// A context whose malloc heap was set is looked at while its work waits for what the program does next: a look waits for no work.
     no_look_waits_for_the_work_of_a_context {
         kind: Own, defects: ["R85"], budget: "0=4GiB",
-        entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc", "cuMemAlloc_v2", "cuCtxSynchronize"], unordered: "two threads",
+        entry_points: ["cuCtxSetLimit", "cuLaunchHostFunc", "cuMemAlloc_v2"], unordered: "two threads",
     } (session) {
         /// CU_LIMIT_MALLOC_HEAP_SIZE.
         const HEAP: i32 = 2;
