@@ -168,13 +168,13 @@ impl Process {
                 }
             }
         }
-        // One that lies in imported memory may be sparse as well; a level's tiles are its mipmap's.
-        let end = match array.memory {
-            Memory::Another => base,
-            Memory::Unbound(len) => base + len,
-            _ => base + 1,
+        // A level's tiles are its mipmap's. One in imported memory may be sparse as well.
+        let sparse = match array.memory {
+            Memory::Unbound(len) => len,
+            Memory::External(_) => level_bytes(&array.shape, array.shape.levels()).0,
+            Memory::Part(_) | Memory::Blocks(_) | Memory::Another => return,
         };
-        self.unbind_tiles(driver, base..end);
+        self.unbind_tiles(driver, base..base + sparse);
     }
 
     /// Memory that a sparse array's tiles are bound to; it counts one mapping more already.

@@ -218,25 +218,25 @@ pub fn get(value: Out<usize>, limit: CUlimit) -> Answer {
     Ok(())
 }
 
-fn stack_of_current(driver: &Driver) -> Result<usize, CUresult> {
-    let process = driver.lock();
-    let context = process.current()?;
-    process.limit(driver, context, STACK)
-}
-
 pub fn set(limit: CUlimit, value: usize) -> Answer {
     let driver = driver::get()?;
+    let mut process = driver.lock();
+    let context = process.current()?;
     // A buffer's size is set or refused at once, whatever the context has to do (H200: *buffers beside work* in `held-580.txt`); so is the stack that it has.
     // But beside a thread that sets another stack both wait.
-    let context = driver.lock().current()?;
-    if limit == STACK && Ok(value) != stack_of_current(driver) {
-        driver.lock().restacking.insert(context);
-        crate::admission::wait_until_idle();
-        driver.lock().restacking.remove(&context);
-    } else if driver.lock().restacking.contains(&context) {
-        crate::admission::wait_until_idle();
+    let restacks = limit == STACK && process.limit(driver, context, STACK)? != value;
+    if restacks {
+        process.restacking.insert(context);
     }
-    let mut process = driver.lock();
+    if process.restacking.contains(&context) {
+        drop(process);
+        crate::admission::wait_until_idle();
+        process = driver.lock();
+        if restacks {
+            process.restacking.remove(&context);
+        }
+    }
+    // Another thread may have ended it meanwhile.
     let context = process.current()?;
     let profile = driver.profile(process.context(context).device);
     default(limit, profile)?;

@@ -157,12 +157,11 @@ fn set_charged(
         return Outcome::Done(code);
     }
     let actual = told(limit).map_or(expected, |value| value as u64);
-    let noted = tenant.note(device, (limits, life), (limit, actual), grant, granted);
-    drop(change);
-    match noted {
+    match tenant.note(device, (limits, life), (limit, actual), grant, granted) {
         Ok(true) => Outcome::Done(code),
         // Another may have come into its place and have it.
         Ok(false) => {
+            drop(change);
             tenant.look_at(device);
             Outcome::Done(code)
         }
@@ -309,7 +308,8 @@ impl Tenant {
 
     /// Of the calling thread's context on this device the driver is asked what it has of what its limits are charged, so that what is only charged explains
     /// nothing that the device's row shows (F1 of `fixtures/defects.txt`). It takes a buffer at the launch that needs it, and refuses another size of one
-    /// that it has, at once whatever the context has to do; it tells a stack as large as launches have made it (H200: *local memory in graphs* in `fixtures/oracle/held-580.txt`).
+    /// that it has, at once whatever the context has to do; it tells a stack as large as launches have made it (H200: *buffers beside work* and *local
+    /// memory in graphs* in `fixtures/oracle/held-580.txt`).
     pub fn ask_of_limits(self, device: &Device) {
         let contexts = &self.memory.contexts;
         if contexts.limits_deferred(device) == Bytes::ZERO
@@ -693,21 +693,19 @@ impl Limits {
         self.malloc.store(1, Ordering::Release);
     }
 
-    /// What is charged for stacks and local memory that the driver has not taken as far as is known.
-    /// What a smaller stack gave back of a fresh context's, and a launch is to take again, is part of it.
+    /// What is charged for stacks and local memory that the driver has not taken as far as is known; what a smaller stack gave back of a fresh context's, and a
+    /// launch is to take again, is part of it.
     pub fn stacks_awaited(&self, shape: Shape) -> Bytes {
         let of = |one| self.word(one).load(Ordering::Acquire);
-        if self.told.load(Ordering::Acquire) >= of(STACK).max(of(LOCAL)) && !planted(Seed::F1f) {
+        let told = self.told.load(Ordering::Acquire);
+        if told >= of(STACK).max(of(LOCAL)) && !planted(Seed::F1f) {
             return Bytes::ZERO;
         }
         let buffers = self.buffers(true).saturating_add(self.buffers(false));
         let again = match of(STACK) {
             0 => Bytes::ZERO,
-            stack => {
-                let told = self.told.load(Ordering::Acquire);
-                charge::lowered_stacks(shape.threads(), stack.max(told))
-                    .saturating_sub(self.lowered())
-            }
+            stack => charge::lowered_stacks(shape.threads(), stack.max(told))
+                .saturating_sub(self.lowered()),
         };
         self.charged().saturating_sub(buffers).saturating_add(again)
     }

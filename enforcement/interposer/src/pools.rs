@@ -377,31 +377,23 @@ impl Tenant {
         if !self.any_doomed() {
             return Bytes::ZERO;
         }
-        let of_device = self
-            .pools()
-            .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
-        let hidden = of_device.map(|known| {
-            let in_use = match planted(Seed::R115) {
-                true => Bytes::ZERO,
-                false => known.pool.in_use(),
-            };
-            known.pool.charged().saturating_sub(in_use)
-        });
-        hidden.fold(Bytes::ZERO, Bytes::saturating_add)
+        self.beyond_use(device, |_| true)
     }
 
-    /// What they are charged together beyond what is in use of them.
+    /// That of those which nobody else may hold, less what the driver is known to have given back.
     fn charged_for_unused(self, device: &Device) -> Bytes {
-        let of_device = self
-            .pools()
-            .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known));
-        let unused = of_device.filter(|known| {
-            !(known.pool.is_lendable() || known.pool.is_in_use() && planted(Seed::R115))
+        let charged = self.beyond_use(device, |pool| {
+            !(pool.is_lendable() || pool.is_in_use() && planted(Seed::R115))
         });
-        let charged = unused
-            .map(|known| known.pool.charged().saturating_sub(known.pool.in_use()))
-            .fold(Bytes::ZERO, Bytes::saturating_add);
         charged.saturating_sub(self.relieved_on(device))
+    }
+
+    fn beyond_use(self, device: &Device, is_meant: impl Fn(&Pool) -> bool) -> Bytes {
+        self.pools()
+            .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known))
+            .filter(|known| is_meant(known.pool))
+            .map(|known| known.pool.charged().saturating_sub(known.pool.in_use()))
+            .fold(Bytes::ZERO, Bytes::saturating_add)
     }
 
     fn relieved_on(self, device: &Device) -> Bytes {

@@ -180,15 +180,13 @@ impl Tenant {
         let of_device = self
             .pools()
             .filter(|known| known.device.ordinal == device.ordinal);
-        let of_device = of_device.map(|known| {
+        of_device.fold(LetGo::default(), |sum, known| {
             let slack = known.pool.slack().load(Ordering::SeqCst);
-            // Of a surplus, too, whoever waits next may have the driver take back any.
-            let may_shrink = slack & SURPLUS != 0;
-            (slack & FREED != 0, may_shrink, self.is_doomed(known))
-        });
-        of_device.fold(LetGo::default(), |sum, (freed, may_shrink, doomed)| LetGo {
-            any: sum.any | freed | may_shrink,
-            told: sum.told | freed & !doomed,
+            LetGo {
+                // Of a surplus, too, whoever waits next may have the driver take back any.
+                any: sum.any | (slack & (FREED | SURPLUS) != 0),
+                told: sum.told | (slack & FREED != 0 && !self.is_doomed(known)),
+            }
         })
     }
 

@@ -287,11 +287,13 @@ impl Reentrant {
         })
     }
 
-    /// The calling thread, which has it, makes a call that may wait for what other threads are to do: they wait for that only so long (R114 of
-    /// `fixtures/defects.txt`).
-    pub fn lend(&self) -> Lent<'_> {
-        self.lent.store(1, Ordering::Release);
-        Lent(&self.lent)
+    /// The calling thread makes a call that may wait for what other threads are to do: they wait for that only so long (R114 of `fixtures/defects.txt`).
+    /// `None` where it has gone on beside who has the lock, which is not its own to lend.
+    pub fn lend(&self) -> Option<Lent<'_>> {
+        self.is_mine().then(|| {
+            self.lent.store(1, Ordering::Release);
+            Lent(&self.lent)
+        })
     }
 
     /// Whether this thread has it.
