@@ -297,13 +297,48 @@ impl Tenant {
                 limits.covered.fetch_max(after, order);
                 return;
             }
-            let charged = limits.charged();
-            let wanted = limits.cost_with(device.shape, LOCAL, raised.charged_before);
-            limits.note(LOCAL, raised.charged_before, wanted);
-            self.note_lowered(device, limits, LOCAL);
-            self.release(device.indices, charged.saturating_sub(wanted));
+            self.charge_less_local(device, limits, raised.charged_before);
         }
         self.look_at(device);
+    }
+
+    /// The driver has so much local memory, in bytes a thread: less than is charged. To be called by whoever has the limits' lock.
+    fn charge_less_local(self, device: &Device, limits: &Limits, local: u64) {
+        let charged = limits.charged();
+        let wanted = limits.cost_with(device.shape, LOCAL, local);
+        limits.note(LOCAL, local, wanted);
+        self.note_lowered(device, limits, LOCAL);
+        self.release(device.indices, charged.saturating_sub(wanted));
+    }
+
+    /// Which of a launch and a set stack came later only the driver knows, and while launches are under way all of it stays charged. It told of that `stack`,
+    /// with none under way by this count of `launches`: what is charged beyond it a launch takes anew (R116 of `fixtures/defects.txt`).
+    fn settle_local(
+        self,
+        device: &Device,
+        limits: &Limits,
+        (life, launches): (u64, u64),
+        stack: u64,
+    ) {
+        let order = Ordering::SeqCst;
+        if under_way(launches) != 0 || limits.local.load(order) <= stack || planted(Seed::R116) {
+            return;
+        }
+        let _change = self.change();
+        let _held = limits.changing.hold();
+        if !limits.lives(life)
+            || limits.setting.load(order) != 0
+            || limits.local.load(order) <= stack
+        {
+            return;
+        }
+        let covered = limits.covered.fetch_min(stack, order);
+        // One that began before that may have found itself covered.
+        if limits.launches.load(order) == launches {
+            self.charge_less_local(device, limits, stack);
+        } else {
+            limits.covered.fetch_max(covered, order);
+        }
     }
 
     /// Of the calling thread's context on this device the driver is asked what it has of what its limits are charged, so that what is only charged explains
@@ -329,8 +364,10 @@ impl Tenant {
             return;
         };
         let _relaxed = Relaxed::begin(self);
+        let (life, launches) = (limits.life(), limits.launches.load(Ordering::SeqCst));
         if let Ok(stack) = told(STACK) {
             limits.told.store(stack as u64, Ordering::Release);
+            self.settle_local(device, limits, (life, launches), stack as u64);
         }
         if planted(Seed::F1e) {
             return;
@@ -595,7 +632,7 @@ impl Limits {
         let order = Ordering::SeqCst;
         let _held = self.changing.hold();
         self.setting.fetch_add(1, order);
-        if limit == STACK && !planted(Seed::R33) {
+        if limit == STACK {
             let covered = self.covered.swap(0, order);
             if planted(Seed::R105a) {
                 self.local.store(0, order);

@@ -141,7 +141,6 @@ seeds! {
     P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
     P23 = "P23", "what a dead process had is told as used for a while, though the driver no longer lists it";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
-    R33 = "R33", "what launches made of a stack stays charged when the stack is set";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";
     R33b = "R33b", "a limit that is refused is put back to what it was before another thread set it";
     R28e = "R28e", "an exchange of one of an executable graph's kernels is refused for the local memory of the others";
@@ -168,6 +167,7 @@ seeds! {
     R114 = "R114", "who makes a context waits for the end of another as long as that takes";
     R18b = "R18b", "threads' own default streams are charged nothing where no row tells of them";
     R115 = "R115", "a destroyed pool of which anything is in use stays charged all that it ever had";
+    R116 = "R116", "a stack that is set beside a launch leaves what that launch made of it charged";
     R112 = "R112", "what pools are charged for requests that overlap is given back in a moment of quiet alone";
     R111 = "R111", "any number of modules are loaded at once that no room was granted for";
     R110 = "R110", "a right that a call gives and takes again is charged for good";

@@ -385,6 +385,34 @@ cases! {
         within(session, &cuda)
     }
 
+    /// What a launch has made of a stack that another thread sets at the same time is charged no longer once the driver tells that it gave it back.
+    a_stack_set_beside_a_launch_is_charged_as_the_driver_tells {
+        kind: Budget, defects: ["R116"], budget: "0=2GiB", entry_points: ["cuLaunchKernel", "cuCtxSetLimit", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuLaunchKernel", when = "1", then = "delay:300ms" }, { at = "cuCtxSetLimit", when = "1", then = "delay:700ms" }]"#,
+        unordered: "threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        let small = cuda.function(module(&cuda)?, "small");
+        ensure_eq!(small.code, OK, "a function of 4 KiB a thread");
+        let codes = thread::scope(|scope| {
+            let set = scope.spawn(|| {
+                cuda.set_current(current);
+                thread::sleep(Duration::from_millis(150));
+                cuda.set_limit(STACK_SIZE, 1024)
+            });
+            (cuda.launch_function(small.out, memory.out), set.join().unwrap_or(CUresult::ERROR_UNKNOWN))
+        });
+        ensure_eq!(codes, (OK, OK), "a launch, and a stack that is set before it is over");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)?;
+        ensure_eq!(cuda.launch_function(small.out, memory.out), OUT_OF_MEMORY, "a launch that takes it again");
+        within(session, &cuda)
+    }
+
     /// While a stack is about to be set, or refused, what launches have made of it is the context's: a limit that another thread sets meanwhile gives nothing of
     /// that to anybody.
     a_limit_set_while_a_stack_is_judged_gives_nothing_away {
