@@ -1,9 +1,9 @@
-//! Marks in a stream: three events per context, by which a lease is measured (FINDINGS 30).
+//! Marks in a stream: three events per context and lease in flight, by which that is measured (FINDINGS 30).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::cuda::{CUcontext, CUevent, CUresult, CUstream};
-use throttle::{Mark, Nanos};
+use throttle::{LEASES, Mark, Nanos, Slot};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -31,10 +31,11 @@ pub struct Line {
 #[repr(C)]
 pub struct Marks {
     context: AtomicU64,
-    opened: Event,
-    last: Event,
-    closed: Event,
+    events: [[Event; MARKS]; LEASES],
 }
+
+/// [`Mark::Opened`], [`Mark::Last`] and [`Mark::Closed`].
+const MARKS: usize = 3;
 
 #[repr(transparent)]
 pub struct Event(AtomicU64);
@@ -53,7 +54,7 @@ impl MarksByContext {
             .filter(|_| context != 0)
     }
 
-    /// A living context's, made now if there are none. `None` where there is no room.
+    /// A living context's, whose events are made as they are needed. `None` where there is no room.
     pub fn of_living(&self, context: u64) -> Option<&Marks> {
         if context == 0 {
             return None;
@@ -64,12 +65,6 @@ impl MarksByContext {
                     marks
                         .context
                         .compare_exchange(0, context, Ordering::AcqRel, Ordering::Relaxed);
-                if free.is_ok() {
-                    let _entered = Entered::into(context);
-                    for mark in [&marks.opened, &marks.last, &marks.closed] {
-                        mark.make();
-                    }
-                }
                 free.is_ok()
             })
         })
@@ -78,7 +73,7 @@ impl MarksByContext {
     /// A context is about to be destroyed: its events are no handles any more.
     pub fn forget(&self, context: u64) {
         if let Some(marks) = self.of(context) {
-            for mark in [&marks.opened, &marks.last, &marks.closed] {
+            for mark in marks.events.as_flattened() {
                 let event = mark.0.swap(0, Ordering::AcqRel);
                 if event != 0 {
                     // The driver may say no, and then they go with the context.
@@ -91,12 +86,19 @@ impl MarksByContext {
 }
 
 impl Marks {
-    pub fn of(&self, mark: Mark) -> &Event {
-        match mark {
-            Mark::Opened => &self.opened,
-            Mark::Last => &self.last,
-            Mark::Closed => &self.closed,
+    pub fn of(&self, slot: Slot, mark: Mark) -> &Event {
+        &self.events[slot.index()][mark as usize]
+    }
+
+    /// Sets a mark at the end of a stream of the context. False where that is not possible. Each mark by one thread at a time.
+    #[must_use]
+    pub fn set(&self, slot: Slot, mark: Mark, line: Line) -> bool {
+        let event = self.of(slot, mark);
+        if event.event().is_none() {
+            let _entered = Entered::into(self.context.load(Ordering::Acquire));
+            event.make();
         }
+        event.set(line)
     }
 }
 
@@ -116,9 +118,7 @@ impl Event {
         }
     }
 
-    /// Sets it at the end of a stream. False where that is not possible.
-    #[must_use]
-    pub fn set(&self, line: Line) -> bool {
+    fn set(&self, line: Line) -> bool {
         let Some(event) = self.event() else {
             return false;
         };

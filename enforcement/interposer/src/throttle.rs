@@ -11,7 +11,7 @@ use ledger::KeptErrno;
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
 use seeds::{Seed, planted};
-use throttle::{Budget, Key, Mark, Nanos, Paced, Share, Shared, Site};
+use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot};
 
 use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::{In, Out};
@@ -21,7 +21,7 @@ use crate::devices::{Device, current_context};
 use crate::function::Launched;
 use crate::marks::{Line, MarksByContext, NoStream};
 use crate::outcome::{Outcome, Reason, Refused};
-use crate::process::{ORDINALS, Tenant, is_paced};
+use crate::process::{self, ORDINALS, Standing, Tenant, is_paced};
 
 const _: () = assert!(throttle::WORDS == ledger::PACE_WORDS);
 
@@ -29,7 +29,7 @@ const _: () = assert!(throttle::WORDS == ledger::PACE_WORDS);
 #[repr(C)]
 pub struct Lane {
     pace: throttle::Lane,
-    /// Held while the lease's state changes, never while anything waits.
+    /// Held while a lease's state changes, never while anything waits.
     turn: Lock,
     marks: MarksByContext,
 }
@@ -225,26 +225,39 @@ impl<'a> Site for Place<'a> {
         time::sleep_until(until);
     }
 
-    fn set(&self, mark: Mark) -> u64 {
+    fn set(&self, slot: Slot, mark: Mark) -> u64 {
         let marks = self.lane.marks.of_living(self.context);
-        if marks.is_some_and(|marks| marks.of(mark).set(self.line)) {
+        if marks.is_some_and(|marks| marks.set(slot, mark, self.line)) {
             self.context
         } else {
             0
         }
     }
+}
+
+impl Marks for Place<'_> {
+    fn reached(&self, context: u64, slot: Slot, mark: Mark) -> Option<bool> {
+        self.lane.marks.of(context)?.of(slot, mark).reached()
+    }
+
+    fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+        let marks = self.lane.marks.of(context)?;
+        marks.of(slot, to).since(marks.of(slot, from))
+    }
 
     fn is_idle(&self) -> bool {
         self.line.is_idle()
     }
+}
 
-    fn reached(&self, context: u64, mark: Mark) -> Option<bool> {
-        self.lane.marks.of(context)?.of(mark).reached()
-    }
-
-    fn between(&self, context: u64, from: Mark, to: Mark) -> Option<Nanos> {
-        let marks = self.lane.marks.of(context)?;
-        marks.of(to).since(marks.of(from))
+/// What a thread is about to give some stream may wait for something else than the device, or is no work.
+#[cold]
+#[inline(never)]
+pub fn note_wait() {
+    if let Standing::Enforce(tenant) = process::standing() {
+        for lane in &tenant.memory.lanes {
+            lane.pace.note_wait();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use ash::vk::Handle;
-use throttle::{Key, Lane, Mark, Nanos, Paced, Site};
+use throttle::{Key, Lane, Mark, Marks, Nanos, Paced, Site, Slot};
 
 use crate::arena::Id;
 use crate::boundary::marks::Marking;
@@ -184,26 +184,32 @@ impl Site for Place {
         os::sleep_until(until);
     }
 
-    fn set(&self, mark: Mark) -> u64 {
-        if self.timed.marking.set(self.queue, self.family, mark) {
+    fn set(&self, slot: Slot, mark: Mark) -> u64 {
+        if self
+            .timed
+            .marking
+            .set(self.queue, self.family, (slot, mark))
+        {
             u64::from(self.device.id.0) << FAMILY | u64::from(self.family)
         } else {
             0
         }
     }
+}
 
-    /// The queue's last batch was one of the last lease, which is done.
+impl Marks for Place {
+    fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool> {
+        let (timed, family) = at(place)?;
+        timed.marking.reached(family, (slot, mark))
+    }
+
+    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+        let (timed, family) = at(place)?;
+        timed.marking.between(family, (slot, from), (slot, to))
+    }
+
+    /// Of a queue nobody can ask it: so it is believed.
     fn is_idle(&self) -> bool {
         true
-    }
-
-    fn reached(&self, place: u64, mark: Mark) -> Option<bool> {
-        let (timed, family) = at(place)?;
-        timed.marking.reached(family, mark)
-    }
-
-    fn between(&self, place: u64, from: Mark, to: Mark) -> Option<Nanos> {
-        let (timed, family) = at(place)?;
-        timed.marking.between(family, from, to)
     }
 }

@@ -1,8 +1,8 @@
-//! Which of the last quarter second is paid for already: the union of the processes' intervals, without an owner.
+//! Which part of a device's recent time is paid for: the union of all processes' intervals, without an owner.
 //!
-//! One word per millisecond, a ring: which millisecond it is about, and how much of it has work. Whoever reports an interval adds to
-//! its milliseconds and pays for what there was room for. So time in which two processes have work is paid once, in whatever order
-//! they report; a process killed in between has filled some milliseconds for nothing.
+//! One word per millisecond, a ring: which millisecond it is about, and a bit for each thirty-second part of it that has work. Whoever reports an
+//! interval sets its bits, and pays for those that were not set. So time in which two processes have work is paid once, in whatever order
+//! they report; a process killed in between has set some bits for nothing.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,59 +11,63 @@ use crate::Nanos;
 const GRAIN: u64 = 1_000_000;
 /// A power of two.
 pub const GRAINS: usize = 256;
-/// Bits for the filled part of a grain.
-const FILL: u32 = 24;
-const FILL_MASK: u64 = (1 << FILL) - 1;
+/// Parts of a grain, a bit each.
+const PARTS: u64 = 32;
+const PART: u64 = GRAIN / PARTS;
 
-/// Enters `busy` time spread evenly over `start` to `end`; what of it was not there yet.
+/// Enters `busy` time spread evenly over `start` to `end`; what of it was not there yet. Exact but for a part at either end, on average.
 pub fn enter(grains: &[AtomicU64], start: Nanos, end: Nanos, busy: Nanos) -> Nanos {
     let length = end.less(start).0;
     let busy = busy.0.min(length);
     if length == 0 || grains.is_empty() {
         return Nanos::ZERO;
     }
+    // A part is whichever interval's that its middle lies in.
+    let part_of = |time: u64| (time + PART / 2) / PART;
+    let (first, last) = (part_of(start.0), part_of(end.0));
     // What is older than the ring is nobody's to compare with.
-    let remembered = start
-        .0
-        .max(end.0.saturating_sub(GRAIN * (grains.len() as u64 - 1)));
-    let part =
-        |upto: u64| (u128::from(busy) * u128::from(upto - start.0) / u128::from(length)) as u64;
-    let mut counted = part(remembered);
+    let oldest = (last / PARTS).saturating_sub(grains.len() as u64 - 1) * PARTS;
+    let remembered = first.max(oldest);
+    // Of how many parts before this one there was work. What is less than a part in all is one now and then.
+    let chance = u128::from(start.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) % length);
+    let work = |upto: u64| {
+        ((u128::from(busy) * u128::from(upto - first) + chance) / u128::from(length)) as u64
+    };
+    let mut counted = work(remembered);
     let mut from = remembered;
-    while from < end.0 {
-        let to = ((from / GRAIN + 1) * GRAIN).min(end.0);
-        counted += fill(grains, from / GRAIN, part(to) - part(from));
+    while from < last {
+        let to = ((from / PARTS + 1) * PARTS).min(last);
+        let more = work(to) - work(from);
+        counted += fill(grains, from / PARTS, (from % PARTS, to - from), more);
         from = to;
     }
-    Nanos(counted)
+    Nanos(counted * PART)
 }
 
-fn fill(grains: &[AtomicU64], grain: u64, more: u64) -> u64 {
+/// Sets `more` of so many bits from the first on. How many of them were not set.
+fn fill(grains: &[AtomicU64], grain: u64, (first, count): (u64, u64), more: u64) -> u64 {
     let word = &grains[grain as usize % grains.len()];
-    let tag = grain << FILL;
+    let tag = grain as u32;
+    let mask = ((1_u64 << count) - 1) << first;
     let mut old = word.load(Ordering::Relaxed);
     loop {
-        let newer = (old >> FILL) > (tag >> FILL) && (old >> FILL) - (tag >> FILL) < 1 << 20;
-        if newer {
+        let ahead = ((old >> PARTS) as u32).wrapping_sub(tag);
+        if ahead != 0 && ahead < 1 << 20 {
             // Reported so late that its place is taken.
             return more;
         }
-        let filled = if old & !FILL_MASK == tag {
-            (old & FILL_MASK).min(GRAIN)
-        } else {
-            0
-        };
-        let counted = more.min(GRAIN - filled);
-        if counted == 0 {
+        let set = if ahead == 0 { old & 0xffff_ffff } else { 0 };
+        // All of them, or as many as there is room for.
+        let mut fresh = mask & !set;
+        while u64::from(fresh.count_ones()) > more {
+            fresh &= fresh - 1;
+        }
+        if fresh == 0 {
             return 0;
         }
-        match word.compare_exchange_weak(
-            old,
-            tag | (filled + counted),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        ) {
-            Ok(_) => return counted,
+        let new = u64::from(tag) << PARTS | set | fresh;
+        match word.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return u64::from(fresh.count_ones()),
             Err(seen) => old = seen,
         }
     }
@@ -120,9 +124,9 @@ mod tests {
             for (at, (start, length)) in reports.iter().enumerate() {
                 let (start, end) = (Nanos(base + start), Nanos(base + start + length));
                 let counted = enter(&ring, start, end, Nanos(*length)).0;
-                prop_assert!(counted <= *length);
+                prop_assert!(counted <= *length + PART);
                 // One word may hold anything.
-                prop_assert!(at > 0 || counted + GRAIN >= *length);
+                prop_assert!(at > 0 || counted + GRAIN + PART >= *length);
                 total += counted;
                 least = least.min(start.0);
                 most = most.max(end.0);

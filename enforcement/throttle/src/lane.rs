@@ -1,13 +1,17 @@
 //! A process's way to one device: what [`Throttle`] orders is done here, for whatever API the work comes by.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use crate::throttle::WATCHED;
-use crate::{Costs, Key, Launched, Measured, Nanos, Order, Share, Shared, Throttle};
+use crate::{
+    Costs, Key, Launch, Launched, Measured, Nanos, Order, Rules, Share, Shared, Slot, Sound,
+    Throttle,
+};
 
 /// Most turns are over by then.
 const SPUN: Nanos = Nanos::micros(500);
 const NAPS: Nanos = Nanos::micros(50);
+/// Of the time from a mark in an idle stream to the end of the kernel behind it, what NVML does not count (an H200 under 50 %: kernels of 10 us were held to 45.9
+/// with all of it paid, which is 1.1 us; a mark comes 3.5 us before the work behind it).
+const FETCH: Nanos = Nanos::micros(1);
 
 /// A mark in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,23 +24,27 @@ pub enum Mark {
     Closed,
 }
 
+/// What can be asked of marks that were set.
+pub trait Marks {
+    /// Whether the device has reached a lease's mark; `None` where nobody can say.
+    fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool>;
+    /// From one mark of a lease to another, both reached.
+    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
+    /// Whether the launch's stream has nothing before it that a mark would wait for, as far as anybody can say.
+    fn is_idle(&self) -> bool;
+}
+
 /// Where a launch happens: the clock, the waiting and the marks of the library that it comes by.
-pub trait Site {
+pub trait Site: Marks {
     /// Keeps the process's other threads out until it is dropped. Never held while anything is waited for or launched.
     type Turn;
 
     fn turn(&self) -> Self::Turn;
     fn now(&self) -> Nanos;
     fn sleep_until(&self, until: Nanos);
-    /// Sets a mark behind what the launch's stream holds so far. Answers by which number it can be asked for, 0 where it could not be set.
+    /// Sets a lease's mark behind what the launch's stream holds so far. Answers by which number it can be asked for, 0 where it could not be set.
     /// Two marks can be compared where their numbers are the same.
-    fn set(&self, mark: Mark) -> u64;
-    /// Whether the launch's stream has nothing before it that a mark would wait for.
-    fn is_idle(&self) -> bool;
-    /// Whether the device has reached a mark; `None` where nobody can say.
-    fn reached(&self, place: u64, mark: Mark) -> Option<bool>;
-    /// From one mark to another, both reached.
-    fn between(&self, place: u64, from: Mark, to: Mark) -> Option<Nanos>;
+    fn set(&self, slot: Slot, mark: Mark) -> u64;
 }
 
 /// Whose time a launch takes.
@@ -55,27 +63,36 @@ pub enum Paced {
     Made,
 }
 
+/// How a lease's last launch was made, or the mark that ended it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct End {
+    /// Where its mark is.
+    pub place: u64,
+    /// It is a mark alone.
+    pub ended: bool,
+    /// How long the mark before the launch had been reached when the launch was made; or not 0, if the stream was idle at the mark that ended it.
+    pub gap: Nanos,
+}
+
 /// All zeros is nothing yet.
 #[derive(Default)]
 #[repr(C)]
-pub struct Lane {
-    throttle: Throttle,
+pub struct Lane<R: Rules = Sound> {
+    throttle: Throttle<R>,
     costs: Costs,
-    /// The lease's last launch was its first, too; or there was none, and a mark alone ended it.
-    alone: AtomicU32,
-    ended: AtomicU32,
-    /// Where the lease was opened and closed.
-    opened_in: AtomicU64,
-    closed_in: AtomicU64,
-    /// How long the mark before the last launch had been reached when the launch was made.
-    gap: AtomicU64,
 }
 
-impl Lane {
+impl<R: Rules> Lane<R> {
     /// Whether the lease covers a launch: what most launches cost.
     #[inline]
     pub fn pass(&self, key: Key) -> bool {
         self.throttle.pass(self.costs.of(key))
+    }
+
+    /// What the next launch is behind may wait for something else than the device's work.
+    #[inline]
+    pub fn note_wait(&self) {
+        self.throttle.note_wait();
     }
 
     /// Waits until a launch that did not pass may happen. If marks belong around it, `call` makes it and answers whether it was.
@@ -87,13 +104,20 @@ impl Lane {
         call: &mut dyn FnMut() -> bool,
     ) -> Paced {
         loop {
-            match self.order(site, budget, key) {
+            let order = {
+                let _turn = site.turn();
+                self.order(site, budget, site.now(), key)
+            };
+            match order {
                 Order::Go => return Paced::Covered,
                 Order::Wait(until) => site.sleep_until(until),
-                Order::Look => {}
-                Order::End => self.end(site, budget),
-                Order::Mark { opens, closes } => {
-                    self.mark(site, budget, (opens, closes), call);
+                Order::End(slot) => self.end(site, budget, slot),
+                Order::Mark {
+                    slot,
+                    opens,
+                    closes,
+                } => {
+                    self.mark(site, budget, slot, (opens, closes), call);
                     return Paced::Made;
                 }
             }
@@ -103,59 +127,113 @@ impl Lane {
         }
     }
 
-    fn order<S: Site>(&self, site: &S, budget: &Budget<'_>, key: Key) -> Order {
-        let _turn = site.turn();
-        let cost = self.costs.of(key);
-        let order = self
-            .throttle
-            .submit(&budget.shared, budget.share, site.now(), key, cost);
-        match order {
-            Order::Look => self.look(site, budget),
-            order => order,
+    /// What is to be done with a launch that did not pass. To be called by one thread at a time.
+    pub fn order(&self, marks: &impl Marks, budget: &Budget<'_>, now: Nanos, key: Key) -> Order {
+        let Budget { shared, share } = budget;
+        for slot in self.throttle.in_flight() {
+            self.ask(marks, budget, now, slot);
         }
+        let launch = Launch {
+            key,
+            cost: self.costs.of(key),
+            is_idle: &|| marks.is_idle(),
+        };
+        self.throttle.submit(shared, *share, now, &launch)
     }
 
-    /// Whether the device is done with the closed lease, and what it took.
-    fn look<S: Site>(&self, site: &S, budget: &Budget<'_>) -> Order {
+    /// Whether the device is done with a lease, and what it took.
+    fn ask(&self, marks: &impl Marks, budget: &Budget<'_>, now: Nanos, slot: Slot) {
         let Budget { shared, share } = budget;
-        let place = self.closed_in.load(Ordering::Relaxed);
-        if site.reached(place, Mark::Closed) == Some(false) {
-            return Order::Wait(self.throttle.unfinished(shared, *share, site.now()));
+        let lease = self.throttle.lease(slot);
+        let (opened, place) = (lease.opened_in.get().0, lease.closed_in.get().0);
+        if !lease.is_closed() || marks.reached(place, slot, Mark::Closed) == Some(false) {
+            let begun = || marks.reached(opened, slot, Mark::Opened) != Some(false);
+            self.throttle.unfinished(shared, *share, now, slot, begun);
+            return;
         }
-        let gap = Nanos(self.gap.load(Ordering::Relaxed));
-        let alone = self.alone.load(Ordering::Relaxed) != 0;
-        let ended = self.ended.load(Ordering::Relaxed) != 0;
-        let whole = if self.opened_in.load(Ordering::Relaxed) == place {
-            site.between(place, Mark::Opened, Mark::Closed)
-        } else {
-            None
+        let gap = lease.gap.get();
+        let alone = lease.alone.is_set();
+        let whole = match opened == place {
+            true => marks.between(place, slot, Mark::Opened, Mark::Closed),
+            false => None,
         };
-        let last = match (alone, ended) {
+        let last = match (alone, lease.ended.is_set()) {
             (true, _) => whole,
             (false, true) => None,
-            (false, false) => site.between(place, Mark::Last, Mark::Closed),
+            (false, false) => marks.between(place, slot, Mark::Last, Mark::Closed),
+        };
+        let fetch = if gap > Nanos::ZERO {
+            FETCH
+        } else {
+            Nanos::ZERO
         };
         let last = last.map(|last| last.less(gap));
+        let last = last.map(|last| last.less(fetch).max(last.scaled(1, 4)));
         let measured = Measured {
             lease: if alone { last } else { whole },
             last,
             gap,
         };
         self.throttle
-            .finished(shared, *share, &self.costs, site.now(), measured);
-        Order::Look
+            .finished(shared, *share, &self.costs, now, (slot, measured));
+    }
+
+    /// A lease's first mark was set there.
+    pub fn opened(&self, slot: Slot, place: u64) {
+        self.throttle.lease(slot).opened_in.set(Nanos(place));
+    }
+
+    /// Which of the process's leases stands there.
+    pub fn number(&self, slot: Slot) -> Nanos {
+        self.throttle.lease(slot).number.get()
+    }
+
+    /// The lease of that number was closed. To be called by one thread at a time.
+    pub fn closed(
+        &self,
+        budget: &Budget<'_>,
+        now: Nanos,
+        (slot, number): (Slot, Nanos),
+        end: End,
+        launched: Launched,
+    ) {
+        if self.number(slot) == number {
+            let lease = self.throttle.lease(slot);
+            lease.ended.note(end.ended);
+            lease.gap.set(end.gap);
+            lease.closed_in.set(Nanos(end.place));
+        }
+        self.throttle
+            .launched(&budget.shared, budget.share, now, (slot, number), launched);
+    }
+
+    /// See [`Throttle::awaits_turn`].
+    pub fn awaits_turn(&self, slot: Slot) -> Option<Nanos> {
+        self.throttle.awaits_turn(slot)
+    }
+
+    /// See [`Throttle::turned`].
+    pub fn turned(&self, slot: Slot, lease: Nanos, took: Nanos) {
+        self.throttle.turned(slot, lease, took);
     }
 
     /// A mark alone ends the lease.
-    fn end<S: Site>(&self, site: &S, budget: &Budget<'_>) {
-        let place = site.set(Mark::Closed);
-        let idle = site.reached(place, Mark::Closed) == Some(true);
+    fn end<S: Site>(&self, site: &S, budget: &Budget<'_>, slot: Slot) {
+        let number = self.number(slot);
+        let place = site.set(slot, Mark::Closed);
+        let idle = site.reached(place, slot, Mark::Closed) == Some(true);
         let launched = if place == 0 {
             Launched::Unmarked
         } else {
             Launched::Marked
         };
-        self.closed(site, budget, place, [0, 1, u64::from(idle)], launched);
+        let end = End {
+            place,
+            ended: true,
+            gap: Nanos(u64::from(idle)),
+        };
+        let _turn = site.turn();
+        self.closed(budget, site.now(), (slot, number), end, launched);
     }
 
     /// Makes a launch between marks.
@@ -163,23 +241,25 @@ impl Lane {
         &self,
         site: &S,
         budget: &Budget<'_>,
+        slot: Slot,
         (opens, closes): (bool, bool),
         call: &mut dyn FnMut() -> bool,
     ) {
+        let number = self.number(slot);
         let before = if opens { Mark::Opened } else { Mark::Last };
         // Copies, or what another stream has to do first, are no turns of others.
         let lease = if opens {
-            self.throttle.awaits_turn().filter(|_| site.is_idle())
+            self.awaits_turn(slot).filter(|_| site.is_idle())
         } else {
             None
         };
-        let place = site.set(before);
+        let place = site.set(slot, before);
         if opens {
-            self.opened_in.store(place, Ordering::Relaxed);
+            self.opened(slot, place);
         }
         if !closes {
             if call() {
-                self.watch(site, place, lease);
+                self.watch(site, slot, place, lease);
             }
             return;
         }
@@ -187,36 +267,44 @@ impl Lane {
         let was_made = call();
         let made = site.now();
         // An idle stream reaches a mark at once, and what it then waits for is the launch.
-        let idle = site.reached(place, before) == Some(true);
+        let idle = site.reached(place, slot, before) == Some(true);
         let gap = if idle { made.less(begun).0.max(1) } else { 0 };
         let launched = match was_made {
-            true if site.set(Mark::Closed) == place && place != 0 => Launched::Marked,
+            true if site.set(slot, Mark::Closed) == place && place != 0 => Launched::Marked,
             true => Launched::Unmarked,
             false => Launched::Failed,
         };
-        self.closed(site, budget, place, [u64::from(opens), 0, gap], launched);
+        let end = End {
+            place,
+            ended: false,
+            gap: Nanos(gap),
+        };
+        {
+            let _turn = site.turn();
+            self.closed(budget, site.now(), (slot, number), end, launched);
+        }
         if was_made {
-            self.watch(site, place, lease);
+            self.watch(site, slot, place, lease);
         }
     }
 
     /// What turning to this process takes stands in no mark, and an application may look long after the end. So a launch that opens a lease
     /// after those of other processes returns when the device has turned, or is found not to in time.
-    fn watch<S: Site>(&self, site: &S, place: u64, lease: Option<Nanos>) {
+    fn watch<S: Site>(&self, site: &S, slot: Slot, place: u64, lease: Option<Nanos>) {
         let made = site.now();
         let Some(lease) = lease.filter(|_| place != 0) else {
             return;
         };
         // When it was last seen not to have turned: a thread that loses its core in between has seen nothing.
         let mut took = Nanos::ZERO;
-        while self.throttle.awaits_turn() == Some(lease) {
+        while self.awaits_turn(slot) == Some(lease) {
             let asked = site.now().less(made);
-            match site.reached(place, Mark::Opened) {
+            match site.reached(place, slot, Mark::Opened) {
                 Some(false) if asked > WATCHED => return,
                 Some(false) => took = asked,
                 Some(true) => {
                     let _turn = site.turn();
-                    self.throttle.turned(lease, took);
+                    self.turned(slot, lease, took);
                     return;
                 }
                 None => return,
@@ -225,22 +313,5 @@ impl Lane {
                 site.sleep_until(made.plus(took).plus(NAPS));
             }
         }
-    }
-
-    fn closed<S: Site>(
-        &self,
-        site: &S,
-        budget: &Budget<'_>,
-        place: u64,
-        [alone, ended, gap]: [u64; 3],
-        launched: Launched,
-    ) {
-        let _turn = site.turn();
-        self.alone.store(alone as u32, Ordering::Relaxed);
-        self.ended.store(ended as u32, Ordering::Relaxed);
-        self.gap.store(gap, Ordering::Relaxed);
-        self.closed_in.store(place, Ordering::Relaxed);
-        self.throttle
-            .launched(&budget.shared, budget.share, site.now(), launched);
     }
 }

@@ -3,12 +3,12 @@
 //! What is kept: of every second, the time in which *any* process of the tenant has work on the device is the budget's share
 //! (FINDINGS 30). Work is admitted in *leases* of a few milliseconds. A lease is paid for in advance by what its work is
 //! believed to take; marks in the stream around it say later what it took; the difference moves the time of the next lease.
-//! So the mean follows what was measured, whatever was believed, and no more than one lease of a process is ever in flight.
+//! So the mean follows what was measured, whatever was believed. Nobody waits for the marks: a tenant that has paid launches ahead.
 //!
 //! | part | holds | where it lives |
 //! |---|---|---|
 //! | [`Shared`] | when the next lease may start, and which part of the last quarter second is paid for | words of the tenant's ledger: no owner, no lock |
-//! | [`Throttle`] | the process's lease | the process |
+//! | [`Throttle`] | the process's leases: one that is open, and those in flight | the process |
 //! | [`Costs`] | what a launch of each function takes | the process |
 //! | [`Lane`] | both, and what is done about their orders at a [`Site`] | the process |
 //!
@@ -19,6 +19,7 @@
 mod cost;
 mod coverage;
 mod lane;
+mod lease;
 mod rules;
 mod shared;
 mod throttle;
@@ -27,8 +28,9 @@ mod units;
 mod word;
 
 pub use cost::{Belief, Costs, Key};
-pub use lane::{Budget, Lane, Mark, Paced, Site};
+pub use lane::{Budget, End, Lane, Mark, Marks, Paced, Site};
+pub use lease::{LEASES, Slot};
 pub use rules::{Rules, Sound};
 pub use shared::{Shared, WORDS};
-pub use throttle::{Launched, Measured, Order, Throttle};
+pub use throttle::{Launch, Launched, Measured, Order, Throttle};
 pub use units::{Nanos, Share};

@@ -12,8 +12,12 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const SETTLED: bool = true;
     /// Time in which two processes have work counts once.
     const UNION: bool = true;
-    /// A lease starts when the process's last one has left the device.
+    /// Nothing is launched while work is late.
     const IN_FLIGHT_BOUND: bool = true;
+    /// A lease begins while those before it are on the device.
+    const AHEAD: bool = true;
+    /// Work that has not begun is paid for when it was done, and keeps nobody waiting.
+    const HELD_UP_IS_FREE: bool = true;
     /// Time in a lease without work is not paid for.
     const IDLE_IS_FREE: bool = true;
     /// The time in which the device turns from one process to another is paid for.

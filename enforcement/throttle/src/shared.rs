@@ -93,7 +93,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Pays for `work`, which starts now. Where it is too early: when it is not.
-    pub fn take<R: Rules>(&self, now: Nanos, share: Share, work: Nanos) -> Result<(), Nanos> {
+    pub fn pay<R: Rules>(&self, now: Nanos, share: Share, work: Nanos) -> Result<(), Nanos> {
         self.change(now, |next| {
             if next > now {
                 return Err(next);
@@ -105,8 +105,18 @@ impl<'a> Shared<'a> {
             };
             Ok(start.plus(share.period(work)))
         })?;
-        self.words[LEASES].fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A lease was taken.
+    pub fn note_lease(&self) {
+        self.words[LEASES].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// `work` was paid for that has not begun.
+    pub fn give_back(&self, now: Nanos, share: Share, work: Nanos) {
+        // Never refused.
+        let _ = self.change(now, |next| Ok(next.less(share.period(work))));
     }
 
     /// `work` was paid for; in truth it was as `taken` says.

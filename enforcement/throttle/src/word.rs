@@ -16,4 +16,17 @@ impl Word {
     pub fn set(&self, value: Nanos) {
         self.0.store(value.0, Ordering::Relaxed);
     }
+
+    pub fn add(&self, value: Nanos) {
+        self.set(self.get().plus(value));
+    }
+
+    /// Whether it is not 0.
+    pub fn is_set(&self) -> bool {
+        self.get() != Nanos::ZERO
+    }
+
+    pub fn note(&self, whether: bool) {
+        self.set(Nanos(u64::from(whether)));
+    }
 }

@@ -121,6 +121,9 @@ macro_rules! export_per_thread {
             if own && poll::is_unmet() && let Some(refused) = turned_away(Entry::$name) {
                 return refused;
             }
+            if const { is_no_work(stringify!($name)) } && process::is_paced() {
+                crate::throttle::note_wait();
+            }
             // SAFETY: the caller's own arguments.
             met(own, unsafe { next($($arg),*) })
         }
@@ -143,6 +146,39 @@ const fn is_per_thread(name: &str) -> bool {
         return false;
     };
     matches!((*kind, *last), (b's', b'z') | (b'd', b's'))
+}
+
+/// Whether a function of this name puts something into a stream that may wait for the host, another stream or another process, or a copy: a compute
+/// budget is of what the device computes.
+const fn is_no_work(name: &str) -> bool {
+    const BEGINNINGS: [&[u8]; 7] = [
+        b"cuStreamWait",
+        b"cuStreamBatchMemOp",
+        b"cuStreamAddCallback",
+        b"cuLaunchHostFunc",
+        b"cuWaitExternalSemaphores",
+        b"cuMemcpy",
+        b"cuMemPrefetch",
+    ];
+    let mut at = 0;
+    while at < BEGINNINGS.len() {
+        if begins(name.as_bytes(), BEGINNINGS[at]) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn begins(name: &[u8], with: &[u8]) -> bool {
+    let mut at = 0;
+    while at < with.len() {
+        if at == name.len() || name[at] != with[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 /// Whether a function of this name gives memory back: it is never refused.

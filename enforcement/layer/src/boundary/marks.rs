@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ash::vk;
 use ash::vk::Handle;
-use throttle::{Mark, Nanos};
+use throttle::{LEASES, Mark, Nanos, Slot};
 
 use super::next::MarkNext;
 use super::os;
@@ -22,7 +22,8 @@ pub type SetLoaderData = unsafe extern "system" fn(vk::Device, *mut c_void) -> v
 
 /// Queue families that are told apart; no driver has more.
 pub const FAMILIES: usize = 16;
-const MARKS: usize = 3;
+/// Three for each lease.
+const MARKS: usize = 3 * LEASES;
 /// The longest that the destruction of a device waits for a mark behind work that is done.
 const LAST_WAIT: u64 = 1_000_000_000;
 
@@ -59,6 +60,10 @@ unsafe impl Send for Set {}
 // SAFETY: as above.
 unsafe impl Sync for Set {}
 
+fn index((slot, mark): (Slot, Mark)) -> usize {
+    slot.index() * 3 + mark as usize
+}
+
 impl Marking {
     pub fn new(
         next: MarkNext,
@@ -86,17 +91,17 @@ impl Marking {
 
     /// Sets a mark at the end of a queue that the caller's caller has to himself. False where that is not possible.
     #[must_use]
-    pub fn set(&self, queue: vk::Queue, family: u32, mark: Mark) -> bool {
+    pub fn set(&self, queue: vk::Queue, family: u32, mark: (Slot, Mark)) -> bool {
         let Some(set) = self.set_of(family) else {
             return false;
         };
-        let state = &set.states[mark as usize];
+        let state = &set.states[index(mark)];
         if state.busy.swap(true, Ordering::Acquire) {
             return false;
         }
         let was_set = self.is_free(state)
             && self
-                .submit(queue, set.buffers[mark as usize], state.fence)
+                .submit(queue, set.buffers[index(mark)], state.fence)
                 .is_some();
         if was_set {
             state.at.store(os::now().0, Ordering::Relaxed);
@@ -107,8 +112,8 @@ impl Marking {
     }
 
     /// Whether the device has reached a mark; `None` where nobody can say.
-    pub fn reached(&self, family: u32, mark: Mark) -> Option<bool> {
-        let state = &self.made(family)?.states[mark as usize];
+    pub fn reached(&self, family: u32, mark: (Slot, Mark)) -> Option<bool> {
+        let state = &self.made(family)?.states[index(mark)];
         if !state.was_set.load(Ordering::Acquire) {
             return None;
         }
@@ -120,13 +125,13 @@ impl Marking {
     }
 
     /// From one mark to another, both reached. Never more than has gone by since the first was set.
-    pub fn between(&self, family: u32, from: Mark, to: Mark) -> Option<Nanos> {
+    pub fn between(&self, family: u32, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
         let set = self.made(family)?;
         let bits = self.families.get(family as usize)?.timestamp_valid_bits;
         let mask = u64::MAX.checked_shr(64 - bits.min(64))?;
         let (start, end) = (self.ticks(set, from)?, self.ticks(set, to)?);
         let ticks = end.wrapping_sub(start) & mask;
-        let since = Nanos(set.states[from as usize].at.load(Ordering::Relaxed));
+        let since = Nanos(set.states[index(from)].at.load(Ordering::Relaxed));
         (ticks <= mask / 2)
             .then(|| Nanos((ticks as f64 * f64::from(self.period)) as u64))
             .map(|span| span.min(os::now().less(since)))
@@ -280,7 +285,7 @@ impl Marking {
             .map(|status| unsafe { status(self.next.handle(), fence) })
     }
 
-    fn ticks(&self, set: &Set, mark: Mark) -> Option<u64> {
+    fn ticks(&self, set: &Set, mark: (Slot, Mark)) -> Option<u64> {
         let mut ticks = 0_u64;
         let size = size_of::<u64>();
         // SAFETY: one query of ours, and room for its 64 bits.
@@ -288,7 +293,7 @@ impl Marking {
             (self.next.results?)(
                 self.next.handle(),
                 set.queries,
-                mark as u32,
+                index(mark) as u32,
                 1,
                 size,
                 (&raw mut ticks).cast(),

@@ -2,9 +2,9 @@
 
 use throttle::Rules;
 
-use crate::scenes;
 use crate::table::Cell;
 use crate::world::SLICES;
+use crate::{real, scenes};
 
 macro_rules! defect {
     ($name:ident without $rule:ident) => {
@@ -21,6 +21,8 @@ defect!(TokenPerLaunch without PAID_BY_TIME);
 defect!(NeverSettled without SETTLED);
 defect!(EveryProcessCounts without UNION);
 defect!(LaunchesOnly without IN_FLIGHT_BOUND);
+defect!(OneAfterAnother without AHEAD);
+defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
 defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
@@ -78,4 +80,14 @@ fn turning_from_process_to_process_for_nothing_is_caught() {
 #[test]
 fn giving_ones_turn_away_with_every_wait_is_caught() {
     scenes::waits::<TurnsAreGivenAway>().unwrap_err();
+}
+
+#[test]
+fn one_lease_after_another_is_caught() {
+    real::programs::<OneAfterAnother>().unwrap_err();
+}
+
+#[test]
+fn paying_for_what_has_not_begun_is_caught() {
+    real::gates::<WhatWaitsIsPaid>().unwrap_err();
 }

@@ -48,8 +48,6 @@ fn uniform(launches: u64, device: u64, host: u64) -> Program {
     program
 }
 
-/// From a mark to the work after it, in a stream that was empty.
-const FETCH: u64 = 3_500;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
@@ -88,11 +86,33 @@ fn gated(launches: u64, device: u64, open_after: u64) -> Program {
     program
 }
 
+/// What a tenant's processes did in a while.
+pub struct Done {
+    /// Steps a second of each process, and their lengths in ascending order, in nanoseconds.
+    pub rates: Vec<f64>,
+    steps: Vec<Vec<u64>>,
+    /// Percent of the time in which any process of any tenant had work, and of the worst second.
+    pub mean: f64,
+    pub worst: f64,
+}
+
+impl Done {
+    pub fn rate(&self) -> f64 {
+        self.rates.iter().sum()
+    }
+
+    /// Of the first process's steps, the one that so many in a hundred are shorter than.
+    fn percentile(&self, percent: usize) -> f64 {
+        let steps = &self.steps[0];
+        let at = (steps.len() * percent / 100).min(steps.len().saturating_sub(1));
+        steps.get(at).map_or(0.0, |step| *step as f64)
+    }
+}
+
 /// What processes do in a while, each tenant's under a budget of its own.
-pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> (Vec<f64>, f64, f64) {
+pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> Done {
     let mut world = World::<R>::new(tenants.first().map_or(0, |(percent, _)| *percent), 97);
     world.sharing = SLICES;
-    world.fetch = FETCH;
     let mut processes = Vec::new();
     for (at, (percent, programs)) in tenants.iter().enumerate() {
         if at > 0 {
@@ -102,71 +122,169 @@ pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> (Vec<f64>,
     }
     // What is learned first is no part of the figure.
     world.run(Nanos::seconds(1));
-    let start = world.age();
-    let before: Vec<u64> = processes.iter().map(|at| world.rounds(*at)).collect();
+    let (start, begun) = (world.age(), world.now);
     world.run(time);
+    let steps: Vec<Vec<u64>> = processes
+        .iter()
+        .map(|at| {
+            let ends: Vec<u64> = world
+                .rounds(*at)
+                .iter()
+                .copied()
+                .filter(|end| *end >= begun)
+                .collect();
+            let mut steps: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            steps.sort_unstable();
+            steps
+        })
+        .collect();
     let seconds = time.0 as f64 / 1e9;
-    let done = processes.iter().zip(before);
-    let rates = done.map(|(at, before)| (world.rounds(*at) - before) as f64 / seconds);
-    let rates = rates.collect();
     let (_, worst) = world.history.seconds(start, world.age());
-    (rates, world.history.mean(start, world.age()), worst)
+    Done {
+        rates: steps
+            .iter()
+            .map(|steps| (steps.len() + 1) as f64 / seconds)
+            .collect(),
+        steps,
+        mean: world.history.mean(start, world.age()),
+        worst,
+    }
 }
 
-/// The controller of today takes of them what it takes on the card: programs that prepare while the device works lose, and what stands behind a gate
-/// stands still. What is promised of them instead stands in `COMPUTE.md` as T5 to T8.
+const TIME: Nanos = Nanos::seconds(10);
+const LONG: Nanos = Nanos::seconds(60);
+const BUDGETS: [u64; 6] = [95, 80, 50, 30, 20, 10];
+
+/// What is promised of one program under a budget beside what it does without (`COMPUTE.md`): who stays below the budget loses nothing (T6), who exceeds it is held to
+/// it and gets it (T7).
+fn broken(percent: u64, bare: &Done, held: &Done) -> Option<&'static str> {
+    let budget = percent as f64;
+    let part = (budget / bare.mean).min(1.0);
+    let steps = held.percentile(99);
+    match () {
+        () if held.mean > budget + 3.0 || held.worst > budget + 10.0 => Some("beyond its budget"),
+        () if part == 1.0 && held.rate() < 0.97 * bare.rate() => Some("loses speed"),
+        () if part == 1.0 && steps > 1.1 * bare.percentile(99) => Some("has long steps"),
+        () if held.rate() < 0.95 * part * bare.rate() => Some("does not get its budget"),
+        () if part < 1.0 && steps > 2.0 * held.percentile(50) => Some("has uneven steps"),
+        () => None,
+    }
+}
+
 #[test]
-fn bare_figures_are_the_cards_and_those_under_a_budget_are_told() {
-    let time = Nanos::seconds(5);
+fn real_programs_lose_nothing_below_their_budget_and_get_it_above() {
+    programs::<Sound>().unwrap();
+}
+
+/// The table of programs and budgets.
+pub fn programs<R: Rules>() -> Result<(), String> {
     let mut wrong = Vec::new();
-    println!(
-        "steps/s, busy % | card, bare  | bare         | 95           80           50           30           20"
-    );
+    println!("steps/s, busy %: bare | by budget {BUDGETS:?}");
     for real in all() {
-        print!(
-            "{:15} | {:5.1}, {:3.0} ",
-            real.name, real.bare.0, real.bare.1
-        );
-        for percent in [0, 95, 80, 50, 30, 20] {
-            let (rates, mean, worst) = run::<Sound>(&[(percent, vec![real.program.clone()])], time);
-            print!("| {:6.1}, {mean:3.0} ", rates[0]);
-            let is_like =
-                (rates[0] / real.bare.0 - 1.0).abs() < 0.1 && (mean - real.bare.1).abs() < 10.0;
-            let is_held = percent == 0 || worst <= percent as f64 + 10.0;
-            if percent == 0 && !is_like || !is_held {
+        let one = |percent| run::<R>(&[(percent, vec![real.program.clone()])], TIME);
+        let bare = one(0);
+        print!("{:6} {:6.1}, {:3.0} ", real.name, bare.rate(), bare.mean);
+        let is_like =
+            (bare.rate() / real.bare.0 - 1.0).abs() < 0.1 && (bare.mean - real.bare.1).abs() < 10.0;
+        assert!(is_like, "{} is not what the card did", real.name);
+        for percent in BUDGETS {
+            let held = one(percent);
+            print!("| {:6.1}, {:3.0} ", held.rate(), held.mean);
+            if let Some(what) = broken(percent, &bare, &held) {
+                let steps = [50, 99].map(|part| held.percentile(part) / 1e6);
                 wrong.push(format!(
-                    "{} under {percent} %: {:.1}, {mean:.1}, worst second {worst:.1}",
-                    real.name, rates[0]
+                    "{} under {percent} % {what}: {:.1} of {:.1} steps/s, {:.1} % of {:.1}, worst second {:.1}, steps {steps:.1?} ms",
+                    real.name, held.rate(), bare.rate(), held.mean, bare.mean, held.worst
                 ));
             }
         }
         println!();
     }
-    println!("two tenants of 50 % each: bare, and ours");
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
+/// T5: work that the device has not begun costs nothing, and keeps nobody waiting.
+#[test]
+fn work_behind_a_gate_takes_as_long_as_without_a_budget() {
+    gates::<Sound>().unwrap();
+}
+
+pub fn gates<R: Rules>() -> Result<(), String> {
+    for (launches, device, open) in [
+        (20, MS, 5 * MS),
+        (40, 2 * MS, 40 * MS),
+        (200, MS, 300 * MS),
+        (200, 40 * MS, 300 * MS),
+        (40, 2 * MS, 2 * MS),
+    ] {
+        let one = |percent| run::<R>(&[(percent, vec![gated(launches, device, open)])], LONG);
+        let bare = one(0);
+        for percent in [95, 80, 50, 20] {
+            let held = one(percent);
+            let part = (percent as f64 / bare.mean).min(1.0);
+            if held.rate() < 0.95 * part * bare.rate() || held.mean > percent as f64 + 3.0 {
+                return Err(format!(
+                    "{launches} of {device} ns, opened after {open}, {percent} %: {:.2} of {:.2} a second, {:.1} %",
+                    held.rate(),
+                    bare.rate(),
+                    held.mean
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Several processes of one tenant on a device that serves one at a time: held to the budget together. They do less than their part where waiting for the budget
+/// keeps them from launching ahead while others have the device, so that it turns more often: T6 and T7 are not kept of them yet.
+#[test]
+fn processes_of_a_tenant_are_held_to_its_budget_together() {
+    let mut wrong = Vec::new();
+    for count in [2, 4] {
+        for real in all() {
+            print!("{count} {:6} ", real.name);
+            let many = |percent| {
+                run::<Sound>(
+                    &[(percent, vec![real.program.clone(); count])],
+                    Nanos::seconds(5),
+                )
+            };
+            let bare = many(0);
+            print!("{:6.1} ", bare.rate());
+            for percent in [95, 80, 50, 30] {
+                let held = many(percent);
+                let budget = percent as f64;
+                print!("| {:6.1}, {:3.0} ", held.rate(), held.mean);
+                if held.mean > budget + 5.0
+                    || held.worst > budget + 10.0
+                    || held.rate() < 0.35 * budget / 100.0 * bare.rate()
+                {
+                    wrong.push(format!(
+                        "{count} {} under {percent} %: {:.1} of {:.1} steps/s, {:.1} %, worst second {:.1}",
+                        real.name, held.rate(), bare.rate(), held.mean, held.worst
+                    ));
+                }
+            }
+            println!();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// T8 is not kept yet: where another tenant has the device a lease is charged for the other's time, too. Two of half the device each do no less of what they do without
+/// budgets than this.
+#[test]
+fn two_tenants_of_half_a_device_each_do_most_of_what_they_do_without_budgets() {
     for real in all() {
         let both = |percent| {
             let one = (percent, vec![real.program.clone()]);
-            run::<Sound>(&[one.clone(), one], time)
+            run::<Sound>(&[one.clone(), one], Nanos::seconds(5))
         };
-        let ((bare, all, _), (ours, mean, _)) = (both(0), both(50));
-        println!(
-            "{:15} | {:6.1} + {:6.1}, {all:3.0} | {:6.1} + {:6.1}, {mean:3.0}",
-            real.name, bare[0], bare[1], ours[0], ours[1]
-        );
+        let (bare, held) = (both(0), both(50));
+        println!("{:6} {:.1?} of {:.1?}", real.name, held.rates, bare.rates);
+        assert!(held.rate() >= 0.7 * bare.rate(), "{}", real.name);
     }
-    println!("behind a gate: bare, and under 80, 50, 20 %");
-    for (launches, device, open) in [(20, MS, 5 * MS), (40, 2 * MS, 40 * MS), (200, MS, 300 * MS)] {
-        print!(
-            "{launches:4} of {:2} ms, opened after {:3} ms ",
-            device / MS,
-            open / MS
-        );
-        for percent in [0, 80, 50, 20] {
-            let program = gated(launches, device, open);
-            let (rates, mean, _) = run::<Sound>(&[(percent, vec![program])], time);
-            print!("| {:6.2}, {mean:3.0} ", rates[0]);
-        }
-        println!();
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

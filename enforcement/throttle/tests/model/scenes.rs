@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU64;
 
 use throttle::{
-    Belief, Costs, Key, Launched, Nanos, Order, Rules, Share, Shared, Sound, Throttle, WORDS,
+    Budget, End, Key, Lane, Launched, Mark, Marks, Nanos, Order, Rules, Share, Shared, Slot, Sound,
+    WORDS,
 };
 
 use crate::program::{Function, Program};
@@ -444,55 +445,62 @@ fn what_the_controllers_count_is_what_the_device_saw() {
     );
 }
 
-/// Work may wait for work that is launched after it: no launch is held back for ever by an unfinished one.
-#[test]
-fn an_unfinished_lease_holds_nothing_back_for_ever() {
-    let words = Box::new([const { AtomicU64::new(0) }; WORDS]);
-    let shared = Shared::new(&words);
-    let share = Share::percent(50).unwrap();
-    let throttle = Throttle::<Sound>::default();
-    let key = Key::kernel(1, 1);
-    let mut now = Nanos::seconds(100);
-    assert_eq!(
-        throttle.submit(&shared, share, now, key, Belief::Unknown),
-        Order::Mark {
-            opens: true,
-            closes: true
-        }
-    );
-    throttle.launched(&shared, share, now, Launched::Marked);
-    let begun = now;
-    loop {
-        match throttle.submit(&shared, share, now, key, Belief::Unknown) {
-            Order::Look => {
-                now = throttle
-                    .unfinished(&shared, share, now)
-                    .max(Nanos(now.0 + 1))
-            }
-            Order::Wait(until) => now = until.max(Nanos(now.0 + 1)),
-            Order::Mark { .. } => break,
-            Order::Go | Order::End => panic!("nothing is known of it"),
-        }
+/// No mark is ever reached: work may wait for work that is launched after it.
+struct Never;
+
+impl Marks for Never {
+    fn reached(&self, _place: u64, _slot: Slot, _mark: Mark) -> Option<bool> {
+        Some(false)
     }
-    assert!(now.less(begun) < Nanos::seconds(1), "{now:?}");
+
+    fn between(&self, _place: u64, _slot: Slot, _from: Mark, _to: Mark) -> Option<Nanos> {
+        None
+    }
+
+    fn is_idle(&self) -> bool {
+        false
+    }
 }
 
+/// No launch is held back for ever by unfinished ones, nor by a thread that never came back from its launch.
 #[test]
-fn a_thread_that_never_came_back_from_its_launch_holds_nothing_back_for_ever() {
+fn what_is_unfinished_holds_nothing_back_for_ever() {
     let words = Box::new([const { AtomicU64::new(0) }; WORDS]);
-    let shared = Shared::new(&words);
-    let share = Share::percent(50).unwrap();
-    let throttle = Throttle::<Sound>::default();
-    let costs = Costs::default();
-    let key = Key::kernel(1, 1);
-    let mut now = Nanos::seconds(100);
-    assert!(matches!(
-        throttle.submit(&shared, share, now, key, costs.of(key)),
-        Order::Mark { .. }
-    ));
-    let begun = now;
-    while let Order::Wait(until) = throttle.submit(&shared, share, now, key, costs.of(key)) {
-        now = until.max(Nanos(now.0 + 1));
+    let budget = Budget {
+        shared: Shared::new(&words),
+        share: Share::percent(50).unwrap(),
+    };
+    for comes_back in [true, false] {
+        let lane = Lane::<Sound>::default();
+        let mut now = Nanos::seconds(100);
+        let mut last = now;
+        for launch in 0..40 {
+            let marked = loop {
+                match lane.order(&Never, &budget, now, Key::kernel(launch << 8, 1)) {
+                    Order::Wait(until) => now = until.max(Nanos(now.0 + 1)),
+                    Order::Mark { slot, closes, .. } => break Some((slot, closes)),
+                    Order::End(slot) => break Some((slot, true)),
+                    Order::Go => break None,
+                }
+            };
+            assert!(now.less(last) < Nanos::millis(700), "{launch}: {now:?}");
+            last = now;
+            if let Some((slot, closes)) = marked {
+                lane.opened(slot, 1);
+                if comes_back && closes {
+                    let end = End {
+                        place: 1,
+                        ..End::default()
+                    };
+                    lane.closed(
+                        &budget,
+                        now,
+                        (slot, lane.number(slot)),
+                        end,
+                        Launched::Marked,
+                    );
+                }
+            }
+        }
     }
-    assert!(now.less(begun) < Nanos::seconds(1), "{now:?}");
 }

@@ -8,7 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
 use throttle::{
-    Costs, Key, Launched, Measured, Nanos, Order, Rules, Share, Shared, Throttle, WORDS,
+    Budget, End, Key, LEASES, Lane, Launched, Mark, Marks, Nanos, Order, Rules, Share, Shared,
+    Slot, WORDS,
 };
 
 use crate::history::History;
@@ -25,6 +26,8 @@ const QUERY: u64 = 1_500;
 const WATCHED: u64 = 10_000_000;
 /// From the end of the call to the work's start on an idle device: up to this long.
 const START: u64 = 1_000;
+/// From a mark to the work after it, in a stream that was empty: so much more than between two kernels (an H200: 3.5 us in all).
+const FETCH: u64 = 1_000;
 /// Between two kernels of a stream (an H200: 2 µs).
 const REST: u64 = 2_000;
 /// Launches that a stream takes before the next one waits.
@@ -51,8 +54,9 @@ pub const BOOT: u64 = 3_600_000_000_000;
 #[derive(Clone, Copy, Default)]
 struct Work {
     left: u64,
-    opens: bool,
-    closes: bool,
+    /// The leases whose first launch it is, and whose last.
+    opens: Option<Slot>,
+    closes: Option<Slot>,
     begun: bool,
     /// The device does not begin with it earlier.
     from: u64,
@@ -70,9 +74,42 @@ enum Doing {
     Blocked,
 }
 
+/// When the marks of each lease were reached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    marks: [[Option<u64>; 3]; LEASES],
+    /// The stream of the launch that is held has nothing to do.
+    idle: bool,
+}
+
+impl Reached {
+    fn of(&mut self, slot: Slot, mark: Mark) -> &mut Option<u64> {
+        &mut self.marks[slot.index()][mark as usize]
+    }
+}
+
+impl Marks for Reached {
+    fn reached(&self, _place: u64, slot: Slot, mark: Mark) -> Option<bool> {
+        Some(self.marks[slot.index()][mark as usize].is_some())
+    }
+
+    fn between(&self, _place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+        let marks = &self.marks[slot.index()];
+        let (from, to) = (marks[from as usize]?, marks[to as usize]?);
+        Some(Nanos(to.saturating_sub(from)))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.idle
+    }
+}
+
+/// The only place where marks are.
+const PLACE: u64 = 1;
+
 struct Process<R: Rules> {
     /// None: a foreign tenant's.
-    throttle: Option<Box<(Throttle<R>, Costs)>>,
+    lane: Option<Box<Lane<R>>>,
     /// Whose budget it has.
     tenant: usize,
     program: Program,
@@ -80,17 +117,15 @@ struct Process<R: Rules> {
     /// The launch that waits for its turn: what, how long, and in which stream.
     held: Option<(Key, u64, usize)>,
     streams: Vec<VecDeque<Work>>,
-    opened: Option<u64>,
-    last: Option<u64>,
-    closed: Option<u64>,
-    /// An idle stream reached the mark before the last launch while the launch was still being made.
-    gap: u64,
-    /// The lease was closed by a mark alone.
-    ended: bool,
+    /// When each came to its end.
+    emptied: Vec<u64>,
+    reached: Reached,
     coming: Option<(Work, usize)>,
     /// Its thread watches for the mark before the lease's first launch, made then.
-    watches: Option<(Nanos, u64)>,
+    watches: Option<(Slot, Nanos, u64)>,
     launches: u64,
+    /// When each of its program's rounds ended.
+    rounds: Vec<u64>,
 }
 
 /// A budget, and what the processes that have it share.
@@ -123,7 +158,7 @@ pub struct World<R: Rules> {
     /// Late wake-ups: up to this many nanoseconds.
     pub late: u64,
     /// From the call's end until the device is at work, where the stream was empty: a mark before it is reached by then.
-    pub fetch: u64,
+    fetch: u64,
 }
 
 impl<R: Rules> World<R> {
@@ -139,7 +174,7 @@ impl<R: Rules> World<R> {
             since: 0,
             until: 0,
             late: 80_000,
-            fetch: 0,
+            fetch: FETCH,
         }
     }
 
@@ -158,33 +193,31 @@ impl<R: Rules> World<R> {
         self.tenants[0].share = Share::percent(percent);
     }
 
-    /// How often a process has come to the end of its program's round.
-    pub fn rounds(&self, at: usize) -> u64 {
-        self.processes[at].program.rounds()
+    /// When a process has come to the end of its program's rounds.
+    pub fn rounds(&self, at: usize) -> &[u64] {
+        &self.processes[at].rounds
     }
 
     pub fn foreigner(&mut self, program: Program) -> usize {
         self.add(program, None)
     }
 
-    fn add(&mut self, program: Program, throttle: Option<Box<(Throttle<R>, Costs)>>) -> usize {
+    fn add(&mut self, program: Program, lane: Option<Box<Lane<R>>>) -> usize {
         // Nobody starts at the same nanosecond.
         let start = self.now + self.dice.below(50_000);
         self.processes.push(Process {
-            throttle,
+            lane,
             tenant: self.tenants.len() - 1,
             streams: vec![VecDeque::new(); program.streams],
+            emptied: vec![start; program.streams],
             program,
             doing: Doing::Something(start),
             held: None,
-            opened: None,
-            last: None,
-            closed: None,
-            gap: 0,
-            ended: false,
+            reached: Reached::default(),
             coming: None,
             watches: None,
             launches: 0,
+            rounds: Vec::new(),
         });
         self.processes.len() - 1
     }
@@ -323,7 +356,7 @@ impl<R: Rules> World<R> {
         let tenants = self
             .processes
             .iter()
-            .any(|process| process.throttle.is_some() && process.heads(self.now).is_some());
+            .any(|process| process.lane.is_some() && process.heads(self.now).is_some());
         if tenants {
             self.history.add(self.now - BOOT, self.now - BOOT + span);
         }
@@ -364,20 +397,34 @@ impl<R: Rules> World<R> {
             self.sharing == Sharing::Even || self.turn == Some(at) && self.since <= self.now;
         let process = &mut self.processes[at];
         if let Some((work, stream)) = process.coming.take() {
-            let opens = work.opens;
+            let before = process.reach_empty(&work, stream, is_read);
+            let tenant = &self.tenants[process.tenant];
+            if let (Some(slot), Some(share), Some(lane)) =
+                (work.closes, tenant.share, process.lane.as_deref())
+            {
+                let budget = Budget {
+                    shared: Shared::new(&tenant.words),
+                    share,
+                };
+                let end = End {
+                    place: PLACE,
+                    ended: false,
+                    gap: Nanos(if before { LAUNCH } else { 0 }),
+                };
+                let of = (slot, lane.number(slot));
+                lane.closed(&budget, Nanos(self.now), of, end, Launched::Marked);
+            }
             process.push(self.now, work, stream, (is_read, self.fetch));
-            let own = process.throttle.as_deref().filter(|_| opens);
-            process.watches = own
-                .and_then(|(throttle, _)| throttle.awaits_turn())
-                .map(|lease| (lease, self.now));
+            let own = work.opens.zip(process.lane.as_deref());
+            process.watches =
+                own.and_then(|(slot, lane)| Some((slot, lane.awaits_turn(slot)?, self.now)));
             return;
         }
-        if let (Some((lease, made)), Some((throttle, _))) =
-            (process.watches, process.throttle.as_deref())
+        if let (Some((slot, lease, made)), Some(lane)) = (process.watches, process.lane.as_deref())
         {
             let took = self.now - made;
-            match process.opened {
-                Some(opened) if opened <= self.now => throttle.turned(lease, Nanos(took)),
+            match *process.reached.of(slot, Mark::Opened) {
+                Some(opened) if opened <= self.now => lane.turned(slot, lease, Nanos(took)),
                 _ if took < WATCHED => {
                     process.doing = Doing::Something(self.now + QUERY);
                     return;
@@ -395,69 +442,75 @@ impl<R: Rules> World<R> {
             return;
         }
         let tenant = &self.tenants[process.tenant];
-        let (Some(share), Some(own)) = (tenant.share, process.throttle.as_deref()) else {
-            process.launch(self.now, cost, (false, false), is_read);
+        let (Some(share), Some(lane)) = (tenant.share, process.lane.as_deref()) else {
+            process.launch(self.now, cost, None, is_read);
             return;
         };
-        let (throttle, costs) = own;
-        let shared = Shared::new(&tenant.words);
+        let budget = Budget {
+            shared: Shared::new(&tenant.words),
+            share,
+        };
         let now = Nanos(self.now);
-        let belief = costs.of(key);
-        if throttle.pass(belief) {
-            process.launch(self.now, cost, (false, false), is_read);
+        if lane.pass(key) {
+            process.launch(self.now, cost, None, is_read);
             return;
         }
-        match throttle.submit(&shared, share, now, key, belief) {
-            Order::Go => process.launch(self.now, cost, (false, false), is_read),
-            Order::Mark { opens, closes } => {
-                if closes {
-                    throttle.launched(&shared, share, now, Launched::Marked);
+        process.reached.idle = process.streams[stream].is_empty();
+        let order = lane.order(&process.reached, &budget, now, key);
+        match order {
+            Order::Go => process.launch(self.now, cost, None, is_read),
+            Order::Mark {
+                slot,
+                opens,
+                closes,
+            } => {
+                if opens {
+                    lane.opened(slot, PLACE);
                 }
-                process.launch(self.now, cost, (opens, closes), is_read);
+                process.launch(self.now, cost, Some((slot, opens, closes)), is_read);
             }
-            Order::End => {
-                throttle.launched(&shared, share, now, Launched::Marked);
-                (process.ended, process.closed, process.gap) = (true, None, 0);
-                match process.streams[stream].back_mut() {
-                    Some(work) => work.closes = true,
-                    None => (process.closed, process.gap) = (Some(self.now), 1),
+            Order::End(slot) => {
+                let idle = process.streams[stream].is_empty();
+                let end = End {
+                    place: PLACE,
+                    ended: true,
+                    gap: Nanos(u64::from(idle)),
+                };
+                lane.closed(
+                    &budget,
+                    now,
+                    (slot, lane.number(slot)),
+                    end,
+                    Launched::Marked,
+                );
+                process.unmark(slot);
+                *process.reached.of(slot, Mark::Closed) = idle.then_some(self.now);
+                if !idle {
+                    process.streams[stream].push_back(Work {
+                        closes: Some(slot),
+                        ..Work::default()
+                    });
                 }
                 process.doing = Doing::Something(self.now + ASK);
             }
             Order::Wait(until) => {
-                process.doing =
-                    Doing::Something(late(until.0.max(self.now), self.late, &mut self.dice))
+                process.doing = Doing::Something(late(
+                    until.0.max(self.now + QUERY),
+                    self.late,
+                    &mut self.dice,
+                ));
             }
-            Order::Look => match process.closed.take() {
-                Some(closed) => {
-                    let since =
-                        |mark: Option<u64>| mark.map(|mark| Nanos(closed.saturating_sub(mark)));
-                    let last = since(process.last.filter(|_| !process.ended))
-                        .map(|last| last.less(Nanos(process.gap)));
-                    let alone = process.opened == process.last && last.is_some();
-                    let measured = Measured {
-                        lease: if alone { last } else { since(process.opened) },
-                        last,
-                        gap: Nanos(process.gap),
-                    };
-                    throttle.finished(&shared, share, costs, now, measured);
-                    process.doing = Doing::Something(self.now + ASK);
-                }
-                None => {
-                    let again = throttle.unfinished(&shared, share, now);
-                    process.doing = Doing::Something(late(
-                        again.0.max(self.now + ASK),
-                        self.late,
-                        &mut self.dice,
-                    ));
-                }
-            },
         }
     }
 
     fn step(&mut self, at: usize) {
         let process = &mut self.processes[at];
-        match process.program.step(&mut self.dice) {
+        let rounds = process.program.rounds();
+        let step = process.program.step(&mut self.dice);
+        if process.program.rounds() > rounds {
+            process.rounds.push(self.now);
+        }
+        match step {
             Step::Launch {
                 function,
                 cost,
@@ -472,6 +525,9 @@ impl<R: Rules> World<R> {
                     ..Work::default()
                 };
                 process.streams[stream].push_back(gate);
+                if let Some(lane) = &process.lane {
+                    lane.note_wait();
+                }
                 process.doing = Doing::Something(self.now + LAUNCH);
             }
             Step::Open => {
@@ -517,29 +573,57 @@ impl<R: Rules> Process<R> {
         self.streams.iter().all(VecDeque::is_empty)
     }
 
-    fn launch(&mut self, now: u64, cost: u64, (opens, closes): (bool, bool), is_read: bool) {
+    /// Makes the launch that is held: one of a lease with marks about it, whether it opens and closes it, or one without.
+    fn launch(&mut self, now: u64, cost: u64, marked: Option<(Slot, bool, bool)>, is_read: bool) {
         let Some((_, _, stream)) = self.held.take() else {
             return;
         };
         self.launches += 1;
-        let idle = self.streams[stream].is_empty() && is_read;
-        if closes {
-            self.closed = None;
-            self.ended = false;
-            self.last = idle.then_some(now);
-            self.gap = if idle { LAUNCH } else { 0 };
-        }
-        if opens {
-            self.opened = idle.then_some(now);
-        }
-        let work = Work {
+        let mut work = Work {
             left: (cost + REST) * PARTS,
-            opens,
-            closes,
             ..Work::default()
         };
+        if let Some((slot, opens, closes)) = marked {
+            // A mark in an idle stream is reached at once.
+            let at_once = (self.streams[stream].is_empty() && is_read).then_some(now);
+            if opens {
+                *self.reached.of(slot, Mark::Opened) = at_once;
+                work.opens = Some(slot);
+            }
+            if closes {
+                self.unmark(slot);
+                *self.reached.of(slot, Mark::Last) = at_once;
+                work.closes = Some(slot);
+            }
+        }
         self.coming = Some((work, stream));
         self.doing = Doing::Something(now + LAUNCH);
+    }
+
+    /// A launch is made, of which the marks before it were set in its stream. Whether these were reached before it was.
+    fn reach_empty(&mut self, work: &Work, stream: usize, is_read: bool) -> bool {
+        let marks = [(work.opens, Mark::Opened), (work.closes, Mark::Last)];
+        let empty = self.streams[stream].is_empty() && is_read;
+        let emptied = self.emptied[stream];
+        let mut reached = false;
+        for (slot, mark) in marks {
+            let mark = slot.map(|slot| self.reached.of(slot, mark));
+            if let Some(mark) = mark {
+                if empty {
+                    mark.get_or_insert(emptied);
+                }
+                reached |= mark.is_some();
+            }
+        }
+        reached
+    }
+
+    /// A mark that is set again is no longer where it was.
+    fn unmark(&mut self, slot: Slot) {
+        *self.reached.of(slot, Mark::Closed) = None;
+        for work in self.streams.iter_mut().flatten() {
+            work.closes = work.closes.filter(|of| *of != slot);
+        }
     }
 
     fn push(&mut self, now: u64, work: Work, stream: usize, (is_read, fetch): (bool, u64)) {
@@ -567,11 +651,11 @@ impl<R: Rules> Process<R> {
             return;
         };
         if !core::mem::replace(&mut work.begun, true) {
-            if work.opens {
-                self.opened.get_or_insert(now);
+            if let Some(slot) = work.opens {
+                self.reached.of(slot, Mark::Opened).get_or_insert(now);
             }
-            if work.closes && !work.shut {
-                self.last.get_or_insert(now);
+            if let Some(slot) = work.closes {
+                self.reached.of(slot, Mark::Last).get_or_insert(now);
             }
         }
     }
@@ -590,8 +674,9 @@ impl<R: Rules> Process<R> {
 
     fn pop(&mut self, stream: usize, now: u64) {
         let work = self.streams[stream].pop_front();
-        if work.is_some_and(|work| work.closes) {
-            self.closed = Some(now);
+        self.emptied[stream] = now;
+        if let Some(slot) = work.and_then(|work| work.closes) {
+            *self.reached.of(slot, Mark::Closed) = Some(now);
         }
     }
 
