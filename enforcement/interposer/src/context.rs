@@ -777,8 +777,9 @@ struct Reading {
     deferred: Bytes,
     /// What no context owns: without one it is in no row, and with the next in ours again.
     apart: Bytes,
-    /// Imported, and in our row alone.
+    /// Imported, and in our row alone; and all that is imported and charged elsewhere.
     imported: Bytes,
+    shared: Bytes,
     /// What destroyed pools are charged, of which the driver may give back any moment: no change announces that.
     destroyed: Bytes,
     /// How many changes have begun.
@@ -833,6 +834,8 @@ impl Meter {
             let undisturbed = after.changes == before.changes || planted(Seed::R74);
             // A launch takes what it was charged for some time after its charge.
             let settled = undisturbed && after.deferred == Bytes::ZERO;
+            // Nor is it known whether what others have too is in this row, while it is not known who of them is alive (R118 of `fixtures/defects.txt`).
+            let settled = settled && (after.shared == after.imported || planted(Seed::R118));
             let likely = own != Bytes::ZERO && (settled || own <= bound);
             let likely = likely && (undisturbed || after.deferred == before.deferred);
             // What they gave back meanwhile would hide as much of what was taken.
@@ -894,6 +897,7 @@ impl Reading {
             let reading = Reading {
                 rows,
                 imported: Bytes(imported),
+                shared: ledger.shared_usage(index),
                 device: nvml.device_usage(index),
                 charged: stood.0,
                 deferred: tenant.charged_for_launches(device),

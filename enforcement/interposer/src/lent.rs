@@ -16,6 +16,7 @@ use abi::cuda::{CUdeviceptr, CUmemPoolPtrExportData, CUmemoryPool, CUresult};
 use budget::Bytes;
 use budget::charge::POOL_STEP;
 use ledger::{KeptErrno, Named, Object};
+use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -327,6 +328,10 @@ impl Tenant {
                 Some(fd) => self.name_descriptor(fd, loan.named, devices, loan.lent())?,
                 None => None,
             };
+            if let (Some(named), Some(ledger), false) = (named, self.ledger(), planted(Seed::R117))
+            {
+                ledger.unlist_object(named.object);
+            }
             loan.held_elsewhere |= named.is_none();
             loan.named = loan.named.or(named);
             Ok(())

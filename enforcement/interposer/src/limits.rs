@@ -109,7 +109,9 @@ fn set_charged(
         Err(CUresult::ERROR_CONTEXT_IS_DESTROYED) => {
             return Outcome::PassThrough(Reason::TakesNothing);
         }
-        Err(_) => return Outcome::Refused(Refused::UnknownDevice),
+        Err(_) if planted(Seed::C15) => return Outcome::Refused(Refused::UnknownDevice),
+        // The driver says why it would not set it either.
+        Err(code) => return Outcome::Done(code),
     };
     let shape = device.shape;
     let expected = within_bounds(shape, limit, value as u64);

@@ -27,6 +27,7 @@ use crate::nvml::Scope;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::report::{self, Once};
+use ledger::KeptErrno;
 use seeds::{Seed, planted};
 
 pub fn load(tenant: Tenant, module: Out<'_, CUmodule>, name: In<'_, c_char>) -> Outcome<CUresult> {
@@ -399,6 +400,8 @@ pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), 
     {
         return Ok(());
     }
+    // The driver has made the call, and its errno is the program's.
+    let _errno = KeptErrno::keep();
     let grant = tenant.reserve(device.indices, Bytes::ZERO)?;
     {
         let _entered = Entered::into(context.handle);

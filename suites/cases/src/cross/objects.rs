@@ -112,8 +112,16 @@ impl Holder {
 
     /// Has it take from a pool that it shares; the pool, and what names the allocation.
     pub(super) fn lends(&mut self, session: &Session) -> Result<(OwnedFd, PoolPointer), Failure> {
+        self.lends_of(session, SHARED)
+    }
+
+    pub(super) fn lends_of(
+        &mut self,
+        session: &Session,
+        bytes: Bytes,
+    ) -> Result<(OwnedFd, PoolPointer), Failure> {
         let socket = self.connected(session)?;
-        self.0.say("lend")?;
+        self.0.say(&format!("lend {}", bytes.0))?;
         let descriptor = process::receive_descriptor(&socket)?;
         let text = self.0.line()?;
         match PoolPointer::parse(&text) {
@@ -179,6 +187,28 @@ pub(super) fn is_given_back(
 }
 
 cases! {
+    /// Memory that a process imported before it has a context is charged once with that context, though its maker has just died and the driver has not
+    /// taken that apart.
+    imported_memory_of_a_dead_maker_is_no_part_of_a_context {
+        kind: Budget, defects: ["R118"], budget: "0=8GiB",
+        entry_points: ["cuMemImportFromShareableHandle", "cuDevicePrimaryCtxRetain", "cuMemRelease"],
+        needs: ["cuMemImportFromShareableHandle"], unordered: "asks while the driver takes a process apart",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let mut maker = Holder::start(session)?;
+        let descriptor = maker.sends(session, Maker::Cuda)?;
+        let imported = cuda.import_memory(&descriptor);
+        ensure_eq!(imported.code, OK, "cuMemImportFromShareableHandle without a context");
+        drop(descriptor);
+        maker.0.kill()?;
+        context(&cuda, 0)?;
+        ensure_eq!(cuda.release_memory(imported.out), OK, "cuMemRelease");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// What another process exported and this one opened is charged once, outlives its maker's death, and is given back when
     /// this one closes it.
     opened_memory_outlives_its_makers_death_and_is_charged_once {
@@ -519,11 +549,12 @@ impl Hands {
             "lend" => {
                 let socket = accepted(&mut self.listener)?;
                 let pool = cuda.create_shared_pool(0);
-                let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0);
+                let bytes = Bytes(object.parse().unwrap_or(SHARED.0));
+                let taken = cuda.allocate_from_pool(Stream::Legacy, pool.out, bytes.0);
                 ensure_eq!(
                     (pool.code, taken.code, cuda.synchronize()),
                     (OK, OK, OK),
-                    "4 GiB of a shared pool"
+                    "{bytes} of a shared pool"
                 );
                 (self.pointer, self.pool) = (taken.out, Some(pool.out));
                 match cuda.export_pool(pool.out) {

@@ -413,6 +413,24 @@ cases! {
         within(session, &cuda)
     }
 
+    /// When a kernel has failed all limits answer that, as all else does.
+    a_limit_that_is_set_after_a_fault_answers_the_fault {
+        kind: Neutral, defects: ["C7", "C15"], budget: "0=20GiB", entry_points: ["cuCtxSetLimit"],
+        faults: r#"fault = [{ at = "cuLaunchKernel", when = "1", then = "kernel-fault:719" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        let current = crate::clients::context(&cuda, 0)?;
+        let memory = cuda.allocate(4096);
+        ensure_eq!(memory.code, OK, "cuMemAlloc_v2");
+        ensure_eq!(launch_small(&cuda, current, memory.out), OK, "a launch that will fail");
+        let failed = cuda.synchronize();
+        ensure!(failed != OK, "the launch did not fail");
+        for (limit, value) in [(STACK_SIZE, 2048), (HEAP_SIZE, 16 << 20), (STACK_SIZE, 0)] {
+            ensure_eq!(cuda.set_limit(limit, value), failed, "limit {limit} when a kernel has failed");
+        }
+        Ok(())
+    }
+
     /// While a stack is about to be set, or refused, what launches have made of it is the context's: a limit that another thread sets meanwhile gives nothing of
     /// that to anybody.
     a_limit_set_while_a_stack_is_judged_gives_nothing_away {

@@ -289,6 +289,27 @@ cases! {
         tenant.peer.finish()
     }
 
+    /// Nor what that image had opened of another process's memory, and held last.
+    what_an_image_before_exec_had_opened_is_not_charged_to_the_next {
+        kind: Budget, defects: ["R119"], entry_points: ["cuIpcOpenMemHandle_v2", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "asks while the driver takes apart",
+    } (session) {
+        let (few, most) = (Bytes::mib(64), Bytes::mib(2500));
+        let cuda = cuda()?;
+        let mut tenant = Tenant::start(session)?;
+        let memory = cuda.allocate(most.0);
+        ensure_eq!(memory.code, OK, "{most}");
+        let handle = cuda.export_ipc(memory.out);
+        ensure_eq!(handle.code, OK, "cuIpcGetMemHandle");
+        ensure_eq!(tenant.ask(&format!("open {}", handle.out.text()))?, 0, "cuIpcOpenMemHandle_v2 in another process");
+        ensure_eq!(cuda.free(memory.out), OK, "cuMemFree_v2");
+        ensure_eq!(tenant.ask(&format!("again cuda {}", few.0))?, 0, "64 MiB in the next image, at once");
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let again = cuda.allocate(most.0);
+        ensure_eq!(again.code, OK, "{most} when the image that had opened them is gone");
+        tenant.peer.finish()
+    }
+
     /// And is granted to that one again soon: it has seen the old one's row go before it took anything.
     what_the_image_before_exec_held_is_not_waited_for_twice {
         kind: Budget, defects: ["P12c"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
