@@ -291,7 +291,7 @@ cases! {
 
     /// Nor what that image had opened of another process's memory, and held last.
     what_an_image_before_exec_had_opened_is_not_charged_to_the_next {
-        kind: Budget, defects: ["R119"], entry_points: ["cuIpcOpenMemHandle_v2", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
+        kind: Neutral, defects: ["R119"], entry_points: ["cuIpcOpenMemHandle_v2", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
         unordered: "asks while the driver takes apart",
     } (session) {
         let (few, most) = (Bytes::mib(64), Bytes::mib(2500));
