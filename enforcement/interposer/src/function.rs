@@ -634,7 +634,7 @@ impl Tenant {
     /// The driver took nothing for these.
     fn back_out(self, all: impl Iterator<Item = Afforded>) {
         for (launching, raised) in all.filter_map(|afforded| afforded.charged) {
-            if let Some(raised) = raised.filter(|_| !planted(Seed::R28b)) {
+            if let Some(raised) = raised {
                 self.lower_local(&launching, &raised);
             }
         }

@@ -248,6 +248,11 @@ impl Marks for Place<'_> {
     fn is_idle(&self) -> bool {
         self.line.is_idle()
     }
+
+    /// What does is a call of its own ([`note_wait`]).
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// What a thread is about to give some stream may wait for something else than the device, or is no work.

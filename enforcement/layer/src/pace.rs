@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use ash::vk::Handle;
+use seeds::{Seed, planted};
 use throttle::{Key, Lane, Mark, Marks, Nanos, Paced, Site, Slot};
 
 use crate::arena::Id;
@@ -89,17 +90,29 @@ impl Turns {
     }
 }
 
-/// Lets `call`, which submits so many command buffers to a queue, happen when it may.
+/// What is submitted.
+#[derive(Clone, Copy, Default)]
+pub struct Batch {
+    /// Command buffers.
+    pub buffers: u64,
+    /// Semaphores that it waits for.
+    pub waits: u64,
+}
+
+/// Lets `call`, which submits a batch to a queue, happen when it may.
 pub fn submit(
     found: Found,
     queue: vk::Queue,
-    buffers: u64,
+    batch: Batch,
     call: &mut dyn FnMut() -> vk::Result,
 ) -> vk::Result {
-    let Some(site) = site(found, queue).filter(|_| buffers > 0) else {
+    let Some(site) = site(found, queue, batch).filter(|_| batch.buffers > 0) else {
         return call();
     };
-    let key = Key::batch(queue.as_raw(), buffers);
+    let key = Key::batch(queue.as_raw(), batch.buffers);
+    if site.waits {
+        site.turns.lane.note_wait();
+    }
     if site.turns.lane.pass(key) {
         return call();
     }
@@ -140,9 +153,10 @@ struct Place {
     turns: &'static Turns,
     queue: vk::Queue,
     family: u32,
+    waits: bool,
 }
 
-fn site(found: Found, queue: vk::Queue) -> Option<Place> {
+fn site(found: Found, queue: vk::Queue, batch: Batch) -> Option<Place> {
     let device = found.device;
     let timed = device.timed.as_ref().filter(|_| found.registered)?;
     let family = timed
@@ -154,6 +168,7 @@ fn site(found: Found, queue: vk::Queue) -> Option<Place> {
         turns: turns(device)?,
         queue,
         family,
+        waits: batch.waits > 0 && !planted(Seed::T5),
     })
 }
 
@@ -211,5 +226,9 @@ impl Marks for Place {
     /// Of a queue nobody can ask it: so it is believed.
     fn is_idle(&self) -> bool {
         true
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
     }
 }

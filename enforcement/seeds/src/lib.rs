@@ -240,7 +240,6 @@ seeds! {
     R83 = "R83", "what a process was seen to hold beyond the books stays charged once the driver holds nothing for it";
     R28 = "R28", "local memory is charged as soon as a function is obtained";
     R28a = "R28a", "a graph is charged for the local memory of any function that was obtained";
-    R28b = "R28b", "local memory stays charged for a launch that the driver refuses";
     R28d = "R28d", "a launch that is captured is charged local memory";
     R28c = "R28c", "a kernel that an executable graph was set to is not known to need more local memory";
     R13 = "R13", "modules are loaded unseen", unhooks: ["cuModuleLoad*", "cuLibraryLoad*"];
@@ -275,6 +274,7 @@ seeds! {
     T1a = "T1a", "memsets are not held", unhooks: ["cuMemset*"];
     T2 = "T2", "work is paid for with half of its time";
     T2a = "T2a", "a tenth of the budget is granted";
+    T5 = "T5", "a batch that waits for a semaphore is waited for and paid for as work";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
     V17 = "V17", "memory that an image has to itself is taken for any other";
     V17a = "V17a", "an import of handle type 0 is taken for an import";

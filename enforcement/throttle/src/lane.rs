@@ -32,6 +32,8 @@ pub trait Marks {
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
     /// Whether the launch's stream has nothing before it that a mark would wait for, as far as anybody can say.
     fn is_idle(&self) -> bool;
+    /// Whether the launch may wait for something else than the device before it begins.
+    fn waits(&self) -> bool;
 }
 
 /// Where a launch happens: the clock, the waiting and the marks of the library that it comes by.
@@ -137,6 +139,7 @@ impl<R: Rules> Lane<R> {
             key,
             cost: self.costs.of(key),
             is_idle: &|| marks.is_idle(),
+            waits: marks.waits(),
         };
         self.throttle.submit(shared, *share, now, &launch)
     }

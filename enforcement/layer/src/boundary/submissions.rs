@@ -8,6 +8,7 @@ use seeds::{Seed, planted};
 use super::next::DeviceNext;
 use super::{guard, key};
 use crate::device::{self, Found};
+use crate::pace::Batch;
 use crate::{floor, pace};
 
 // As in `commands`: the obligations of a Vulkan command towards its caller are the specification's, and they are what the SAFETY notes lean on.
@@ -73,7 +74,10 @@ pub unsafe extern "system" fn submit(
         by(
             queue,
             |next| next.submit,
-            || total(submits, count, |one| one.command_buffer_count),
+            || Batch {
+                buffers: total(submits, count, |one| one.command_buffer_count),
+                waits: total(submits, count, |one| one.wait_semaphore_count),
+            },
             |next| next(queue, count, submits.cast(), fence),
         )
     }
@@ -90,7 +94,10 @@ pub unsafe extern "system" fn submit2(
         by(
             queue,
             |next| next.submit2,
-            || total(submits, count, |one| one.command_buffer_info_count),
+            || Batch {
+                buffers: total(submits, count, |one| one.command_buffer_info_count),
+                waits: total(submits, count, |one| one.wait_semaphore_info_count),
+            },
             |next| next(queue, count, submits.cast(), fence),
         )
     }
@@ -107,7 +114,10 @@ pub unsafe extern "system" fn submit2_khr(
         by(
             queue,
             |next| next.submit2_khr,
-            || total(submits, count, |one| one.command_buffer_info_count),
+            || Batch {
+                buffers: total(submits, count, |one| one.command_buffer_info_count),
+                waits: total(submits, count, |one| one.wait_semaphore_info_count),
+            },
             |next| next(queue, count, submits.cast(), fence),
         )
     }
@@ -124,7 +134,10 @@ pub unsafe extern "system" fn bind_sparse(
         by(
             queue,
             |next| next.bind_sparse,
-            || u64::from(count),
+            || Batch {
+                buffers: u64::from(count),
+                waits: total(binds, count, |one| one.wait_semaphore_count),
+            },
             |next| next(queue, count, binds.cast(), fence),
         )
     }
@@ -135,7 +148,7 @@ pub unsafe extern "system" fn bind_sparse(
 unsafe fn by<F: Copy>(
     queue: vk::Queue,
     of: impl Fn(&DeviceNext) -> Option<F>,
-    work: impl Fn() -> u64,
+    work: impl Fn() -> Batch,
     call: impl Fn(F) -> vk::Result,
 ) -> vk::Result {
     guard(vk::Result::ERROR_OUT_OF_HOST_MEMORY, || {

@@ -460,6 +460,10 @@ impl Marks for Never {
     fn is_idle(&self) -> bool {
         false
     }
+
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// No launch is held back for ever by unfinished ones, nor by a thread that never came back from its launch.

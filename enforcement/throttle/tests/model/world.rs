@@ -102,6 +102,10 @@ impl Marks for Reached {
     fn is_idle(&self) -> bool {
         self.idle
     }
+
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// The only place where marks are.

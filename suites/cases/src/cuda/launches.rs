@@ -52,6 +52,33 @@ cases! {
         Ok(())
     }
 
+    /// Kernels behind a gate that the host opens later are launched as without a budget: what the device has not begun keeps nobody waiting.
+    work_behind_a_gate_keeps_nobody_waiting {
+        kind: Neutral, defects: ["T5"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more",
+    } (_session) {
+        const ROUNDS: u32 = 5;
+        let cuda = crate::clients::cuda()?;
+        let word = cuda.allocate_host(4096);
+        let other = cuda.create_stream();
+        ensure_eq!((word.code, other.code), (CUresult::SUCCESS, CUresult::SUCCESS), "a word and a stream to write it by");
+        let work = cuda.workload().map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+        let mut waited = Duration::ZERO;
+        for value in 1..=ROUNDS {
+            ensure_eq!(cuda.wait_for_value(work.own_stream(), word.out, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
+            let begun = Instant::now();
+            for _ in 0..20 {
+                ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch behind a closed gate");
+            }
+            waited += begun.elapsed();
+            ensure_eq!(cuda.write_value(other.out, word.out, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+        }
+        // Who waits for what does not come gives up after a quarter of a second, and pays for that then.
+        ensure!(waited < Duration::from_millis(250), "{ROUNDS} times 20 launches behind a closed gate took {waited:?}");
+        Ok(())
+    }
+
     /// Four processes of a tenant share one compute budget.
     four_processes_share_the_compute_budget {
         kind: Budget, defects: ["T2", "T3"], entry_points: ["cuLaunchKernel"],

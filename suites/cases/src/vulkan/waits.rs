@@ -1,7 +1,7 @@
 //! Threads that wait for what others signal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::{Failure, cases, ensure, ensure_eq, fail, skip};
 
@@ -68,6 +68,28 @@ cases! {
                 woken(&timeline, value, wait, signal)?;
             }
         }
+        Ok(())
+    }
+
+    /// Under a compute budget a batch that waits for one of another queue that is submitted later holds nobody up: not the one that it waits for.
+    a_batch_that_waits_holds_nobody_up {
+        kind: Neutral, defects: ["T5"], entry_points: ["vkQueueSubmit"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the drivers are asked more",
+    } (_session) {
+        const ROUNDS: u64 = 5;
+        let instance = instance(Client::V1_3)?;
+        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
+            skip!("the first family has one queue");
+        };
+        let begun = Instant::now();
+        for value in 1..=ROUNDS {
+            timeline.submit_work_behind(value)?;
+            timeline.submit_work_to_signal(value)?;
+            timeline.wait_for_fence()?;
+        }
+        // Who waits for what does not come gives up after a quarter of a second, and pays for that then.
+        let waited = begun.elapsed();
+        ensure!(waited < Duration::from_millis(1250), "{ROUNDS} batches that wait, and what they wait for, took {waited:?}");
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use abi::cuda::{
     CUmodule, CUresult, CUstream,
 };
 
-use super::{Answer, Cuda, MISSING};
+use super::{Answer, Cuda, MISSING, OwnStream};
 
 /// By which call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,13 @@ fn kernel() -> CString {
         ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry work()\n{{\n    .reg .u32 %r<2>;\n    mov.u32 %r1, 0;\n{body}    ret;\n}}\n"
     );
     CString::new(text).unwrap_or_default()
+}
+
+impl Workload {
+    /// In which its launches are.
+    pub fn own_stream(&self) -> OwnStream {
+        OwnStream(self.stream)
+    }
 }
 
 impl Cuda {

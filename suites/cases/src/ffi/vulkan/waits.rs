@@ -8,6 +8,9 @@ pub struct Timeline {
     queues: [vk::Queue; 2],
     semaphore: vk::Semaphore,
     fence: vk::Fence,
+    pool: vk::CommandPool,
+    /// Of nothing.
+    buffer: vk::CommandBuffer,
     /// Destroyed after the device.
     _instance: Arc<Inner>,
 }
@@ -33,7 +36,17 @@ impl Instance {
                 return Ok(None);
             }
             let raw = instance.create_device(physical.0, &create, None)?;
+            let pool = raw.create_command_pool(&vk::CommandPoolCreateInfo::default(), None)?;
+            let buffers = vk::CommandBufferAllocateInfo::default()
+                .command_pool(pool)
+                .command_buffer_count(1);
+            let buffer = raw.allocate_command_buffers(&buffers)?[0];
+            let often = vk::CommandBufferUsageFlags::SIMULTANEOUS_USE;
+            raw.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default().flags(often))?;
+            raw.end_command_buffer(buffer)?;
             Ok(Some(Timeline {
+                pool,
+                buffer,
                 queues: [0, 1].map(|index| raw.get_device_queue(0, index)),
                 semaphore: raw.create_semaphore(&timeline, None)?,
                 fence: raw.create_fence(&vk::FenceCreateInfo::default(), None)?,
@@ -76,11 +89,21 @@ impl Timeline {
 
     /// vkQueueSubmit to the first queue, of nothing that waits for a value and signals the fence.
     pub fn submit_fence(&self, value: u64) -> Result<(), Code> {
+        self.submit_behind(value, &[])
+    }
+
+    /// The same of a command buffer.
+    pub fn submit_work_behind(&self, value: u64) -> Result<(), Code> {
+        self.submit_behind(value, &[self.buffer])
+    }
+
+    fn submit_behind(&self, value: u64, buffers: &[vk::CommandBuffer]) -> Result<(), Code> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
         let mut timeline =
             vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&values);
         let info = [vk::SubmitInfo::default()
+            .command_buffers(buffers)
             .wait_semaphores(&semaphores)
             .wait_dst_stage_mask(&stages)
             .push_next(&mut timeline)];
@@ -90,10 +113,20 @@ impl Timeline {
 
     /// vkQueueSubmit to the second queue, of nothing that signals a value.
     pub fn submit_signal(&self, value: u64) -> Result<(), Code> {
+        self.submit_to_signal(value, &[])
+    }
+
+    /// The same of a command buffer.
+    pub fn submit_work_to_signal(&self, value: u64) -> Result<(), Code> {
+        self.submit_to_signal(value, &[self.buffer])
+    }
+
+    fn submit_to_signal(&self, value: u64, buffers: &[vk::CommandBuffer]) -> Result<(), Code> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let mut timeline =
             vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info = [vk::SubmitInfo::default()
+            .command_buffers(buffers)
             .signal_semaphores(&semaphores)
             .push_next(&mut timeline)];
         // SAFETY: one thread uses this queue.
@@ -109,6 +142,7 @@ impl Drop for Timeline {
         // SAFETY: nobody else holds the device; its objects go once and before it, when it is done with them.
         unsafe {
             let _lost = self.raw.device_wait_idle();
+            self.raw.destroy_command_pool(self.pool, None);
             self.raw.destroy_fence(self.fence, None);
             self.raw.destroy_semaphore(self.semaphore, None);
             self.raw.destroy_device(None);

@@ -1,0 +1,335 @@
+//! Leases that are on the device, or before it: what they are at, and what they took.
+
+use crate::lease::{LEASES, Lease, Progress, Slot, Stage};
+use crate::shared::Taken;
+use crate::{Belief, Costs, Nanos, Rules, Share, Shared};
+
+use super::{LATE, LEAST, SOON, Throttle};
+
+/// Who is idle before each launch for this part of a turn waits for it.
+const WAITS: u64 = 8;
+/// What it takes to make a launch, where nothing comes in between.
+const CALL: Nanos = Nanos::micros(4);
+/// Work after which half of a comparison is forgotten.
+const REMEMBERED: Nanos = Nanos::millis(200);
+/// Work that has not begun so long after nothing of this process was before it waits for something else than the device; with others of its tenant about,
+/// whose turn it may be, so long.
+const HELD_UP: Nanos = Nanos::millis(5);
+const HELD_UP_BESIDE: Nanos = Nanos::millis(20);
+/// A lease that is not done this long after it should be is charged so far, and the next one may be taken: work may wait for work
+/// that is launched after it.
+const PATIENCE: Nanos = Nanos::millis(250);
+
+/// What the marks say. `None` where one could not be set or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// From before the lease's first launch to after its last.
+    pub lease: Option<Nanos>,
+    /// From before its last launch to after it, if that closed it, without the time for which the mark before it was reached and the launch not made yet.
+    pub last: Option<Nanos>,
+    /// That time, as far as the host can tell: all of the call that made the launch. Zero where the stream had not run empty before the last launch, or
+    /// before the mark that ended the lease.
+    pub gap: Nanos,
+}
+
+impl Measured {
+    fn found_idle(&self) -> bool {
+        self.gap > Nanos::ZERO
+    }
+
+    /// Whether `last` is what the launch took: where a thread has lost its core within the call, the device was at work in what is called the gap.
+    fn is_exact(&self) -> bool {
+        let last = self.last.unwrap_or(Nanos::ZERO);
+        self.gap <= CALL.max(last.scaled(1, 16))
+    }
+}
+
+/// What the leases in flight were found to be at, the oldest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    /// The device is at work for this process.
+    running: bool,
+    /// It is not, and what it has of this process waits for something else.
+    held_up: bool,
+    /// No launch before this time.
+    hold: Option<Nanos>,
+}
+
+impl<R: Rules> Throttle<R> {
+    /// The leases whose end is to be asked for, the oldest first: of each [`Throttle::finished`] or [`Throttle::unfinished`] is to be said, and
+    /// [`Throttle::submit`] to be called then.
+    pub fn in_flight(&self) -> impl Iterator<Item = Slot> {
+        self.note(Flight::default());
+        let mut slots = [None; LEASES];
+        let stages = [Stage::Closing, Stage::Closed];
+        let flying = Slot::all().filter(|slot| stages.contains(&self.lease(*slot).stage()));
+        for (place, slot) in slots.iter_mut().zip(flying) {
+            *place = Some(slot);
+        }
+        slots.sort_unstable_by_key(|slot| slot.map(|slot| self.lease(slot).number.get()));
+        slots.into_iter().flatten()
+    }
+
+    fn flight(&self) -> Flight {
+        let state = &self.state;
+        Flight {
+            running: state.running.is_set(),
+            held_up: state.held_up.is_set(),
+            hold: Some(state.hold.get()),
+        }
+    }
+
+    fn note(&self, flight: Flight) {
+        let state = &self.state;
+        state.running.note(flight.running);
+        state.held_up.note(flight.held_up && !flight.running);
+        state.hold.set(flight.hold.unwrap_or(Nanos::ZERO));
+    }
+
+    /// The device is done with the lease.
+    pub fn finished(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        costs: &Costs,
+        now: Nanos,
+        (slot, measured): (Slot, Measured),
+    ) {
+        let (state, lease) = (&self.state, self.lease(slot));
+        if lease.stage() != Stage::Closed {
+            return;
+        }
+        let used = lease.used.get();
+        let Some(span) = measured.lease.filter(|_| R::PAID_BY_TIME) else {
+            self.settle_evenly(shared, share, now, slot, used);
+            return;
+        };
+        let key = lease.key();
+        let idle = if R::IDLE_IS_FREE {
+            lease.idle.get()
+        } else {
+            Nanos::ZERO
+        };
+        let alone = lease.alone.is_set();
+        let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
+        let busy = if alone {
+            span
+        } else if scattered {
+            // Launches here and there between those of other processes: each was slowed by them, and that time is theirs to pay.
+            span.min(costs.alone(key, used))
+        } else if lease.waits.is_set() {
+            span.min(self.corrected(used))
+        } else if lease.dense.is_set() {
+            span
+        } else {
+            span.min(self.corrected(used).max(span.less(idle)))
+        };
+        // Others may have had leases beside this one, and the device a turn of theirs in it.
+        let disturbed = shared.leases().wrapping_sub(lease.leases.get().0)
+            != state.taken.get().0.wrapping_sub(lease.taken.get().0);
+        if lease.dense.is_set() && !disturbed && !lease.waits.is_set() {
+            self.compare(used, span);
+        }
+        if let Some(last) = measured.last {
+            // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
+            let last = match costs.of(key) {
+                Belief::Takes(believed) if disturbed && !scattered => {
+                    last.min(believed.scaled(9, 8))
+                }
+                _ => last,
+            };
+            costs.learn(key, last, measured.is_exact());
+        }
+        if !alone {
+            let launches = match costs.of(key) {
+                Belief::Takes(cost) => used.0 / cost.0.max(1),
+                Belief::Unknown => 0,
+            };
+            let idle = lease.idle.get().plus(lease.inside.get());
+            let turn = state.turns.take();
+            let launches = if state.turns.are_given_away() {
+                let waited = measured.found_idle() || lease.waited.is_set();
+                if waited { launches } else { 0 }
+            } else if idle > turn.scaled(launches, WAITS) && state.turns.are_taken() {
+                // Who launches ahead is never idle for so long, whoever has the device meanwhile.
+                launches.min(idle.0 / turn.0.max(1))
+            } else {
+                0
+            };
+            state.turns.waited(launches);
+        }
+        // One lease that took longer than it should says that beliefs are stale: the next ones risk less.
+        let size = state.size.get();
+        state
+            .size
+            .set(if used > Nanos::ZERO && busy > used.scaled(3, 2) {
+                LEAST.max(size.scaled(1, 4))
+            } else {
+                size.scaled(2, 1)
+            });
+        let turning = self.turning(lease);
+        let paid = if scattered {
+            turning.min(state.turns.take())
+        } else {
+            turning
+        };
+        let span = span.plus(turning);
+        let busy = busy.plus(paid).min(span);
+        self.settle(shared, share, now, slot, (span, busy, scattered));
+    }
+
+    /// The device is not done with the lease. Whether it has begun is `begun`'s to say, if that matters.
+    pub fn unfinished(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        now: Nanos,
+        slot: Slot,
+        begun: impl FnOnce() -> bool,
+    ) {
+        let (state, lease) = (&self.state, self.lease(slot));
+        let mut flight = self.flight();
+        let used = lease.used.get();
+        let hold = |pause: Nanos| Some(now.plus(pause));
+        let unmeasured = lease.unmeasured.is_set();
+        if lease.stage() == Stage::Closing {
+            if now > lease.closed.get().plus(PATIENCE) {
+                // Whoever made the launch did not come back.
+                self.settle_evenly(shared, share, now, slot, used);
+            } else if unmeasured {
+                flight.hold = hold(SOON);
+                self.note(flight);
+            }
+            return;
+        }
+        if !R::IN_FLIGHT_BOUND {
+            self.settle_evenly(shared, share, now, slot, used);
+            return;
+        }
+        // The longer it takes, the less a late look matters.
+        let pause = Nanos(now.less(lease.start.get()).0 / 64);
+        let pause = pause.clamp(SOON, LATE);
+        if lease.progress() != Progress::Begun && !flight.running {
+            if begun() {
+                lease.set_progress(Progress::Begun);
+            } else {
+                let patience = match state.crowded.is_set() {
+                    true => HELD_UP_BESIDE,
+                    false => HELD_UP,
+                };
+                let since = lease.start.get().max(state.settled.get());
+                let is_new = lease.progress() == Progress::Unknown && R::HELD_UP_IS_FREE;
+                if is_new && now > since.plus(patience) {
+                    lease.set_progress(Progress::HeldUp);
+                    shared.give_back(now, share, lease.paid.get());
+                    lease.paid.set(Nanos::ZERO);
+                }
+            }
+        }
+        match lease.progress() {
+            Progress::HeldUp => flight.held_up = true,
+            Progress::Unknown if unmeasured => flight.hold = hold(pause),
+            Progress::Unknown => {}
+            Progress::Begun => {
+                let expected = self.expected(lease);
+                let late = now > expected.plus(LATE.max(used));
+                if lease.waits.is_set() {
+                    flight.running |= !late;
+                } else {
+                    if now > expected.max(lease.closed.get()).plus(PATIENCE) {
+                        let so_far = now.less(lease.start.get().max(state.ended.get()));
+                        let busy = so_far.less(lease.idle.get());
+                        self.settle(shared, share, now, slot, (so_far, busy, false));
+                        return;
+                    }
+                    lease.looked.set(now);
+                    state.turns.hold_on(shared, now, expected);
+                    flight.running = true;
+                    if late || unmeasured {
+                        flight.hold = hold(pause);
+                    }
+                }
+            }
+        }
+        self.note(flight);
+    }
+
+    /// When the device should be done with a lease that is closed.
+    pub(super) fn expected(&self, lease: &Lease) -> Nanos {
+        let begun = lease.start.get().max(self.state.ended.get());
+        begun.plus(self.corrected(lease.used.get()))
+    }
+
+    /// The device was busy with the lease for `busy`, as far as anybody can tell.
+    pub(super) fn settle_evenly(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        now: Nanos,
+        slot: Slot,
+        busy: Nanos,
+    ) {
+        self.settle(shared, share, now, slot, (busy, busy, false));
+    }
+
+    /// The lease took `span`, of which the device was busy for `busy`; `exact`ly, if that is beside what other processes did then.
+    pub(super) fn settle(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        now: Nanos,
+        slot: Slot,
+        (span, busy, exact): (Nanos, Nanos, bool),
+    ) {
+        let (state, lease) = (&self.state, self.lease(slot));
+        // It began when the one before it had ended, and has ended since the device was last found at it.
+        let begun = lease.start.get().max(state.ended.get());
+        let seen = match lease.turned_to.is_set() {
+            true => Nanos::ZERO,
+            false => lease.looked.get(),
+        };
+        let end = begun.plus(span).max(seen).min(now);
+        let start = end.less(span);
+        let to = lease.gap_to.get().clamp(start, end);
+        // The gap is a belief: it leaves room for what was measured.
+        let from = lease
+            .gap_from
+            .get()
+            .max(to.less(span.less(busy)))
+            .clamp(start, to);
+        let taken = Taken {
+            spans: [(start, from), (to, end)],
+            busy,
+            exact,
+        };
+        shared.settle::<R>(now, share, lease.paid.get(), &taken);
+        state.turns.let_go(shared, now);
+        state.ended.set(end.max(state.ended.get().min(now)));
+        state.settled.set(now);
+        if self.current() == Some(slot) {
+            state.current.set(Nanos::ZERO);
+        }
+        lease.set_stage(Stage::Free);
+    }
+
+    /// A lease without idle time shows by how much beliefs fall short, rare long launches included.
+    pub(super) fn compare(&self, used: Nanos, span: Nanos) {
+        let state = &self.state;
+        let (believed, measured) = (
+            state.believed.get().plus(used),
+            state.measured.get().plus(span),
+        );
+        let halves = if believed > REMEMBERED { 2 } else { 1 };
+        state.believed.set(believed.scaled(1, halves));
+        state.measured.set(measured.scaled(1, halves));
+    }
+
+    pub(super) fn corrected(&self, used: Nanos) -> Nanos {
+        let (believed, measured) = (self.state.believed.get(), self.state.measured.get());
+        if measured > believed {
+            used.scaled(measured.0, believed.0)
+        } else {
+            used
+        }
+    }
+}
