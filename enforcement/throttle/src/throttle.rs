@@ -190,7 +190,9 @@ impl<R: Rules> Throttle<R> {
         }
         let cost = match self.priced(launch.cost) {
             // Nobody waits for its measurement.
-            Belief::Unknown if launch.waits || self.is_unpaid() => Belief::Takes(UNMEASURED),
+            Belief::Unknown if launch.waits || self.is_unpaid(shared, now) => {
+                Belief::Takes(UNMEASURED)
+            }
             cost => cost,
         };
         let launch = &Launch { cost, ..*launch };
@@ -242,12 +244,14 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// Whether what is launched now is paid for when it was done: it comes behind what is held up.
-    fn is_unpaid(&self) -> bool {
+    fn is_unpaid(&self, shared: &Shared<'_>, now: Nanos) -> bool {
         let unpaid = Slot::all()
             .map(|slot| self.lease(slot))
             .filter(|lease| lease.stage() != Stage::Free && !lease.paid.is_set())
             .fold(Nanos::ZERO, |sum, lease| sum.plus(lease.used.get()));
-        self.state.held_up.is_set() && unpaid < MOST_HELD_UP
+        // Else all other streams' work would be, as long as one is held up.
+        let owes = shared.next(now) > now.plus(MOST_HELD_UP);
+        self.state.held_up.is_set() && unpaid < MOST_HELD_UP && !owes
     }
 
     fn free_slots(&self) -> impl Iterator<Item = Slot> {
@@ -281,7 +285,7 @@ impl<R: Rules> Throttle<R> {
         // There is no place for another: this one goes on.
         if rest <= needed && self.free_slots().next().is_none() {
             let more = needed.max(self.next_size(share));
-            if !self.is_unpaid() {
+            if !self.is_unpaid(shared, now) {
                 if let Err(next) = shared.pay::<R>(now, share, more) {
                     return Order::Wait(next.min(now.plus(NAP)));
                 }
@@ -328,7 +332,7 @@ impl<R: Rules> Throttle<R> {
             let drained = state.drained.get();
             return Order::Wait(drained.clamp(now.plus(SOON), now.plus(LATE)));
         }
-        let is_unpaid = self.is_unpaid();
+        let is_unpaid = self.is_unpaid(shared, now);
         let Some(slot) = self.free_slots().next() else {
             return match self.reopened(share, now).filter(|_| is_unpaid) {
                 Some(slot) => self.go_on(shared, share, now, slot, launch),

@@ -101,7 +101,12 @@ impl<R: Rules> Throttle<R> {
         }
         let used = lease.used.get();
         let Some(span) = measured.lease.filter(|_| R::PAID_BY_TIME) else {
-            self.settle_evenly(shared, share, now, slot, used);
+            // Its context has ended, say. Of what was never measured either the device may have been at it all the time.
+            let busy = match lease.unmeasured.is_set() {
+                true => now.less(lease.start.get().max(state.ended.get())),
+                false => used,
+            };
+            self.settle_evenly(shared, share, now, slot, busy);
             return;
         };
         let key = lease.key();
