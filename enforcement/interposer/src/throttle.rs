@@ -260,7 +260,10 @@ impl Marks for Place<'_> {
 #[inline(never)]
 pub fn note_wait() {
     if let Standing::Enforce(tenant) = process::standing() {
-        for lane in &tenant.memory.lanes {
+        // Those that were never asked for have no launches.
+        let devices = tenant.memory.devices.get();
+        let lanes = devices.into_iter().flat_map(|devices| devices.iter());
+        for lane in lanes.filter_map(|device| tenant.lane_of(device)) {
             lane.pace.note_wait();
         }
     }

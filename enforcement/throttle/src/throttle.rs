@@ -129,7 +129,8 @@ struct State {
     /// When the device was done with the last lease that is settled, and when that was found.
     ended: Word,
     settled: Word,
-    /// What was found of the leases in flight: [`Flight`].
+    /// What was last found of the leases in flight: the device is at work for this process; something else than the device holds one up; no launch
+    /// before this time.
     running: Word,
     held_up: Word,
     hold: Word,
@@ -245,13 +246,17 @@ impl<R: Rules> Throttle<R> {
 
     /// Whether what is launched now is paid for when it was done: it comes behind what is held up.
     fn is_unpaid(&self, shared: &Shared<'_>, now: Nanos) -> bool {
+        let state = &self.state;
+        if !state.held_up.is_set() || state.running.is_set() {
+            return false;
+        }
         let unpaid = Slot::all()
             .map(|slot| self.lease(slot))
             .filter(|lease| lease.stage() != Stage::Free && !lease.paid.is_set())
             .fold(Nanos::ZERO, |sum, lease| sum.plus(lease.used.get()));
         // Else all other streams' work would be, as long as one is held up.
         let owes = shared.next(now) > now.plus(MOST_HELD_UP);
-        self.state.held_up.is_set() && unpaid < MOST_HELD_UP && !owes
+        unpaid < MOST_HELD_UP && !owes
     }
 
     fn free_slots(&self) -> impl Iterator<Item = Slot> {

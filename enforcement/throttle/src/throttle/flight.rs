@@ -44,22 +44,14 @@ impl Measured {
     }
 }
 
-/// What the leases in flight were found to be at, the oldest first.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flight {
-    /// The device is at work for this process.
-    running: bool,
-    /// It is not, and what it has of this process waits for something else.
-    held_up: bool,
-    /// No launch before this time.
-    hold: Option<Nanos>,
-}
-
 impl<R: Rules> Throttle<R> {
     /// The leases whose end is to be asked for, the oldest first: of each [`Throttle::finished`] or [`Throttle::unfinished`] is to be said, and
     /// [`Throttle::submit`] to be called then.
     pub fn in_flight(&self) -> impl Iterator<Item = Slot> {
-        self.note(Flight::default());
+        let state = &self.state;
+        for found in [&state.running, &state.held_up, &state.hold] {
+            found.set(Nanos::ZERO);
+        }
         let mut slots = [None; LEASES];
         let stages = [Stage::Closing, Stage::Closed];
         let flying = Slot::all().filter(|slot| stages.contains(&self.lease(*slot).stage()));
@@ -68,22 +60,6 @@ impl<R: Rules> Throttle<R> {
         }
         slots.sort_unstable_by_key(|slot| slot.map(|slot| self.lease(slot).number.get()));
         slots.into_iter().flatten()
-    }
-
-    fn flight(&self) -> Flight {
-        let state = &self.state;
-        Flight {
-            running: state.running.is_set(),
-            held_up: state.held_up.is_set(),
-            hold: Some(state.hold.get()),
-        }
-    }
-
-    fn note(&self, flight: Flight) {
-        let state = &self.state;
-        state.running.note(flight.running);
-        state.held_up.note(flight.held_up && !flight.running);
-        state.hold.set(flight.hold.unwrap_or(Nanos::ZERO));
     }
 
     /// The device is done with the lease.
@@ -193,17 +169,15 @@ impl<R: Rules> Throttle<R> {
         begun: impl FnOnce() -> bool,
     ) {
         let (state, lease) = (&self.state, self.lease(slot));
-        let mut flight = self.flight();
         let used = lease.used.get();
-        let hold = |pause: Nanos| Some(now.plus(pause));
+        let hold = |pause: Nanos| state.hold.set(now.plus(pause));
         let unmeasured = lease.unmeasured.is_set();
         if lease.stage() == Stage::Closing {
             if now > lease.closed.get().plus(PATIENCE) {
                 // Whoever made the launch did not come back.
                 self.settle_evenly(shared, share, now, slot, used);
             } else if unmeasured {
-                flight.hold = hold(SOON);
-                self.note(flight);
+                hold(SOON);
             }
             return;
         }
@@ -214,7 +188,7 @@ impl<R: Rules> Throttle<R> {
         // The longer it takes, the less a late look matters.
         let pause = Nanos(now.less(lease.start.get()).0 / 64);
         let pause = pause.clamp(SOON, LATE);
-        if lease.progress() != Progress::Begun && !flight.running {
+        if lease.progress() != Progress::Begun && !state.running.is_set() {
             if begun() {
                 lease.set_progress(Progress::Begun);
             } else {
@@ -232,14 +206,14 @@ impl<R: Rules> Throttle<R> {
             }
         }
         match lease.progress() {
-            Progress::HeldUp => flight.held_up = true,
-            Progress::Unknown if unmeasured => flight.hold = hold(pause),
+            Progress::HeldUp => state.held_up.note(true),
+            Progress::Unknown if unmeasured => hold(pause),
             Progress::Unknown => {}
             Progress::Begun => {
                 let expected = self.expected(lease);
                 let late = now > expected.plus(LATE.max(used));
                 if lease.waits.is_set() {
-                    flight.running |= !late;
+                    state.running.note(state.running.is_set() || !late);
                 } else {
                     if now > expected.max(lease.closed.get()).plus(PATIENCE) {
                         let so_far = now.less(lease.start.get().max(state.ended.get()));
@@ -249,14 +223,13 @@ impl<R: Rules> Throttle<R> {
                     }
                     lease.looked.set(now);
                     state.turns.hold_on(shared, now, expected);
-                    flight.running = true;
+                    state.running.note(true);
                     if late || unmeasured {
-                        flight.hold = hold(pause);
+                        hold(pause);
                     }
                 }
             }
         }
-        self.note(flight);
     }
 
     /// When the device should be done with a lease that is closed.
