@@ -269,12 +269,20 @@ pub fn note_wait() {
     }
 }
 
-fn kernel(function: CUfunction, grid: [c_uint; 3], stream: CUstream, default: NoStream) -> Work {
-    let blocks = grid.iter().fold(1_u64, |blocks, side| {
-        blocks.saturating_mul(u64::from(*side))
-    });
+/// The block of a function whose shape a call before its launch has set (cuFuncSetBlockShape).
+const SHAPE_UNKNOWN: [c_uint; 3] = [1; 3];
+
+/// A grid, and a block of it.
+type Size = ([c_uint; 3], [c_uint; 3]);
+
+fn kernel(function: CUfunction, (grid, block): Size, stream: CUstream, default: NoStream) -> Work {
+    let volume = |sides: [c_uint; 3]| {
+        sides
+            .iter()
+            .fold(1_u64, |all, side| all.saturating_mul(u64::from(*side)))
+    };
     Work {
-        key: Key::kernel(function.0 as u64, blocks),
+        key: Key::kernel(function.0 as u64, volume(grid), volume(block)),
         launched: Launched::One(function.0 as u64),
         line: Line { stream, default },
         at: At::Current,
@@ -298,7 +306,8 @@ fn configured(
 ) -> Option<Work> {
     let config = config.read()?;
     let grid = [config.gridDimX, config.gridDimY, config.gridDimZ];
-    Some(kernel(function, grid, config.hStream, default))
+    let block = [config.blockDimX, config.blockDimY, config.blockDimZ];
+    Some(kernel(function, (grid, block), config.hStream, default))
 }
 
 type Parameters<'a> = Out<'a, *mut c_void>;
@@ -310,7 +319,7 @@ macro_rules! kernels {
             tenant: Tenant, function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
             block_z: c_uint, shared: c_uint, stream: CUstream, parameters: Parameters<'_>, extra: Parameters<'_>,
         ) -> Outcome<CUresult> {
-            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), move || {
+            tenant.pace(kernel(function, ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]), stream, NoStream::$default), move || {
                 next::$next(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, extra)
             })
         }
@@ -328,7 +337,7 @@ macro_rules! cooperative_kernels {
             tenant: Tenant, function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
             block_z: c_uint, shared: c_uint, stream: CUstream, parameters: Parameters<'_>,
         ) -> Outcome<CUresult> {
-            tenant.pace(kernel(function, [grid_x, grid_y, grid_z], stream, NoStream::$default), move || {
+            tenant.pace(kernel(function, ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]), stream, NoStream::$default), move || {
                 next::$next(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters)
             })
         }
@@ -400,7 +409,10 @@ pub fn launch_on_devices(
             at: At::Stream,
             ..kernel(
                 part.function,
-                [part.gridDimX, part.gridDimY, part.gridDimZ],
+                (
+                    [part.gridDimX, part.gridDimY, part.gridDimZ],
+                    [part.blockDimX, part.blockDimY, part.blockDimZ],
+                ),
                 part.hStream,
                 NoStream::Legacy,
             )
@@ -417,7 +429,12 @@ pub fn launch_on_devices(
 
 pub fn launch_one_block(tenant: Tenant, function: CUfunction) -> Outcome<CUresult> {
     tenant.pace(
-        kernel(function, [1; 3], CUstream::NULL, NoStream::Legacy),
+        kernel(
+            function,
+            ([1; 3], SHAPE_UNKNOWN),
+            CUstream::NULL,
+            NoStream::Legacy,
+        ),
         || next::cuLaunch(function),
     )
 }
@@ -448,7 +465,10 @@ pub fn launch_grid_async(
 fn plane(function: CUfunction, width: c_int, height: c_int, stream: CUstream) -> Work {
     kernel(
         function,
-        [width.unsigned_abs(), height.unsigned_abs(), 1],
+        (
+            [width.unsigned_abs(), height.unsigned_abs(), 1],
+            SHAPE_UNKNOWN,
+        ),
         stream,
         NoStream::Legacy,
     )

@@ -7,7 +7,7 @@ use crate::Nanos;
 /// A power of two.
 const ENTRIES: usize = 2048;
 /// Places that a key may be in.
-const REACH: usize = 4;
+const REACH: usize = 8;
 /// Low bits of a belief: how many measurements it rests on.
 const COUNTED: u64 = 0xff;
 /// Measurements among which one was probably not slowed by other processes.
@@ -17,13 +17,17 @@ const ROUND: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
+/// A size, so that those that differ by less than an eighth are one.
+fn coarse(size: u64) -> u64 {
+    let exponent = size.leading_zeros();
+    (size << (exponent & 63)) >> 60 | u64::from(exponent) << 4
+}
+
 impl Key {
-    /// A function launched in `blocks` blocks. Sizes that differ by less than an eighth share one key.
+    /// A function launched in `blocks` blocks of `threads`. Sizes that differ by less than an eighth share one key.
     #[inline]
-    pub fn kernel(function: u64, blocks: u64) -> Key {
-        let exponent = blocks.leading_zeros();
-        let coarse = (blocks << (exponent & 63)) >> 60 | u64::from(exponent) << 4;
-        Key::mixed(function ^ coarse.rotate_right(12))
+    pub fn kernel(function: u64, blocks: u64, threads: u64) -> Key {
+        Key::mixed(function ^ coarse(blocks).rotate_right(12) ^ coarse(threads).rotate_right(24))
     }
 
     /// A graph that was made ready to be launched.
@@ -36,7 +40,7 @@ impl Key {
     /// smallest all take as long. No function has so low an address.
     #[inline]
     pub fn memset(element: u64, in_rows: bool, bytes: u64) -> Key {
-        Key::kernel(element << 1 | u64::from(in_rows), bytes.div_ceil(4096))
+        Key::kernel(element << 1 | u64::from(in_rows), bytes.div_ceil(4096), 1)
     }
 
     /// So many command buffers for a queue at once: what they hold is not looked at, and they are recorded anew all the time.
@@ -53,11 +57,15 @@ impl Key {
         Key(word)
     }
 
+    /// Each bit of the word changes each of the result's, as likely as not: where a key stands is told from its low bits, and one function may be launched
+    /// in hundreds of sizes.
     #[inline]
     fn mixed(word: u64) -> Key {
-        let mixed = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+        let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         // Zero is an empty entry.
-        Key((mixed ^ (mixed >> 32)) | 1)
+        Key((word ^ (word >> 31)) | 1)
     }
 }
 
@@ -229,7 +237,7 @@ mod tests {
     #[test]
     fn the_first_measurement_is_believed_and_later_ones_are_followed() {
         let costs = Costs::default();
-        let key = Key::kernel(0x7000_1000, 64);
+        let key = Key::kernel(0x7000_1000, 64, 1);
         assert_eq!(costs.of(key), Belief::Unknown);
         costs.learn(key, Nanos::micros(100), true);
         assert_eq!(costs.of(key), Belief::Takes(Nanos::micros(100)));
@@ -248,7 +256,7 @@ mod tests {
     #[test]
     fn what_may_be_too_little_is_not_the_least() {
         let costs = Costs::default();
-        let key = Key::kernel(0x7000_1000, 64);
+        let key = Key::kernel(0x7000_1000, 64, 1);
         let (real, busy) = (Nanos::micros(100), Nanos::millis(1));
         costs.learn(key, Nanos::micros(10), false);
         assert_eq!(costs.alone(key, busy), busy);
@@ -273,24 +281,39 @@ mod tests {
     #[test]
     fn functions_sizes_and_graphs_are_told_apart() {
         let keys = [
-            Key::kernel(4096, 1),
-            Key::kernel(4096, 2),
-            Key::kernel(8192, 1),
+            Key::kernel(4096, 1, 1),
+            Key::kernel(4096, 2, 1),
+            Key::kernel(8192, 1, 1),
             Key::graph(4096),
-            Key::kernel(4096, 1 << 20),
-            Key::kernel(4096, 0),
+            Key::kernel(4096, 1 << 20, 1),
+            Key::kernel(4096, 0, 1),
         ];
         for (at, key) in keys.iter().enumerate() {
             assert!(!keys[at + 1..].contains(key), "{key:?}");
         }
-        assert_eq!(Key::kernel(4096, 1000), Key::kernel(4096, 1010));
+        assert_eq!(Key::kernel(4096, 1000, 1), Key::kernel(4096, 1010, 1));
+    }
+
+    /// PyTorch's element-wise kernels come in as many sizes as a model has layers (an H200: two thirds of a GPT-2's launches were measured anew each time).
+    #[test]
+    fn a_function_in_many_sizes_is_remembered_in_all_of_them() {
+        let costs = Costs::default();
+        let keys: Vec<Key> = (0..40_u64)
+            .flat_map(|size| (0..8).map(move |function| (0x7f3a_0000_1000 + (function << 8), size)))
+            .map(|(function, size)| Key::kernel(function, 3 << size % 20, 64 << (size / 20)))
+            .collect();
+        for key in &keys {
+            costs.learn(*key, Nanos::micros(3), true);
+        }
+        let forgotten = keys.iter().filter(|key| costs.of(**key) == Belief::Unknown);
+        assert_eq!(forgotten.count(), 0, "of {}", keys.len());
     }
 
     proptest! {
         #[test]
         fn a_belief_lies_between_what_was_measured(times in proptest::collection::vec(1_u64..1 << 40, 1..50), others in 0_u64..5000) {
             let costs = Costs::default();
-            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1), Nanos(7), true));
+            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1, 1), Nanos(7), true));
             let key = Key::graph(1);
             times.iter().for_each(|time| costs.learn(key, Nanos(*time), true));
             let Belief::Takes(taken) = costs.of(key) else { panic!("known") };

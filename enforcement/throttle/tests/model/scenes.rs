@@ -480,7 +480,7 @@ fn what_is_unfinished_holds_nothing_back_for_ever() {
         let mut last = now;
         for launch in 0..40 {
             let marked = loop {
-                match lane.order(&Never, &budget, now, Key::kernel(launch << 8, 1)) {
+                match lane.order(&Never, &budget, now, Key::kernel(launch << 8, 1, 1)) {
                     Order::Wait(until) => now = until.max(Nanos(now.0 + 1)),
                     Order::Mark { slot, closes, .. } => break Some((slot, closes)),
                     Order::End(slot) => break Some((slot, true)),

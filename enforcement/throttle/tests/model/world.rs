@@ -520,7 +520,7 @@ impl<R: Rules> World<R> {
                 cost,
                 stream,
             } => {
-                process.held = Some((Key::kernel(function << 8, 1), cost, stream));
+                process.held = Some((Key::kernel(function << 8, 1, 1), cost, stream));
                 process.doing = Doing::Something(self.now);
             }
             Step::Close { stream } => {
