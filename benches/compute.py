@@ -17,8 +17,15 @@ budget at most:
   nvml     the mean of NVML's own samples of the card (exclusive use assumed)
 
 The bare line is without the library. The first second is not counted. Needs Python and the driver, nothing else.
+
+    benches/compute.py --preload [NAME=]LIB[,NAME=LIB] --programs gpt32,gpt8,infer,gemm+gemm,... [--budgets 95,80,50,30,20] [--seconds 4]
+
+measures real programs instead, which `programs.py` lists with what they need: steps a second, in percent of bare and of the part that the budget is of
+what bare needs (`of part`), the 50th and 99th percentile of a step, NVML's mean and most second; several libraries in one run.
 """
 import argparse, array, ctypes, os, subprocess, sys, tempfile, time
+
+import programs
 
 PTX = b"""
 .version 6.0
@@ -131,12 +138,16 @@ class Nvml:
 
     def samples(self):
         """The utilisation samples since the last call, in percent."""
+        return [value for _, value in self.timed()]
+
+    def timed(self):
+        """The same, each with its time in microseconds."""
         count, kind, samples = ctypes.c_uint(4096), ctypes.c_int(), (Sample * 4096)()
         if self.nvml.nvmlDeviceGetSamples(self.handle, 1, ctypes.c_ulonglong(self.seen), ctypes.byref(kind), ctypes.byref(count), samples):
             return []
         fresh = [sample for sample in samples[: count.value] if sample.time > self.seen]
         self.seen = max([self.seen] + [sample.time for sample in fresh])
-        return [sample.value & 0xFFFFFFFF for sample in fresh]
+        return [(sample.time, sample.value & 0xFFFFFFFF) for sample in fresh]
 
 
 def launches_of(paths):
@@ -266,6 +277,9 @@ def main():
     if "--worker" in sys.argv:
         device, kernel_us, depth, seconds, path = sys.argv[sys.argv.index("--worker") + 1 :]
         return worker(int(device), float(kernel_us), int(depth), int(seconds), path)
+    if "--program" in sys.argv:
+        name, seconds = sys.argv[sys.argv.index("--program") + 1 :]
+        return programs.worker(name, float(seconds))
     numbers = lambda text: [int(number) for number in text.split(",")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preload", required=True)
@@ -276,7 +290,13 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--keep", help="where to leave what every launch wrote down")
+    parser.add_argument("--programs", help="real programs instead of kernels: see programs.py")
+    parser.add_argument("--bare", type=int, default=2, choices=[1, 2], help="runs of a program without a library: before, and behind")
+    parser.add_argument("--vulkan", help="the program behind the name `vulkan`")
+    parser.add_argument("--layer", help="for `vulkan`: the folder in which the layer's manifest is vulkan/implicit_layer.d/*.json")
     options = parser.parse_args()
+    if options.programs:
+        return programs.table(options, Nvml(options.device))
     figures = "  mean  least   most    off"
     print(f"{'':37} |{' in flight':28}|{' kernels':28}|{' of bare':38}|")
     print(f"budget kernel_us depth procs  launches | {figures} | {figures} | {figures}  kernels/s |   nvml", flush=True)
