@@ -795,7 +795,7 @@ impl Tenant {
                 && self.spares(device) == spares
                 && self.buffers_awaited(device) == awaited;
             let known = |all: Bytes| {
-                all.saturating_add(Bytes(shown.certain.saturating_add(shown.perhaps)))
+                all.saturating_add(shown.most())
                     .saturating_sub(pending)
                     .saturating_sub(charged)
             };

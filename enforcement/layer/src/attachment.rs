@@ -6,7 +6,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use budget::percent::Percent;
 use budget::settings::{ContextCharge, Source};
 use budget::{Bytes, DeviceIndex, DeviceSet, MAX_DEVICES};
-use ledger::{Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Unnamed};
+use ledger::{
+    Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Shown, Unnamed,
+};
 use seeds::{Seed, planted};
 use throttle::{Budget, Share, Shared};
 
@@ -225,7 +227,7 @@ impl Attachment {
     }
 
     /// What this process has imported of a device and its row shows, once it has one.
-    pub fn imported(&self, device: DeviceIndex) -> Bytes {
+    pub fn imported(&self, device: DeviceIndex) -> Shown {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
         let shown = ledger
             .filter(|ledger| ledger.shared_usage(device) != Bytes::ZERO)
@@ -233,9 +235,7 @@ impl Attachment {
                 let rows = nvml::listed(device)?;
                 Some(ledger.shown_imports(device, &|pid| rows.of(pid)))
             });
-        shown.map_or(Bytes::ZERO, |shown| {
-            Bytes(shown.certain.saturating_add(shown.perhaps))
-        })
+        shown.unwrap_or_default()
     }
 
     /// Before an instance or a device is made: what this process held before execve is waited for.

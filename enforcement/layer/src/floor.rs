@@ -140,8 +140,7 @@ impl Floor {
                 ledger.note_no_row(device);
                 break;
             };
-            let shown = ledger.shown_imports(device, &|pid| rows.of(pid));
-            let shown = Bytes(shown.certain.saturating_add(shown.perhaps));
+            let shown = ledger.shown_imports(device, &|pid| rows.of(pid)).most();
             let after = self.books(ledger, device, 0);
             if after.stood_since(&books) {
                 let beyond = books.beyond(row, shown);

@@ -6,7 +6,7 @@
 //! a GPU was used at all, so that programs on other devices take no slot. What nothing could tell then is charged with the first
 //! VkDevice ([`late`]).
 
-use ledger::KeptErrno;
+use ledger::{KeptErrno, Shown};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use budget::{Bytes, DeviceIndex, DeviceSet};
@@ -83,7 +83,7 @@ struct Figures {
     /// How the books stood; `None` where there were none.
     books: Option<Books>,
     /// Imported, and in this process's row if it has one.
-    imported: Bytes,
+    imported: Shown,
 }
 
 impl Figures {
@@ -97,7 +97,8 @@ impl Figures {
             own: nvml::own(device),
             device: nvml::device_usage(device),
             books: None,
-            imported: attachment.map_or(Bytes::ZERO, |attachment| attachment.imported(device)),
+            imported: attachment
+                .map_or_else(Shown::default, |attachment| attachment.imported(device)),
         };
         let Some(attachment) = attachment.filter(|attachment| attachment.stands()) else {
             return Some(read());
@@ -114,11 +115,16 @@ impl Figures {
     /// that the process held before is listed too (V28 of `fixtures/defects.txt`).
     fn listed(self, before: Figures, reserved: Bytes) -> Option<Bytes> {
         let now = self.own.row?;
+        // A row that holds no more than what was imported names nothing else (R120a).
+        let nothing_else = before
+            .own
+            .row
+            .is_none_or(|row| row <= Bytes(before.imported.certain) && !planted(Seed::R120a));
         Some(match (self.books.zip(before.books), before.own.row) {
-            (Some((books, stood)), None) if !planted(Seed::V28) => {
+            (Some((books, stood)), _) if nothing_else && !planted(Seed::V28) => {
                 let imported = match planted(Seed::V28a) {
                     true => Bytes::ZERO,
-                    false => self.imported,
+                    false => self.imported.most(),
                 };
                 let before = stood.awaits_row(reserved).saturating_add(imported);
                 let grown = books.grown_since(&stood, before, now);
@@ -488,7 +494,7 @@ mod tests {
             own: Own { row, alone },
             device: Some(device),
             books: None,
-            imported: Bytes::ZERO,
+            imported: Shown::default(),
         };
         let took = |before, after| {
             at(after, Some(ROW), LOST).since(at(before, None, Bytes::ZERO), Bytes::ZERO, BOUND)
@@ -505,7 +511,7 @@ mod tests {
             own: Own::default(),
             device,
             books: None,
-            imported: Bytes::ZERO,
+            imported: Shown::default(),
         };
         let (before, now) = (Some(Bytes::gib(1)), Some(Bytes(LOST.0 + (1 << 30))));
         assert_eq!(none(now).since(none(before), Bytes::ZERO, BOUND), LOST);

@@ -326,10 +326,7 @@ impl Ledger {
             let listed = other.bytes.saturating_sub(other.unlisted);
             let shown = match other.shared {
                 0 => 0,
-                _ => {
-                    let shown = self.shown_with(&other.slots, device, row);
-                    shown.certain.saturating_add(shown.perhaps)
-                }
+                _ => self.shown_with(&other.slots, device, row).most().0,
             };
             let known = listed.saturating_add(shown);
             let mut beyond = held.0.saturating_sub(known);
@@ -450,8 +447,7 @@ impl Ledger {
         if slots.is_empty() {
             return Bytes::ZERO;
         }
-        let shown = self.shown_with(&slots, device, row);
-        Bytes(shown.certain.saturating_add(shown.perhaps))
+        self.shown_with(&slots, device, row).most()
     }
 
     /// How much of that is in this process's row and no other's, when the driver's rows are what `row` tells, as in [`Ledger::note_beyond`]: it explains

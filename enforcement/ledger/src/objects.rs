@@ -13,6 +13,8 @@ use crate::sync::{AtomicU64, Ordering};
 use core::sync::atomic::AtomicUsize;
 use core::time::Duration;
 
+use budget::Bytes;
+
 /// Objects that a ledger has room for. One more is charged to each process that opens it.
 pub const OBJECTS: usize = 4096;
 const HOLDERS: usize = crate::SLOTS / 64;
@@ -124,6 +126,13 @@ pub struct Shown {
     pub certain: u64,
     /// Its maker has died, and the driver is taking that apart.
     pub perhaps: u64,
+}
+
+impl Shown {
+    /// With what is not certain.
+    pub fn most(self) -> Bytes {
+        Bytes(self.certain.saturating_add(self.perhaps))
+    }
 }
 
 /// Slots, as rows name their holders.

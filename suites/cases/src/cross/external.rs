@@ -3,17 +3,17 @@
 use std::os::fd::OwnedFd;
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 use ledger::{Key, Ledger, OBJECTS, Setup};
 
 use super::objects::{
     Holder, Maker, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back,
 };
-use crate::clients::cuda;
+use crate::clients::{Gpu, context, cuda, fill};
 use crate::ffi::cuda::{Cuda, External, Purpose};
 use crate::ffi::process::Exhausted;
-use crate::ffi::vulkan::{Memory, Wish};
-use crate::greed::budget;
+use crate::ffi::vulkan::{Code, Memory, Wish};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills, teardown_is_over};
 use crate::vulkan::asked::Asker;
 
 /// Device memory of Vulkan's, and a descriptor of it.
@@ -73,6 +73,22 @@ fn ends(cuda: &Cuda, other: &mut Holder, memory: External, view_last: bool) -> R
     Ok(())
 }
 
+/// Of this process's own, which no context owns.
+const OWN: Bytes = Bytes::gib(2);
+
+/// CUDA without a context, with memory of its own and what it imported of a process that is dead: a row that shows the import alone.
+fn with_an_import_of_the_dead(session: &Session) -> Result<Cuda, Failure> {
+    let cuda = cuda()?;
+    ensure_eq!(cuda.create_memory(0, OWN.0).code, OK, "cuMemCreate");
+    let mut maker = Holder::start(session)?;
+    let descriptor = maker.sends(session, Maker::Vulkan)?;
+    imported(&cuda, descriptor, "another process's Vulkan memory")?;
+    ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+    maker.0.kill()?;
+    teardown_is_over(session)?;
+    Ok(cuda)
+}
+
 cases! {
     /// What this process made by Vulkan and imports to CUDA is charged once, and outlives vkFreeMemory.
     vulkan_memory_that_cuda_imports_is_charged_once {
@@ -94,6 +110,30 @@ cases! {
             ends(&cuda, &mut other, import, view_last)?;
         }
         is_given_back(session, &cuda, &mut other)
+    }
+
+    /// What a process holds without a context is charged once with the next one, though what it imported of a dead process has given it a row already.
+    what_no_context_owns_is_charged_once_beside_an_import {
+        kind: Budget, defects: ["R120"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuMemCreate", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRetain"],
+    } (session) {
+        let cuda = with_an_import_of_the_dead(session)?;
+        context(&cuda, 0)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + OWN + SHARED, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// And once with a VkInstance.
+    what_no_context_owns_is_charged_once_beside_an_import_and_a_vkinstance {
+        kind: Budget, defects: ["R120a"], budget: "0=8GiB",
+        entry_points: ["cuImportExternalMemory", "cuMemCreate", "cuDevicePrimaryCtxReset_v2", "vkCreateInstance"],
+    } (session) {
+        let _cuda = with_an_import_of_the_dead(session)?;
+        let gpu = Gpu::first()?;
+        let taken = gpu.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes + OWN + SHARED, budget(session, 0)?, VULKAN_ROOM)
     }
 
     /// More objects than a ledger has room for are no way past the budget: what is exported then stays charged, whoever has a copy of its descriptor.
