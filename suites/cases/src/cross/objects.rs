@@ -209,6 +209,28 @@ cases! {
         fills(taken.bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 
+    /// Memory that its maker freed is charged once, whoever of those that opened it is killed and whoever looks while the driver takes that one apart.
+    memory_of_a_dead_opener_is_charged_once {
+        kind: Budget, defects: ["R121"], budget: "0=8GiB",
+        entry_points: ["cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuMemAlloc_v2"], unordered: "asks while the driver takes a process apart",
+    } (session) {
+        let cuda = cuda()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        let handle = maker.export()?;
+        let address = opened(&cuda, Open::Second, &handle)?;
+        other.opens(&handle, OK)?;
+        maker.does("free", OK)?;
+        let (world, dead) = (session.world()?, other.0.pid());
+        other.0.kill()?;
+        ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB of 8 beside 4");
+        session.eventually("the dead one has given everything back", || {
+            world.processes(mock_device::DeviceIndex(0)).iter().all(|process| process.pid != dead)
+        })?;
+        maker.allocates(Bytes::gib(2), OK)?;
+        ensure_eq!(cuda.close_ipc(address), OK, "cuIpcCloseMemHandle");
+        maker.0.finish()
+    }
+
     /// What another process exported and this one opened is charged once, outlives its maker's death, and is given back when
     /// this one closes it.
     opened_memory_outlives_its_makers_death_and_is_charged_once {
