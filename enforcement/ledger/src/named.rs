@@ -64,38 +64,48 @@ impl Ledger {
 
 /// How often each object is held: the ledger knows a slot once. Under one lock, so that a last and a first hold of two threads do not cross.
 #[derive(Default)]
-pub struct Holds(Vec<(Object, u32)>);
+pub struct Holds(Vec<(Key, Object, u32)>);
 
 impl Holds {
     pub const fn new() -> Holds {
         Holds(Vec::new())
     }
 
-    /// Holds the object of that name once more.
+    /// Holds what a handle stands for once more. Who has it open is given the same address again, and stays as far from the last that opened it (R122 of
+    /// `fixtures/defects.txt`).
     pub fn hold(&mut self, ledger: &Ledger, key: Key) -> Option<Object> {
+        let known = self.0.iter_mut().find(|(of, ..)| *of == key);
+        if let Some((_, object, count)) = known.filter(|_| !seeds::planted(seeds::Seed::R122)) {
+            *count += 1;
+            return Some(*object);
+        }
+        self.hold_anew(ledger, key)
+    }
+
+    fn hold_anew(&mut self, ledger: &Ledger, key: Key) -> Option<Object> {
         let object = ledger.hold_object(key)?;
-        match self.0.iter_mut().find(|(of, _)| *of == object) {
-            Some((_, count)) => *count += 1,
-            None => self.0.push((object, 1)),
+        match self.0.iter_mut().find(|(_, of, _)| *of == object) {
+            Some((.., count)) => *count += 1,
+            None => self.0.push((key, object, 1)),
         }
         Some(object)
     }
 
-    /// Holds what a descriptor stands for once more, if whoever made it has named it.
+    /// Holds what a descriptor stands for once more, if whoever made it has named it. Each import is a new one.
     pub fn hold_by_descriptor(&mut self, ledger: &Ledger, fd: RawFd) -> Option<Named> {
         let _errno = KeptErrno::keep();
         let name = mark_of(fd)?;
-        let object = self.hold(ledger, Key::of_name(name))?;
+        let object = self.hold_anew(ledger, Key::of_name(name))?;
         Some(Named { object, name })
     }
 
     pub fn let_go(&mut self, ledger: &Ledger, object: Object) {
-        let Some((_, count)) = self.0.iter_mut().find(|(of, _)| *of == object) else {
+        let Some((.., count)) = self.0.iter_mut().find(|(_, of, _)| *of == object) else {
             return;
         };
         *count -= 1;
         if *count == 0 {
-            self.0.retain(|(of, _)| *of != object);
+            self.0.retain(|(_, of, _)| *of != object);
             ledger.let_go_of_object(object);
         }
     }

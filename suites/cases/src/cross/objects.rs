@@ -231,6 +231,26 @@ cases! {
         maker.0.finish()
     }
 
+    /// Who opens a handle once more is given the same address again, and is no more the last that opened it: what several hold is charged once.
+    memory_that_is_opened_once_more_is_charged_once {
+        kind: Budget, defects: ["R122"], budget: "0=8GiB", entry_points: ["cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+        let handle = maker.export()?;
+        other.opens(&handle, OK)?;
+        opened(&cuda, Open::Second, &handle)?;
+        other.opens(&handle, OK)?;
+        maker.does("free", OK)?;
+        for _ in 0..2 {
+            ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB of 8 beside 4");
+            other.allocates(Bytes::gib(5), OUT_OF_MEMORY)?;
+        }
+        maker.allocates(Bytes::gib(2), OK)?;
+        maker.0.finish()?;
+        other.0.finish()
+    }
+
     /// What another process exported and this one opened is charged once, outlives its maker's death, and is given back when
     /// this one closes it.
     opened_memory_outlives_its_makers_death_and_is_charged_once {
