@@ -15,7 +15,7 @@ use crate::boundary::cross::{In, Out};
 use crate::boundary::entries::next;
 use crate::devices::NoDevice;
 use crate::memory::refused_unless_undone;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::texels::Place;
 
@@ -223,7 +223,7 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
         Err(NoDevice::NoContext) => {
             return refused_unless_undone((made.call)(), || (made.handle)(), made.destroy);
         }
-        Err(NoDevice::Unknown) => return verdict(judged(made), Refused::UnknownDevice),
+        Err(NoDevice::Unknown) => return tenant.verdict(judged(made), Refused::UnknownDevice),
     };
     let owner = tenant.owner();
     let Some((place, bound)) = Place::of(asked, levels, device.ordinal, owner.context) else {
@@ -232,7 +232,7 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
     };
     let grant = match tenant.reserve_or_trim(device.indices, bound) {
         Ok(grant) => grant,
-        Err(refused) => return verdict(judged(made), refused),
+        Err(refused) => return tenant.verdict(judged(made), refused),
     };
     let code = (made.call)();
     if code == CUresult::SUCCESS

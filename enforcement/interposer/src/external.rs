@@ -21,7 +21,7 @@ use crate::boundary::cross::{Duplicate, In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Owner, current_context};
 use crate::memory::IMPOSSIBLE;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::sharing::Hold;
 
@@ -109,7 +109,7 @@ pub fn import(
             None => {
                 let device = tenant.current_device().ok();
                 let Some(device) = device.filter(|_| size < IMPOSSIBLE as u64) else {
-                    return verdict(
+                    return tenant.verdict(
                         judged(tenant, asked, DeviceSet::EMPTY),
                         Refused::UnknownDevice,
                     );
@@ -118,7 +118,7 @@ pub fn import(
                 match tenant.reserve_or_trim(device.indices, bytes) {
                     Ok(grant) => (Hold::Own { ordinal, bytes }, grant),
                     Err(refused) => {
-                        return verdict(judged(tenant, asked, device.indices), refused);
+                        return tenant.verdict(judged(tenant, asked, device.indices), refused);
                     }
                 }
             }

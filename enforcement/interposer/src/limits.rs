@@ -17,7 +17,7 @@ use crate::boundary::entries::next;
 use crate::capture::Relaxed;
 use crate::devices::{Device, NoDevice, current_context};
 use crate::grant::Grant;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::report::{self, Once};
 
@@ -141,7 +141,7 @@ fn set_charged(
             if without_memory && code == CUresult::SUCCESS {
                 let _ = next::cuCtxSetLimit(limit, before);
             }
-            return verdict(code, refused);
+            return tenant.verdict(code, refused);
         }
     };
     let before = standing(limit, before);

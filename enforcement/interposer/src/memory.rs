@@ -13,7 +13,7 @@ use crate::capture::Relaxed;
 use crate::deferred::Freed;
 use crate::devices::{Device, NoDevice, Owner};
 use crate::grant::Grant;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::{Kind, Pooled, Record};
@@ -128,7 +128,7 @@ pub fn alloc_managed(
     let device = tenant.current_device();
     let room = match device.map(|device| tenant.room_for_managed(device)) {
         Ok(Err(refused)) => {
-            return verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
+            return tenant.verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
         }
         Ok(Ok(room)) => room,
         Err(_) => None,
@@ -182,7 +182,7 @@ where
                 return Outcome::PassThrough(Reason::TakesNothing);
             }
             Err(NoDevice::Unknown) => {
-                return verdict((self.impossible)(), Refused::UnknownDevice);
+                return tenant.verdict((self.impossible)(), Refused::UnknownDevice);
             }
         };
         // What no address space holds no budget does: the driver says so itself.
@@ -200,7 +200,7 @@ where
         };
         let grant = match tenant.reserve_or_trim(device.indices, bound) {
             Ok(grant) => grant,
-            Err(refused) => return verdict((self.impossible)(), refused),
+            Err(refused) => return tenant.verdict((self.impossible)(), refused),
         };
         let owner = tenant.owner();
         let code = (self.call)();
@@ -223,7 +223,7 @@ where
                 end_late(tenant, owner, address);
                 Outcome::Done(code)
             }
-            Err(refused) => verdict((self.impossible)(), refused),
+            Err(refused) => tenant.verdict((self.impossible)(), refused),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::devices::{Device, current_context};
 use crate::marks::Entered;
 use crate::memory::{IMPOSSIBLE, When, free_by, refused_unless_undone};
 use crate::mirror::LARGE;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::pools::Known;
 use crate::process::Tenant;
 use crate::records::Pooled;
@@ -108,7 +108,7 @@ where
             refused_unless_undone(code, || place.read(), &calls.free)
         }
         // Not asked for and given back: the driver would keep it until the stream has come so far.
-        Otherwise::Unknown => calls.verdict(Refused::UnknownDevice),
+        Otherwise::Unknown => calls.verdict(tenant, Refused::UnknownDevice),
         Otherwise::Beyond { known, rounded } => calls.beyond(tenant, known, rounded, judged),
         Otherwise::Unrecorded {
             known,
@@ -221,8 +221,8 @@ where
     }
 
     /// What the driver has against the request beside its size; else that it does not fit.
-    fn verdict(&self, refused: Refused) -> Outcome<CUresult> {
-        verdict((self.alloc)(IMPOSSIBLE), refused)
+    fn verdict(&self, tenant: Tenant, refused: Refused) -> Outcome<CUresult> {
+        tenant.verdict((self.alloc)(IMPOSSIBLE), refused)
     }
 
     /// A request that is not sure to fit in what its pool is charged for: a small one has room made for it and others, and comes again; a
@@ -251,7 +251,7 @@ where
         let rounds = if by_itself { 0 } else { ROUNDS };
         for _ in 0..rounds {
             if let Err(refused) = tenant.make_room(known) {
-                return self.verdict(refused);
+                return self.verdict(tenant, refused);
             }
             if known.pool.enter(&tenant.memory.threads, rounded) {
                 let answered = self.asked(tenant, known, rounded);
@@ -260,7 +260,7 @@ where
         }
         let growth = match tenant.grow(known, Bytes(rounded)) {
             Ok(growth) => growth,
-            Err(refused) => return self.verdict(refused),
+            Err(refused) => return self.verdict(tenant, refused),
         };
         known.pool.enter_by_itself(rounded);
         let answered = self.asked(tenant, known, rounded);
@@ -301,7 +301,7 @@ where
         }
         match changed {
             true => self.judge_again(tenant, known, rounded, judged),
-            false => self.verdict(refused),
+            false => self.verdict(tenant, refused),
         }
     }
 
@@ -323,7 +323,7 @@ where
         };
         match (judged.again)() {
             Some(known) => self.beyond(tenant, known, rounded, judged),
-            None => self.verdict(Refused::UnknownDevice),
+            None => self.verdict(tenant, Refused::UnknownDevice),
         }
     }
 }

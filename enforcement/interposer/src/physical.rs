@@ -30,7 +30,7 @@ use crate::grant::Grant;
 use crate::location::{self, Home};
 use crate::memory::{IMPOSSIBLE, devices_of, refused_unless_undone};
 use crate::nvml::Scope;
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::pinned::Asking;
 use crate::process::Tenant;
 use crate::sharing::DESCRIPTOR;
@@ -555,7 +555,7 @@ pub fn create(
             Err(refused) => {
                 // As little a whole number of granules as what was asked for.
                 let impossible = IMPOSSIBLE | (size & (BLOCK.0 as usize - 1));
-                return verdict(call(impossible), refused);
+                return tenant.verdict(call(impossible), refused);
             }
         };
         let code = call(size);

@@ -21,7 +21,7 @@ use crate::capture::Relaxed;
 use crate::devices::{Device, Devices, NoDevice, Owner};
 use crate::grant::Grant;
 use crate::memory::{self, IMPOSSIBLE, put_back};
-use crate::outcome::{Outcome, Reason, Refused, verdict};
+use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{ORDINALS, Tenant};
 use crate::records::{Kind, Record};
 
@@ -103,7 +103,7 @@ fn allocate(
         size: Bytes(size as u64),
         call: &|| call(size),
         address: &|| place.read().map(|address| address as u64),
-        refuse: &|refused| verdict(call(IMPOSSIBLE), refused),
+        refuse: &|refused| tenant.verdict(call(IMPOSSIBLE), refused),
         undo: &undo,
     };
     request.decide(tenant)
@@ -158,7 +158,7 @@ fn enter(
             if code == CUresult::SUCCESS {
                 undo(place.address());
             }
-            verdict(code, refused)
+            tenant.verdict(code, refused)
         },
         undo: &undo,
     };

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use abi::cuda::{CUcontext, CUresult, CUstream};
 use budget::Bytes;
+use ledger::KeptErrno;
 
 use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
@@ -100,6 +101,17 @@ impl Tenant {
         let of_device = all.filter(|known| known.device.ordinal == device.ordinal);
         // What cannot be charged stays marked.
         of_device.for_each(|known| _ = self.read_pool(known, Occasion::Waited));
+    }
+
+    /// Reads all pools that are charged for anything: the driver may have trimmed any.
+    #[cold]
+    pub fn read_pools(self) {
+        let _errno = KeptErrno::keep();
+        let charged = self
+            .pools()
+            .filter(|known| known.pool.charged() != Bytes::ZERO);
+        // What cannot be charged stays marked.
+        charged.for_each(|known| _ = self.read_pool(known, Occasion::Trimmed));
     }
 
     /// Each pool's mark is taken under its lock: where another thread took it, what that one finds is charged when this one goes on.

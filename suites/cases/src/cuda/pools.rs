@@ -339,6 +339,24 @@ cases! {
         other.peer.finish()
     }
 
+    /// Or until a request that is beyond the budget has had the driver trim it.
+    a_pool_that_the_driver_trims_for_what_is_refused_is_charged_no_longer {
+        kind: Budget, defects: ["R123"], entry_points: ["cuMemAlloc_v2", "cuMemGetInfo_v2"], needs: ["cuMemAllocFromPoolAsync"],
+        budget: "0=6GiB", on_real: No("whether a card trims a pool for a request that no device has room for is not recorded"),
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!((pool.code, cuda.keep_in_pool(pool.out, u64::MAX)), (OK, OK), "a pool that keeps what is freed");
+        let kept = Bytes::gib(4);
+        let pooled = cuda.allocate_from_pool(Stream::Legacy, pool.out, kept.0);
+        ensure_eq!((pooled.code, cuda.free_async(Stream::Legacy, pooled.out), cuda.synchronize()), (OK, OK, OK), "4 GiB of it");
+        let before = cuda.memory_info().out.0;
+        ensure_eq!(cuda.allocate((budget(session, 0)? + kept).0).code, CUresult::ERROR_OUT_OF_MEMORY, "more than the budget");
+        let free = cuda.memory_info().out.0;
+        ensure_eq!(free, before + kept.0, "free when the driver has trimmed the pool");
+        Ok(())
+    }
+
     /// Plain requests come from a pool that the program made current, by whichever call, and are charged as that pool's.
     a_pool_made_current_is_no_way_past_the_budget {
         kind: Budget, defects: ["R1"], entry_points: ["cuDeviceSetMemPool", "cuMemSetMemPool", "cuMemAllocAsync"], budget: "0=4GiB",
