@@ -14,7 +14,7 @@ const NAPS: Nanos = Nanos::micros(50);
 const FETCH: Nanos = Nanos::micros(1);
 
 /// A mark in a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// Before a lease's first launch.
     Opened,

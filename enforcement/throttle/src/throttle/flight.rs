@@ -108,7 +108,9 @@ impl<R: Rules> Throttle<R> {
         // Others may have had leases beside this one, and the device a turn of theirs in it.
         let disturbed = shared.leases().wrapping_sub(lease.leases.get().0)
             != state.taken.get().0.wrapping_sub(lease.taken.get().0);
-        if lease.dense.is_set() && !disturbed && !lease.waits.is_set() {
+        // Nothing was believed of what was never measured.
+        let is_compared = !lease.waits.is_set() && !lease.unmeasured.is_set();
+        if lease.dense.is_set() && !disturbed && is_compared {
             self.compare(used, span);
         }
         if let Some(last) = measured.last {

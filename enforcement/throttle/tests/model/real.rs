@@ -40,6 +40,13 @@ fn training(long: u64, short: u64, host: u64) -> Program {
     program
 }
 
+/// The same of so many functions in no order, so that new ones come among those that are known.
+fn various(functions: usize, mut program: Program) -> Program {
+    program.functions = vec![program.functions[0]; functions];
+    program.shuffled = true;
+    program
+}
+
 /// So many launches of one length a step, given to the driver over `host` nanoseconds.
 fn uniform(launches: u64, device: u64, host: u64) -> Program {
     let cost = (device / launches).saturating_sub(2_000).max(500);
@@ -69,7 +76,7 @@ pub fn all() -> Vec<Real> {
         ),
         real(
             "infer",
-            uniform(240, 55 * MS / 100, 25 * MS / 10),
+            various(300, uniform(240, 55 * MS / 100, 25 * MS / 10)),
             (400.0, 22.0),
         ),
         real("gemm", uniform(10, 2 * MS, MS / 10), (487.0, 98.0)),
