@@ -20,7 +20,7 @@ use crate::boundary::arena::Lock;
 use crate::boundary::{sign, time};
 use crate::devices::{Device, Devices};
 use crate::grant::Grant;
-use crate::nvml::{Processes, Session};
+use crate::nvml::{Processes, Rows, Session};
 use crate::outcome::{Outcome, Refused};
 use crate::poll::pause_after;
 use crate::pools::Unused;
@@ -664,6 +664,10 @@ impl Tenant {
             };
             if ledger.await_predecessors(index, &row) {
                 figures.alone.store(1, Ordering::Release);
+                // Once this image has a row others take it for that one's, for 2 s (R124 of `fixtures/defects.txt`).
+                if ledger.predecessors_usage(index) != Bytes::ZERO && !planted(Seed::R124) {
+                    ledger.reap(&Rows);
+                }
             }
         }
     }

@@ -310,6 +310,25 @@ cases! {
         tenant.peer.finish()
     }
 
+    /// Nor to anybody once the next image has a context: that one has seen it gone.
+    what_the_image_before_exec_held_is_free_when_the_next_has_a_context {
+        kind: Own, defects: ["R124"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemGetInfo_v2"], budget: "0=8GiB",
+        unordered: "asks while the driver takes apart",
+    } (session) {
+        let (few, most) = (Bytes::mib(64), Bytes::gib(3));
+        let cuda = cuda()?;
+        let free = || Bytes(cuda.memory_info().out.0);
+        let mut tenant = Tenant::start(session)?;
+        ensure_eq!(tenant.cuda(few)?, OK, "64 MiB in the first image");
+        let before = free();
+        ensure_eq!(tenant.cuda(most)?, OK, "{most} more");
+        ensure_eq!(tenant.ask(&format!("again cuda {}", few.0))?, 0, "64 MiB in the next image, at once");
+        // What no row shows is another's a quarter of a second later.
+        let after = free();
+        ensure!(after + few >= before, "{after} free beside the next image, {before} beside the first");
+        tenant.peer.finish()
+    }
+
     /// And is granted to that one again soon: it has seen the old one's row go before it took anything.
     what_the_image_before_exec_held_is_not_waited_for_twice {
         kind: Budget, defects: ["P12c"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
