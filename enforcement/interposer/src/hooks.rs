@@ -263,6 +263,7 @@ macro_rules! table {
                 nvmlDeviceGetUUID; nvmlDeviceGetPciInfo_v3; nvmlDeviceGetIndex;
                 nvmlDeviceGetComputeRunningProcesses_v3; nvmlDeviceGetComputeRunningProcesses_v2;
                 nvmlDeviceGetGraphicsRunningProcesses_v3; nvmlDeviceGetGraphicsRunningProcesses_v2;
+                nvmlDeviceGetSamples;
             }
         }
     };

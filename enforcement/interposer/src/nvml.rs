@@ -8,14 +8,16 @@
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use abi::nvml::enumerations::NVML_GPU_UTILIZATION_SAMPLES;
 use abi::nvml::*;
 use budget::identity::{Candidate, Pci};
 use budget::{Bytes, DeviceIndex};
 use ledger::{Driver, KeptErrno};
 use seeds::{Seed, planted};
+use throttle::Told;
 
 use crate::boundary::arena::{Lock, existing, pid};
-use crate::boundary::cross::Out;
+use crate::boundary::cross::{Out, unsigned};
 use crate::boundary::drivers::Library;
 use crate::boundary::entries::next_nvml as next;
 use crate::process::Tenant;
@@ -312,6 +314,40 @@ impl Session {
         (answer == nvmlReturn_t::SUCCESS).then_some(Bytes(memory.used))
     }
 
+    /// How busy a device was, through whomever, by NVML's figures after the one of that time; `None` where it does not tell.
+    pub fn told(&self, device: DeviceIndex, since: u64) -> Option<Told> {
+        let device = self.device(device.0)?;
+        let mut samples = [nvmlSample_t {
+            timeStamp: 0,
+            sampleValue: nvmlValue_t { ullVal: 0 },
+        }; SAMPLES];
+        let (mut kind, mut count) = (0, SAMPLES as u32);
+        let code = next::nvmlDeviceGetSamples(
+            device,
+            NVML_GPU_UTILIZATION_SAMPLES,
+            since,
+            Out::to(&mut kind),
+            Out::to(&mut count),
+            Out::buffer(&mut samples),
+        );
+        let told = match code {
+            nvmlReturn_t::SUCCESS => samples.get(..count as usize)?,
+            // None is new.
+            nvmlReturn_t::ERROR_NOT_FOUND => &[],
+            _ => return None,
+        };
+        let none = Told {
+            last: since,
+            ..Told::default()
+        };
+        let fresh = told.iter().filter(|sample| sample.timeStamp > since);
+        Some(fresh.fold(none, |told, sample| Told {
+            last: told.last.max(sample.timeStamp),
+            figures: told.figures + 1,
+            percent: told.percent + u64::from(unsigned(sample.sampleValue)).min(100),
+        }))
+    }
+
     /// What the process lists say of a device; `None` where NVML does not tell.
     pub fn rows(&self, device: DeviceIndex) -> Option<Processes> {
         let rows = Processes(self.processes(device)?);
@@ -323,6 +359,9 @@ impl Session {
         Some(rows)
     }
 }
+
+/// More than NVML keeps (an H200: 71).
+const SAMPLES: usize = 128;
 
 /// NVML's process lists of a device.
 pub struct Processes(Vec<nvmlProcessInfo_t>);

@@ -11,7 +11,7 @@ use ledger::KeptErrno;
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
 use seeds::{Seed, planted};
-use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot};
+use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot, Told};
 
 use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::{In, Out};
@@ -20,6 +20,7 @@ use crate::boundary::time;
 use crate::devices::{Device, current_context};
 use crate::function::Launched;
 use crate::marks::{Line, MarksByContext, NoStream};
+use crate::nvml::Session;
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::{self, ORDINALS, Standing, Tenant, is_paced};
 
@@ -54,6 +55,7 @@ enum At {
 /// Where a launch happens.
 struct Place<'a> {
     lane: &'a Lane,
+    device: &'a Device,
     line: Line,
     context: u64,
 }
@@ -160,6 +162,7 @@ impl Tenant {
         };
         let place = Place {
             lane,
+            device,
             line: work.line,
             context,
         };
@@ -232,6 +235,15 @@ impl<'a> Site for Place<'a> {
         } else {
             0
         }
+    }
+
+    /// Of a device that may be one of several nobody knows.
+    fn told(&self, since: u64) -> Option<Told> {
+        let mut indices = self.device.indices.iter();
+        let (index, None) = (indices.next()?, indices.next()) else {
+            return None;
+        };
+        Session::open()?.told(index, since)
     }
 }
 

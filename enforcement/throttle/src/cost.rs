@@ -300,7 +300,7 @@ mod tests {
         let costs = Costs::default();
         let keys: Vec<Key> = (0..40_u64)
             .flat_map(|size| (0..8).map(move |function| (0x7f3a_0000_1000 + (function << 8), size)))
-            .map(|(function, size)| Key::kernel(function, 3 << size % 20, 64 << (size / 20)))
+            .map(|(function, size)| Key::kernel(function, 3 << (size % 20), 64 << (size / 20)))
             .collect();
         for key in &keys {
             costs.learn(*key, Nanos::micros(3), true);

@@ -3,7 +3,7 @@
 use crate::throttle::WATCHED;
 use crate::{
     Costs, Key, Launch, Launched, Measured, Nanos, Order, Rules, Share, Shared, Slot, Sound,
-    Throttle,
+    Throttle, Told,
 };
 
 /// Most turns are over by then.
@@ -47,6 +47,8 @@ pub trait Site: Marks {
     /// Sets a lease's mark behind what the launch's stream holds so far. Answers by which number it can be asked for, 0 where it could not be set.
     /// Two marks can be compared where their numbers are the same.
     fn set(&self, slot: Slot, mark: Mark) -> u64;
+    /// How busy the device was by the driver's figures after the one of that time. `None` where nobody can say. It may take milliseconds.
+    fn told(&self, since: u64) -> Option<Told>;
 }
 
 /// Whose time a launch takes.
@@ -105,6 +107,7 @@ impl<R: Rules> Lane<R> {
         key: Key,
         call: &mut dyn FnMut() -> bool,
     ) -> Paced {
+        self.ask_device(site, budget);
         loop {
             let order = {
                 let _turn = site.turn();
@@ -127,6 +130,30 @@ impl<R: Rules> Lane<R> {
                 return Paced::Covered;
             }
         }
+    }
+
+    /// Now and then the device is asked how busy it was.
+    fn ask_device<S: Site>(&self, site: &S, budget: &Budget<'_>) {
+        let asked = site.now();
+        let since = {
+            let _turn = site.turn();
+            self.is_to_ask(asked)
+        };
+        if let Some(since) = since {
+            let told = site.told(since);
+            let _turn = site.turn();
+            self.hear(budget, (asked, site.now()), told);
+        }
+    }
+
+    /// See [`Throttle::is_to_ask`].
+    pub fn is_to_ask(&self, now: Nanos) -> Option<u64> {
+        self.throttle.is_to_ask(now)
+    }
+
+    /// See [`Throttle::hear`].
+    pub fn hear(&self, budget: &Budget<'_>, when: (Nanos, Nanos), told: Option<Told>) {
+        self.throttle.hear(&budget.shared, when, told);
     }
 
     /// What is to be done with a launch that did not pass. To be called by one thread at a time.

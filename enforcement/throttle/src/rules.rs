@@ -20,6 +20,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const HELD_UP_IS_FREE: bool = true;
     /// Time in a lease without work is not paid for.
     const IDLE_IS_FREE: bool = true;
+    /// No more is charged than the device says it did.
+    const TOLD: bool = true;
     /// The time in which the device turns from one process to another is paid for.
     const TURNS_ARE_PAID: bool = true;
     /// A process that would give its turn away with every wait has the device to itself for a lease.

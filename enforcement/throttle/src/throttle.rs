@@ -17,9 +17,11 @@ use crate::word::Word;
 use crate::{Belief, Key, Nanos, Rules, Share, Shared, Sound};
 
 pub use flight::Measured;
+pub use told::Told;
 
 mod flight;
 mod look;
+mod told;
 
 /// Leases begin this small, and fall back to it when one took much longer than was believed.
 const LEAST: Nanos = Nanos::micros(250);
@@ -144,6 +146,13 @@ struct State {
     measured: Word,
     size: Word,
     seed: Word,
+    /// When the device is to be asked how busy it was; the time of its last figure; when it was told, and for how much the tenant had been charged by then;
+    /// how many 1024ths of short launches' time are not charged since.
+    asks: Word,
+    told: Word,
+    compared: Word,
+    charged: Word,
+    spared: Word,
 }
 
 impl State {

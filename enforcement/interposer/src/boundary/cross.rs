@@ -387,3 +387,9 @@ impl Answer for nvmlReturn_t {
         nvmlReturn_t::ERROR_UNKNOWN
     }
 }
+
+/// A value of NVML's that it says is unsigned.
+pub fn unsigned(value: abi::nvml::nvmlValue_t) -> u32 {
+    // SAFETY: every variant is a plain number, and the widest was written before NVML was asked.
+    unsafe { value.uiVal }
+}

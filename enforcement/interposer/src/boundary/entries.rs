@@ -312,6 +312,7 @@ macro_rules! entries {
         pub mod next_nvml {
             use super::*;
             use abi::nvml::*;
+            use abi::nvml::enumerations::{nvmlSamplingType_t, nvmlValueType_t};
             $( abi::nvml_signature!($nvml => call!()); )*
             $( abi::nvml_signature!($called_nvml => call!()); )*
         }

@@ -157,6 +157,7 @@ impl<R: Rules> Throttle<R> {
             turning
         };
         let span = span.plus(turning);
+        let busy = self.counted(busy, measured.last, measured.found_idle());
         let busy = busy.plus(paid).min(span);
         self.settle(shared, share, now, slot, (span, busy, scattered));
     }

@@ -24,6 +24,7 @@ defect!(LaunchesOnly without IN_FLIGHT_BOUND);
 defect!(OneAfterAnother without AHEAD);
 defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
+defect!(MarksAreBelieved without TOLD);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
 defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
 
@@ -85,6 +86,11 @@ fn giving_ones_turn_away_with_every_wait_is_caught() {
 #[test]
 fn one_lease_after_another_is_caught() {
     real::programs::<OneAfterAnother>().unwrap_err();
+}
+
+#[test]
+fn believing_marks_alone_is_caught() {
+    real::late_marks::<MarksAreBelieved>().unwrap_err();
 }
 
 #[test]

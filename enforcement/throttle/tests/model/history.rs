@@ -1,6 +1,6 @@
 //! How long a tenant had work on the device, by the millisecond.
 
-use throttle::Nanos;
+use throttle::{Nanos, Told};
 
 const GRAIN: u64 = 1_000_000;
 
@@ -27,6 +27,25 @@ impl History {
     fn until(&self, end: Nanos) -> impl Iterator<Item = u64> {
         let length = (end.0 / GRAIN) as usize;
         (0..length).map(|grain| self.grains.get(grain).map_or(0, |busy| u64::from(*busy)))
+    }
+
+    /// What NVML tells at `now`: the whole percent of each fifth of a second that has ended since `since`.
+    pub fn told(&self, since: u64, now: u64) -> Told {
+        const FIGURE: u64 = 200 * GRAIN;
+        let all: Vec<u64> = self.until(Nanos(now)).collect();
+        let ends = (1..).map(|count| count * FIGURE);
+        let fresh = ends
+            .take_while(|end| *end <= now)
+            .filter(|end| *end > since);
+        fresh.fold(Told::default(), |told, end| {
+            let grains = (end - FIGURE) / GRAIN..end / GRAIN;
+            let busy: u64 = grains.map(|grain| all[grain as usize]).sum();
+            Told {
+                last: end,
+                figures: told.figures + 1,
+                percent: told.percent + (busy * 100 + FIGURE / 2) / FIGURE,
+            }
+        })
     }
 
     /// Percent of the time from `start` to `end`.

@@ -118,8 +118,14 @@ impl Done {
 
 /// What processes do in a while, each tenant's under a budget of its own.
 pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> Done {
+    run_with::<R>(tenants, time, 0)
+}
+
+/// The same where marks are late by so much, as [`World::lag`] says.
+fn run_with<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos, lag: u64) -> Done {
     let mut world = World::<R>::new(tenants.first().map_or(0, |(percent, _)| *percent), 97);
     world.sharing = SLICES;
+    world.lag = lag;
     let mut processes = Vec::new();
     for (at, (percent, programs)) in tenants.iter().enumerate() {
         if at > 0 {
@@ -128,7 +134,7 @@ pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> Done {
         processes.extend(programs.iter().map(|program| world.tenant(program.clone())));
     }
     // What is learned first is no part of the figure.
-    world.run(Nanos::seconds(1));
+    world.run(if lag == 0 { Nanos::seconds(1) } else { LEARNED });
     let (start, begun) = (world.age(), world.now);
     world.run(time);
     let steps: Vec<Vec<u64>> = processes
@@ -210,6 +216,77 @@ pub fn programs<R: Rules>() -> Result<(), String> {
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(wrong.join("\n")),
+    }
+}
+
+/// By then the device's own figures are known.
+const LEARNED: Nanos = Nanos::seconds(8);
+/// As a card's: it has the marks of 500 kernels of 2 us that come one by one say twice what it counts.
+const LAG: u64 = 2_500;
+
+/// What marks measure too much is not charged for longer than the device takes to say so.
+#[test]
+fn late_marks_take_no_speed_from_short_launches() {
+    late_marks::<Sound>().unwrap();
+}
+
+pub fn late_marks<R: Rules>() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for real in all() {
+        for percent in [95, 50, 30, 20] {
+            let one = |percent| run_with::<R>(&[(percent, vec![real.program.clone()])], TIME, LAG);
+            let (bare, held) = (one(0), one(percent));
+            println!(
+                "{:6} {percent} {:.1} of {:.1}, {:.1}, {:.1} %",
+                real.name,
+                held.rate(),
+                bare.rate(),
+                held.mean,
+                held.worst
+            );
+            if let Some(what) = broken(percent, &bare, &held) {
+                wrong.push(format!(
+                    "{} under {percent} % {what}: {:.1} of {:.1} steps/s, {:.1} % of {:.1}, worst second {:.1}",
+                    real.name, held.rate(), bare.rate(), held.mean, bare.mean, held.worst
+                ));
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
+/// What is spared while launches come one by one is no licence for when they come ahead, nor for bursts between rests.
+#[test]
+fn who_changes_pace_gains_nothing_by_late_marks() {
+    let held = |percent: u64, step: &mut dyn FnMut(&mut World<Sound>, u64)| {
+        let mut world = World::<Sound>::new(percent, 97);
+        world.sharing = SLICES;
+        world.lag = LAG;
+        world.tenant(uniform(500, 2 * MS, 7 * MS));
+        world.run(LEARNED);
+        let start = world.age();
+        (0..6).for_each(|round| step(&mut world, round));
+        let mean = world.history.mean(start, world.age());
+        let (_, worst) = world.history.seconds(start, world.age());
+        println!("under {percent}: {mean:.1} %, worst second {worst:.1}");
+        assert!(
+            mean < percent as f64 + 3.0 && worst < percent as f64 + 10.0,
+            "under {percent}: {mean:.1} %, worst second {worst:.1}"
+        );
+    };
+    for percent in [10, 20, 30, 50] {
+        held(percent, &mut |world, round| {
+            world.program(0).host = [0, 11_600][(round % 2) as usize];
+            world.run(Nanos::seconds(3));
+        });
+        held(percent, &mut |world, _| {
+            let program = world.program(0);
+            (program.pause, program.host) = (Some((30, 700 * MS)), 0);
+            world.run(Nanos::seconds(3));
+        });
     }
 }
 

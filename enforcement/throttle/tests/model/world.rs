@@ -127,6 +127,8 @@ struct Process<R: Rules> {
     coming: Option<(Work, usize)>,
     /// Its thread watches for the mark before the lease's first launch, made then.
     watches: Option<(Slot, Nanos, u64)>,
+    /// See [`World::lag`].
+    lag: u64,
     launches: u64,
     /// When each of its program's rounds ended.
     rounds: Vec<u64>,
@@ -153,7 +155,9 @@ pub struct World<R: Rules> {
     tenants: Vec<Tenant>,
     processes: Vec<Process<R>>,
     dice: Dice,
+    /// When any tenant had work, and when the device had, foreigners' included.
     pub history: History,
+    device: History,
     pub sharing: Sharing,
     /// In slices: whose turn it is, since when (it may lie ahead) and until when.
     turn: Option<usize>,
@@ -161,6 +165,8 @@ pub struct World<R: Rules> {
     until: u64,
     /// Late wake-ups: up to this many nanoseconds.
     pub late: u64,
+    /// A mark behind work that came to an idle stream is reached so much later than the device counts as busy.
+    pub lag: u64,
     /// From the call's end until the device is at work, where the stream was empty: a mark before it is reached by then.
     fetch: u64,
 }
@@ -173,11 +179,13 @@ impl<R: Rules> World<R> {
             processes: Vec::new(),
             dice: Dice::new(seed),
             history: History::default(),
+            device: History::default(),
             sharing: Sharing::Even,
             turn: None,
             since: 0,
             until: 0,
             late: 80_000,
+            lag: 0,
             fetch: FETCH,
         }
     }
@@ -220,6 +228,7 @@ impl<R: Rules> World<R> {
             reached: Reached::default(),
             coming: None,
             watches: None,
+            lag: self.lag,
             launches: 0,
             rounds: Vec::new(),
         });
@@ -361,8 +370,12 @@ impl<R: Rules> World<R> {
             .processes
             .iter()
             .any(|process| process.lane.is_some() && process.heads(self.now).is_some());
+        let then = self.now - BOOT;
         if tenants {
-            self.history.add(self.now - BOOT, self.now - BOOT + span);
+            self.history.add(then, then + span);
+        }
+        if active > 0 {
+            self.device.add(then, then + span);
         }
         self.now += span;
         if active == 0 {
@@ -460,6 +473,10 @@ impl<R: Rules> World<R> {
             return;
         }
         process.reached.idle = process.streams[stream].is_empty();
+        if let Some(since) = lane.is_to_ask(now) {
+            let told = self.device.told(since, self.now - BOOT);
+            lane.hear(&budget, (now, now), Some(told));
+        }
         let order = lane.order(&process.reached, &budget, now, key);
         match order {
             Order::Go => process.launch(self.now, cost, None, is_read),
@@ -680,7 +697,9 @@ impl<R: Rules> Process<R> {
         let work = self.streams[stream].pop_front();
         self.emptied[stream] = now;
         if let Some(slot) = work.and_then(|work| work.closes) {
-            *self.reached.of(slot, Mark::Closed) = Some(now);
+            let alone = self.streams[stream].is_empty();
+            let lag = if alone { self.lag } else { 0 };
+            *self.reached.of(slot, Mark::Closed) = Some(now + lag);
         }
     }
 
