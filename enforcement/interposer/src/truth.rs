@@ -665,7 +665,8 @@ impl Tenant {
             if ledger.await_predecessors(index, &row) {
                 figures.alone.store(1, Ordering::Release);
                 // Once this image has a row others take it for that one's, for 2 s (R124 of `fixtures/defects.txt`).
-                if ledger.predecessors_usage(index) != Bytes::ZERO && !planted(Seed::R124) {
+                let left = ledger.predecessors_usage(index) != Bytes::ZERO;
+                if left && self.memory.truth.is_alone(index) && !planted(Seed::R124) {
                     ledger.reap(&Rows);
                 }
             }
