@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use budget::{Bytes, DeviceSet};
 
 use crate::ledger::Ledger;
-use crate::objects::{Key, Object};
+use crate::objects::{Key, Object, Recent};
 use crate::region::KeptErrno;
 use crate::region::descriptors::{mark, mark_of};
 
@@ -62,33 +62,68 @@ impl Ledger {
     }
 }
 
-/// How often each object is held: the ledger knows a slot once. Under one lock, so that a last and a first hold of two threads do not cross.
+/// What this process has open of each object: the ledger knows a slot once. Under one lock, so that a last and a first opening of two threads do not cross.
 #[derive(Default)]
-pub struct Holds(Vec<(Key, Object, u32)>);
+pub struct Holds {
+    held: Vec<Held>,
+    openings: u32,
+}
+
+struct Held {
+    key: Key,
+    object: Object,
+    /// The oldest first.
+    openings: Vec<Opening>,
+}
+
+struct Opening {
+    number: u32,
+    /// Of a handle who has it open is given the same address again.
+    count: u32,
+    /// Those whom it went before.
+    before: Option<Recent>,
+}
 
 impl Holds {
     pub const fn new() -> Holds {
-        Holds(Vec::new())
+        Holds {
+            held: Vec::new(),
+            openings: 0,
+        }
     }
 
-    /// Holds what a handle stands for once more. Who has it open is given the same address again, and stays as far from the last that opened it (R122 of
-    /// `fixtures/defects.txt`).
+    /// Holds what a handle stands for once more. Who has it open stays as far from the last that opened it (R122 of `fixtures/defects.txt`).
     pub fn hold(&mut self, ledger: &Ledger, key: Key) -> Option<Object> {
-        let known = self.0.iter_mut().find(|(of, ..)| *of == key);
-        if let Some((_, object, count)) = known.filter(|_| !seeds::planted(seeds::Seed::R122)) {
-            *count += 1;
-            return Some(*object);
+        let known = self.held.iter_mut().find(|held| held.key == key);
+        if let Some(held) = known.filter(|_| !seeds::planted(seeds::Seed::R122)) {
+            let opening = held.openings.last_mut()?;
+            opening.count += 1;
+            return Some(held.object.as_opening(opening.number));
         }
         self.hold_anew(ledger, key)
     }
 
     fn hold_anew(&mut self, ledger: &Ledger, key: Key) -> Option<Object> {
-        let object = ledger.hold_object(key)?;
-        match self.0.iter_mut().find(|(_, of, _)| *of == object) {
-            Some((.., count)) => *count += 1,
-            None => self.0.push((key, object, 1)),
+        let (object, before) = ledger.open_object(key)?;
+        self.openings = self.openings.wrapping_add(1).max(1);
+        let opening = Opening {
+            number: self.openings,
+            count: 1,
+            before,
+        };
+        match self
+            .held
+            .iter_mut()
+            .find(|held| held.object.is_same(object))
+        {
+            Some(held) => held.openings.push(opening),
+            None => self.held.push(Held {
+                key,
+                object,
+                openings: vec![opening],
+            }),
         }
-        Some(object)
+        Some(object.as_opening(self.openings))
     }
 
     /// Holds what a descriptor stands for once more, if whoever made it has named it. Each import is a new one.
@@ -99,14 +134,38 @@ impl Holds {
         Some(Named { object, name })
     }
 
+    /// The end of what one of these began. Where it was the process's last opening of the object, and not its only one, those that came before it are last again,
+    /// whoever's they are (R125).
     pub fn let_go(&mut self, ledger: &Ledger, object: Object) {
-        let Some((.., count)) = self.0.iter_mut().find(|(_, of, _)| *of == object) else {
+        let Some(at) = self
+            .held
+            .iter()
+            .position(|held| held.object.is_same(object))
+        else {
             return;
         };
-        *count -= 1;
-        if *count == 0 {
-            self.0.retain(|(_, of, _)| *of != object);
+        let openings = &mut self.held[at].openings;
+        let number = object.opening();
+        let Some(place) = openings.iter().position(|opening| opening.number == number) else {
+            return;
+        };
+        openings[place].count -= 1;
+        if openings[place].count > 0 {
+            return;
+        }
+        let ended = openings.remove(place);
+        if openings.is_empty() {
+            self.held.remove(at);
             ledger.let_go_of_object(object);
+            return;
+        }
+        match (openings.get_mut(place), ended.before) {
+            // Whom that one went before has the next one before it.
+            (Some(next), Some(before)) => next.before = Some(before),
+            (None, Some(before)) if !seeds::planted(seeds::Seed::R125) => {
+                ledger.step_back_from(object, before);
+            }
+            _ => {}
         }
     }
 }

@@ -29,10 +29,25 @@ static NEXT_ASKED: AtomicUsize = AtomicUsize::new(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub [u64; 2]);
 
-/// An object's row, to one of those who hold it.
+/// An object's row, to one of those who hold it, and which of that process's openings of it this is, as [`Holds`](crate::Holds) counts them: 0 for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Object {
     row: u32,
+    opening: u32,
+}
+
+impl Object {
+    pub(crate) fn is_same(self, other: Object) -> bool {
+        self.row == other.row
+    }
+
+    pub(crate) fn opening(self) -> u32 {
+        self.opening
+    }
+
+    pub(crate) fn as_opening(self, opening: u32) -> Object {
+        Object { opening, ..self }
+    }
 }
 
 /// All zeros is an empty table.
@@ -75,22 +90,21 @@ impl Row {
         holders.any(|(word, asked)| word.load(Ordering::SeqCst) & asked != 0)
     }
 
-    /// Those who have it still, who opened it last first: the last four that did as they came, the others by their slots.
-    fn latest_first(&self) -> impl Iterator<Item = usize> + '_ {
-        let recent = Recent(self.recent.load(Ordering::SeqCst));
+    /// Those who have it still and are none of `known`.
+    fn holders_beside(&self, known: Recent) -> impl Iterator<Item = usize> + '_ {
         let held = self.holders.iter().map(|word| word.load(Ordering::SeqCst));
         let slots = held.enumerate().flat_map(|(at, word)| {
             let bits = (0..64).filter(move |bit| word >> bit & 1 != 0);
             bits.map(move |bit| at * 64 + bit)
         });
-        let others = slots.filter(move |slot| recent.slots().all(|known| known != *slot));
-        recent.slots().chain(others)
+        slots.filter(move |slot| known.slots().all(|of| of != *slot))
     }
 
     /// Whether one of `slots` opened it last, of those who have it and have not ended; `None` where one who may have ended did.
     fn is_last(&self, slots: &SlotSet, has_ended: impl Fn(usize) -> Option<bool>) -> Option<bool> {
+        let recent = Recent(self.recent.load(Ordering::SeqCst));
         let mut certain = true;
-        for slot in self.latest_first() {
+        for slot in recent.slots() {
             if slots.contains(slot) {
                 return certain.then_some(true);
             }
@@ -101,13 +115,19 @@ impl Row {
                 None => certain = false,
             }
         }
-        Some(false)
+        // How these came nobody knows: of several none is the last, and what nothing explains is charged.
+        let there = |slot: &usize| slots.contains(*slot) || has_ended(*slot) != Some(true);
+        let mut others = self.holders_beside(recent).filter(there);
+        match (others.next(), others.next()) {
+            (Some(only), None) if slots.contains(only) => certain.then_some(true),
+            _ => Some(false),
+        }
     }
 }
 
 /// The last four slots that opened an object, as they stand in its row.
-#[derive(Clone, Copy)]
-struct Recent(u64);
+#[derive(Clone, Copy, Debug)]
+pub struct Recent(u64);
 
 impl Recent {
     const WIDTH: u32 = 16;
@@ -129,6 +149,30 @@ impl Recent {
 
     fn opened_by(self, slot: usize) -> Recent {
         Recent(self.without(slot).0 << Recent::WIDTH | (slot as u64 + 1))
+    }
+
+    /// Whether others have opened it since this slot did.
+    pub fn is_behind(self, slot: usize) -> bool {
+        self.slots().next().is_some_and(|latest| latest != slot)
+    }
+
+    /// The slot goes back to where it was in `before`: behind those whom it was behind then, and those who came since.
+    fn stepped_back(self, slot: usize, before: Recent) -> Recent {
+        if self.slots().all(|known| known != slot) {
+            return self;
+        }
+        let ahead = |of: &usize| {
+            let of_all = |recent: Recent| recent.slots().take_while(|known| *known != slot);
+            of_all(self).chain(of_all(before)).any(|known| known == *of)
+        };
+        let others: Vec<usize> = self.slots().filter(|known| *known != slot).collect();
+        let place = others.iter().rposition(ahead).map_or(0, |last| last + 1);
+        let (front, back) = others.split_at(place);
+        let order = front.iter().chain([&slot]).chain(back);
+        let words = order.enumerate();
+        Recent(words.fold(0, |word, (at, slot)| {
+            word | (*slot as u64 + 1) << (at as u32 * Recent::WIDTH)
+        }))
     }
 }
 
@@ -296,8 +340,11 @@ impl Objects {
             paid = State(paid.0 | DESCRIBED);
         }
         // Fails where a reaper took us for dead.
-        self.change(row, made, paid)
-            .then_some(Object { row: row as u32 })
+        let object = Object {
+            row: row as u32,
+            opening: 0,
+        };
+        self.change(row, made, paid).then_some(object)
     }
 
     /// The slot, in whose word it is charged, has made it larger or smaller.
@@ -324,11 +371,16 @@ impl Objects {
         }
     }
 
-    /// The object of a name, which the slot holds from now on.
-    pub fn join(&self, slot: usize, key: Key) -> Option<Object> {
+    /// The object of a name, which the slot holds from now on, and who had opened it last before.
+    pub fn join(&self, slot: usize, key: Key) -> Option<(Object, Recent)> {
         (0..self.rows()).find_map(|row| {
             let known = self.is_known_as(row, self.state(row), key);
-            (known && self.join_row(slot, key, row)).then_some(Object { row: row as u32 })
+            let before = known.then(|| self.join_row(slot, key, row))??;
+            let object = Object {
+                row: row as u32,
+                opening: 0,
+            };
+            Some((object, before))
         })
     }
 
@@ -340,28 +392,34 @@ impl Objects {
     }
 
     /// The bit first: whoever gives the row up in a state that came after sees it.
-    fn join_row(&self, slot: usize, key: Key, row: usize) -> bool {
+    fn join_row(&self, slot: usize, key: Key, row: usize) -> Option<Recent> {
         self.hold(row, slot);
         loop {
             let state = self.state(row);
             if !self.is_known_as(row, state, key) {
                 self.let_go(row, slot);
-                return false;
+                return None;
             }
             if self.change(row, state, state.to(state.phase(), state.slot())) {
-                self.set_recent(row, |recent| recent.opened_by(slot));
-                return true;
+                return self.set_recent(row, |recent| recent.opened_by(slot));
             }
         }
     }
 
-    fn set_recent(&self, row: usize, change: impl Fn(Recent) -> Recent) {
-        if let Some(entry) = self.rows.get(row) {
-            let to = |word| Some(change(Recent(word)).0);
-            let _ = entry
-                .recent
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, to);
-        }
+    /// Answers what there was.
+    fn set_recent(&self, row: usize, change: impl Fn(Recent) -> Recent) -> Option<Recent> {
+        let entry = self.rows.get(row)?;
+        let to = |word| Some(change(Recent(word)).0);
+        let before = entry
+            .recent
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, to);
+        before.ok().map(Recent)
+    }
+
+    /// The slot's last opening is over, which came after `before`; an older one is not.
+    pub fn step_back(&self, slot: usize, object: Object, before: Recent) {
+        let row = object.row as usize;
+        self.set_recent(row, |recent| recent.stepped_back(slot, before));
     }
 
     /// The slot, which joined, holds it no longer.
@@ -519,8 +577,8 @@ impl Objects {
 
     /// How much of that the driver's rows show as held by `slots`. Memory of several holders is in its maker's row while that one holds it; then in
     /// nobody's while a descriptor of it is open, and after that in the row of the one, of those who have it still, who opened it last (H200, 580.159.04:
-    /// `fixtures/oracle/shared-memory-580.txt`, `held-580.txt`). Of more than four holders one is taken for the last, always the same: in no other's
-    /// row it is then. A pool's is in no opener's. `has_ended` tells whether a slot that had it holds it no more, `None` where that is not known yet, `is_closed` whether no descriptor does.
+    /// `fixtures/oracle/shared-memory-580.txt`, `held-580.txt`). Of more than four holders those who opened it before the last four did
+    /// are taken for the last only where one of them is left. A pool's is in no opener's. `has_ended` tells whether a slot that had it holds it no more, `None` where that is not known yet, `is_closed` whether no descriptor does.
     pub fn shown_with(
         &self,
         slots: &SlotSet,
@@ -585,5 +643,76 @@ impl Objects {
                 self.let_go(row, slot);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(opened: &[usize]) -> Recent {
+        opened
+            .iter()
+            .fold(Recent(0), |recent, slot| recent.opened_by(*slot))
+    }
+
+    fn order(recent: Recent) -> Vec<usize> {
+        recent.slots().collect()
+    }
+
+    #[test]
+    fn who_steps_back_is_where_it_would_be_without_its_last_opening() {
+        for (opened, later, since) in [
+            (&[1, 2][..], 1, &[][..]),
+            (&[1, 2], 1, &[3]),
+            (&[3, 1, 2], 1, &[]),
+            (&[3, 1, 2], 1, &[3]),
+            (&[1, 2, 3, 4], 1, &[]),
+            (&[1, 2, 3, 4], 2, &[1]),
+            (&[5], 5, &[6]),
+        ] {
+            let before = after(opened);
+            let with = since.iter().fold(before.opened_by(later), |recent, slot| {
+                recent.opened_by(*slot)
+            });
+            let without = since
+                .iter()
+                .fold(before, |recent, slot| recent.opened_by(*slot));
+            assert_eq!(
+                order(with.stepped_back(later, before)),
+                order(without),
+                "{opened:?} {later} {since:?}"
+            );
+        }
+        // Who was put out by four others is behind them.
+        let before = after(&[1, 2, 3, 4, 5]);
+        let now = before.opened_by(1).stepped_back(1, before);
+        assert_eq!(order(now), [5, 4, 3, 1]);
+    }
+
+    #[test]
+    fn of_several_that_opened_it_before_the_last_four_nobody_is_the_last() {
+        let zeros = || core::array::from_fn(|_| AtomicU64::new(0));
+        let row = Row {
+            key: [AtomicU64::new(0), AtomicU64::new(0)],
+            bytes: AtomicU64::new(4096),
+            devices: AtomicU64::new(1),
+            holders: core::array::from_fn(|_| AtomicU64::new(0)),
+            recent: AtomicU64::new(0),
+            descriptor: [const { AtomicU64::new(0) }; 3],
+            path: zeros(),
+        };
+        let is_last = |slot: usize| row.is_last(&SlotSet::from_iter([slot]), |_| Some(false));
+        let hold = |slots: &[usize], recent: &[usize]| {
+            let word = slots.iter().fold(0, |word, slot| word | 1 << slot);
+            row.holders[0].store(word, Ordering::SeqCst);
+            row.recent.store(after(recent).0, Ordering::SeqCst);
+        };
+        hold(&[1, 2, 3, 4, 5, 6], &[3, 4, 5, 6]);
+        assert_eq!([1, 2, 6].map(is_last), [false, false, true].map(Some));
+        hold(&[1, 2], &[]);
+        assert_eq!([1, 2].map(is_last), [Some(false); 2]);
+        hold(&[1], &[]);
+        assert_eq!(is_last(1), Some(true));
     }
 }

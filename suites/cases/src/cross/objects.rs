@@ -144,9 +144,45 @@ impl Holder {
         Ok(())
     }
 
+    /// Has it import what a descriptor stands for.
+    fn imports(&mut self, session: &Session, descriptor: &OwnedFd) -> Result<(), Failure> {
+        let socket = self.connected(session)?;
+        self.0.say("import")?;
+        process::send_descriptor(&socket, descriptor)?;
+        ensure_eq!(self.0.line()?, "0", "\"import\" in another process");
+        Ok(())
+    }
+
     fn opens(&mut self, handle: &IpcHandle, code: CUresult) -> Result<(), Failure> {
         self.does(&format!("open {}", handle.text()), code)
     }
+}
+
+/// This process has imported a maker's memory, then another has: the two, and its descriptor.
+fn imported_around(session: &Session, cuda: &Cuda) -> Result<(Holder, Holder, OwnedFd), Failure> {
+    let (mut maker, mut other) = (Holder::start(session)?, Holder::start(session)?);
+    let descriptor = maker.sends(session, Maker::Cuda)?;
+    ensure_eq!(cuda.import_memory(&descriptor).code, OK, "the first import");
+    other.imports(session, &descriptor)?;
+    Ok((maker, other, descriptor))
+}
+
+/// Whoever made the memory is gone, and no descriptor is left.
+fn is_shown_by_another(
+    session: &Session,
+    cuda: &Cuda,
+    maker: Holder,
+    other: &mut Holder,
+    descriptor: OwnedFd,
+) -> Result<(), Failure> {
+    drop(descriptor);
+    let (world, gone) = (session.world()?, maker.0.pid());
+    maker.0.finish()?;
+    session.eventually("the maker has given everything back", || {
+        let processes = world.processes(mock_device::DeviceIndex(0));
+        processes.iter().all(|process| process.pid != gone)
+    })?;
+    is_charged(cuda, other, "two have imported")
 }
 
 fn opened(cuda: &Cuda, way: Open, handle: &IpcHandle) -> Result<CUdeviceptr, Failure> {
@@ -249,6 +285,31 @@ cases! {
         maker.allocates(Bytes::gib(2), OK)?;
         maker.0.finish()?;
         other.0.finish()
+    }
+
+    /// Of two imports of this process the later one is over: who imported the memory in between is the last that did, and its row shows it. It is charged once.
+    memory_that_is_imported_twice_and_released_once_is_charged_once {
+        kind: Budget, defects: ["R125"], budget: "0=8GiB",
+        entry_points: ["cuMemImportFromShareableHandle", "cuMemRelease", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let (maker, mut other, descriptor) = imported_around(session, &cuda)?;
+        let later = cuda.import_memory(&descriptor);
+        ensure_eq!(later.code, OK, "the second import");
+        ensure_eq!(cuda.release_memory(later.out), OK, "cuMemRelease of the second import");
+        is_shown_by_another(session, &cuda, maker, &mut other, descriptor)
+    }
+
+    /// So it is where the later one was refused.
+    memory_whose_second_import_is_refused_is_charged_once {
+        kind: Budget, defects: ["R125"], budget: "0=8GiB", on_real: No("which sizes a card imports is not recorded"),
+        entry_points: ["cuMemImportFromShareableHandle", "cuImportExternalMemory", "cuMemAlloc_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let (maker, mut other, descriptor) = imported_around(session, &cuda)?;
+        let copy = descriptor.try_clone()?;
+        ensure!(cuda.import_external(copy, 2 * SHARED.0).is_err(), "twice as much as there is was imported");
+        is_shown_by_another(session, &cuda, maker, &mut other, descriptor)
     }
 
     /// What another process exported and this one opened is charged once, outlives its maker's death, and is given back when
@@ -587,6 +648,10 @@ impl Hands {
                     Err(code) => fail!("cuMemExportToShareableHandle answered {code:?}"),
                 }
                 OK
+            }
+            "import" => {
+                let descriptor = process::receive_descriptor(&accepted(&mut self.listener)?)?;
+                cuda.import_memory(&descriptor).code
             }
             "lend" => {
                 let socket = accepted(&mut self.listener)?;

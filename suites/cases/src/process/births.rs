@@ -329,6 +329,26 @@ cases! {
         tenant.peer.finish()
     }
 
+    /// Nor once the next image rests without one, whoever has looked at the driver's rows in between.
+    what_the_image_before_exec_held_is_free_when_the_next_takes_nothing {
+        kind: Own, defects: ["R126"], entry_points: ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=8GiB",
+        unordered: "asks while the driver takes apart",
+    } (session) {
+        let (held, most) = (Bytes::gib(3), Bytes::gib(6));
+        let cuda = cuda()?;
+        let mut tenant = Tenant::start(session)?;
+        ensure_eq!(tenant.cuda(held)?, OK, "{held} in the first image");
+        ensure_eq!(tenant.ask("again init")?, 0, "the next image");
+        let mut other = Tenant::start(session)?;
+        ensure_eq!(other.cuda(Bytes::mib(2))?, OK, "2 MiB in a process that begins");
+        session.eventually("what the first image held is granted to another", || {
+            let taken = cuda.allocate(most.0);
+            taken.code == OK && cuda.free(taken.out) == OK
+        })?;
+        other.peer.finish()?;
+        tenant.peer.finish()
+    }
+
     /// And is granted to that one again soon: it has seen the old one's row go before it took anything.
     what_the_image_before_exec_held_is_not_waited_for_twice {
         kind: Budget, defects: ["P12c"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
