@@ -213,7 +213,8 @@ impl Session {
         if !find() {
             return None;
         }
-        if KEPT.state.load(Ordering::Relaxed) == UNDECIDED && Library::hears_look_ups() {
+        let stays = Library::hears_look_ups() && !planted(Seed::D2);
+        if KEPT.state.load(Ordering::Relaxed) == UNDECIDED && stays {
             return (next::nvmlInit_v2() == nvmlReturn_t::SUCCESS)
                 .then(|| session(if KEPT.keep() { End::Kept } else { End::Own }));
         }

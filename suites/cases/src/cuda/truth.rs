@@ -163,6 +163,32 @@ cases! {
         Ok(())
     }
 
+    /// Nor does a refusal begin it again: it asks in the session that is open.
+    refusals_begin_nvml_no_second_time {
+        kind: Own, defects: ["D2"], budget: "0=2GiB", entry_points: ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "nvmlInit_v2", when = "3..", then = "kill-before" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        for round in 0..100 {
+            ensure_eq!(cuda.allocate(Bytes::gib(2).0).code, OUT_OF_MEMORY, "2 GiB of 2, round {round}");
+        }
+        Ok(())
+    }
+
+    /// Memory that is taken and given back again is looked at once at most: only what is kept calls for another look. A context and two fills make a few.
+    pairs_of_calls_ask_for_no_figures {
+        kind: Own, defects: ["D1"], budget: "0=8GiB", entry_points: ["cuMemAlloc_v2", "cuMemFree_v2"],
+        faults: r#"fault = [{ at = "nvmlDeviceGetComputeRunningProcesses_v3", when = "40..", then = "kill-before" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        for round in 0..200 {
+            let taken = cuda.allocate(Bytes::mib(600).0);
+            ensure_eq!(taken.code, OK, "600 MiB, round {round}");
+            ensure_eq!(cuda.free(taken.out), OK, "cuMemFree_v2");
+        }
+        Ok(())
+    }
+
     /// What modules take that were loaded far from the budget is charged, near to it as well.
     many_modules_are_charged {
         kind: Budget, defects: ["C10", "R13"], budget: "0=2GiB", entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"],
