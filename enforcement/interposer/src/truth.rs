@@ -770,7 +770,7 @@ impl Tenant {
             let alone = figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
             let dead = match alone {
                 true => Bytes::ZERO,
-                false => ledger.predecessors_usage(index),
+                false => ledger.predecessors_listed(index),
             };
             let rows = nvml.rows(index)?;
             let dead = match alone || planted(Seed::R119) {

@@ -189,6 +189,15 @@ impl Hands {
             }
             "free" => self.free()?,
             "first-byte" => i64::from(first_byte()?.0),
+            "contexts" => {
+                let count = bytes()?.0;
+                let cuda = self.cuda()?;
+                for _ in 0..count {
+                    let made = cuda.create_context(0).code;
+                    harness::ensure_eq!(made, CUresult::SUCCESS, "cuCtxCreate in a tenant");
+                }
+                0
+            }
             "device" => {
                 clients::context(self.cuda()?, bytes()?.0 as i32)?;
                 0

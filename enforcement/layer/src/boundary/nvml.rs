@@ -126,35 +126,40 @@ pub fn own(device: DeviceIndex) -> Own {
     let Some(rows) = nvml().and_then(|nvml| nvml.rows(device)) else {
         return Own::default();
     };
-    let own = || rows.iter().filter(|row| row.pid == std::process::id());
+    let own = std::process::id();
     Own {
-        row: own()
-            .filter(|row| row.used != NOT_AVAILABLE)
-            .map(|row| Bytes(row.used))
-            .max(),
-        alone: own().count() == rows.len(),
+        row: rows.of(own),
+        alone: rows.all().all(|row| row.pid == own),
     }
 }
 
-/// NVML's rows of a device at one moment.
-pub struct Listed(Vec<ProcessInfo>);
+/// NVML's rows of a device at one moment: of processes that compute, and of those that draw.
+pub struct Listed([Vec<ProcessInfo>; 2]);
 
 pub fn listed(device: DeviceIndex) -> Option<Listed> {
-    nvml()?.rows(device).map(Listed)
+    nvml()?.rows(device)
 }
 
 impl Listed {
     /// Who has a row.
     pub fn pids(&self) -> Vec<u32> {
-        self.0.iter().map(|row| row.pid).collect()
+        self.all().map(|row| row.pid).collect()
     }
 
-    /// What a process holds, by its largest row. `None` where it has none, or NVML does not say how much.
+    fn all(&self) -> impl Iterator<Item = &ProcessInfo> {
+        self.0.iter().flatten()
+    }
+
+    /// What a process holds; `None` where it has no row, or NVML does not say how much. Of two in one list one is the image's before execve, which a child keeps
+    /// (R127 of `fixtures/defects.txt`); who computes and draws has a row in both lists, each with all that it holds.
     pub fn of(&self, pid: u32) -> Option<Bytes> {
-        let rows = self.0.iter().filter(|row| row.pid == pid);
-        rows.filter(|row| row.used != NOT_AVAILABLE)
-            .map(|row| Bytes(row.used))
-            .max()
+        let sum = |rows: &Vec<ProcessInfo>| {
+            let rows = rows.iter().filter(|row| row.pid == pid);
+            let told = rows.filter(|row| row.used != NOT_AVAILABLE);
+            told.map(|row| Bytes(row.used))
+                .reduce(Bytes::saturating_add)
+        };
+        self.0.iter().filter_map(sum).max()
     }
 }
 
@@ -174,7 +179,7 @@ pub struct Rows;
 impl ledger::Driver for Rows {
     fn still_holds(&self, device: DeviceIndex, pid: u32) -> Option<bool> {
         let rows = nvml()?.rows(device)?;
-        let has = |pid: u32| rows.iter().any(|row| row.pid == pid);
+        let has = |pid: u32| rows.all().any(|row| row.pid == pid);
         if has(pid) {
             return Some(true);
         }
@@ -182,7 +187,7 @@ impl ledger::Driver for Rows {
     }
 
     fn lists(&self, device: DeviceIndex, pid: u32) -> Option<bool> {
-        Some(nvml()?.rows(device)?.iter().any(|row| row.pid == pid))
+        Some(nvml()?.rows(device)?.all().any(|row| row.pid == pid))
     }
 }
 
@@ -259,13 +264,10 @@ impl Nvml {
     }
 
     /// The rows of both lists: a process that computes and draws is in both, with the same figure.
-    fn rows(&self, index: DeviceIndex) -> Option<Vec<ProcessInfo>> {
+    fn rows(&self, index: DeviceIndex) -> Option<Listed> {
         let device = self.device(index)?;
-        let mut rows = Vec::new();
-        for query in self.processes {
-            rows.extend(list(query?, device)?);
-        }
-        Some(rows)
+        let [computing, drawing] = self.processes;
+        Some(Listed([list(computing?, device)?, list(drawing?, device)?]))
     }
 }
 

@@ -349,6 +349,24 @@ cases! {
         tenant.peer.finish()
     }
 
+    /// A child that was forked before keeps what the first image held: the next one's contexts and memory are charged beside it.
+    what_a_child_keeps_of_the_image_before_exec_hides_nothing_of_the_next {
+        kind: Budget, defects: ["R127"], entry_points: ["cuCtxCreate_v2", "cuMemAlloc_v2"], budget: "0=4GiB",
+        unordered: "asks while the driver takes apart",
+    } (session) {
+        let mut tenant = Tenant::start(session)?;
+        ensure_eq!(tenant.cuda(Bytes::mib(500))?, OK, "500 MiB in the first image");
+        let child = tenant.ask("bear fork")? as i32;
+        ensure_eq!(tenant.ask("again init")?, 0, "the next image");
+        ensure_eq!(tenant.ask("contexts 2")?, 0, "two contexts in the next image");
+        let taken = Bytes(tenant.ask("fill-cuda")? as u64);
+        let budget = budget(session, 0)?;
+        let used = session.world()?.used(mock_device::DeviceIndex(0));
+        ensure!(used <= budget, "{used} of {budget} are used with {taken} in the next image");
+        end(child);
+        tenant.peer.finish()
+    }
+
     /// And is granted to that one again soon: it has seen the old one's row go before it took anything.
     what_the_image_before_exec_held_is_not_waited_for_twice {
         kind: Budget, defects: ["P12c"], entry_points: ["cuDevicePrimaryCtxRetain", "cuMemAlloc_v2"], budget: "0=4GiB",
