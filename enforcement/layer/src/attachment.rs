@@ -27,7 +27,7 @@ pub struct Attachment {
     /// `None`: enforcement could not be established, nothing is granted.
     ledger: Option<Ledger>,
     /// By device.
-    turns: [OnceLock<Box<Turns>>; MAX_DEVICES],
+    turns: [OnceLock<Turns>; MAX_DEVICES],
     holds: Mutex<Holds>,
     floor: Floor,
 }
@@ -151,7 +151,7 @@ impl Attachment {
     pub fn turns(&'static self, targets: DeviceSet) -> Option<&'static Turns> {
         let slot = targets.iter().next()?.slot()?;
         self.ledger.as_ref().filter(|ledger| ledger.is_mine())?;
-        Some(self.turns.get(slot)?.get_or_init(Box::default))
+        Some(self.turns.get(slot)?.get_or_init(Turns::default))
     }
 
     /// The strictest of the targets' compute budgets.

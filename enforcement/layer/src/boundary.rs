@@ -21,6 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ash::vk::Handle;
 use ledger::Cancelability;
+use throttle::Lane;
 
 use crate::table::Key;
 
@@ -30,6 +31,12 @@ fn guard<T: Copy>(fallback: T, body: impl FnOnce() -> T) -> T {
     let answer = catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback);
     before.restore();
     answer
+}
+
+/// A lane of nothing yet, made where it stays: it is larger than some threads' stacks (attack 35).
+pub fn fresh_lane() -> Box<Lane> {
+    // SAFETY: all zeros is nothing yet.
+    unsafe { Box::new_zeroed().assume_init() }
 }
 
 /// The dispatch key of an instance, a physical device, a device or a queue. `None` for a null handle.

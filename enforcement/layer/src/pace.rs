@@ -14,7 +14,7 @@ use throttle::{Key, Lane, Mark, Marks, Nanos, Paced, Site, Slot, Told};
 
 use crate::arena::Id;
 use crate::boundary::marks::Marking;
-use crate::boundary::os;
+use crate::boundary::{fresh_lane, os};
 use crate::device::{self, Device, Found};
 
 /// Queues of one device that are told apart.
@@ -23,9 +23,8 @@ const QUEUES: usize = 64;
 const FAMILY: u32 = 8;
 
 /// What a process does on one GPU.
-#[derive(Default)]
 pub struct Turns {
-    pub lane: Lane,
+    pub lane: Box<Lane>,
     turn: Mutex<()>,
 }
 
@@ -81,6 +80,15 @@ impl Timed {
             .iter()
             .find(|slot| slot.handle.load(Ordering::Acquire) == queue.as_raw())
             .map(|slot| slot.family.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns {
+            lane: fresh_lane(),
+            turn: Mutex::default(),
+        }
     }
 }
 

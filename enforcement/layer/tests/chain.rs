@@ -914,6 +914,27 @@ fn a_queue_that_was_never_seen_is_passed_on_and_what_next_lacks_is_not_there() {
     }
 }
 
+/// A thread with so little stack makes a device and submits to it (attack 35).
+#[test]
+fn a_device_fits_on_a_small_stack() {
+    let _ledger = under!(
+        a_device_fits_on_a_small_stack,
+        "CUDA_DEVICE_MEMORY_LIMIT" = "1g",
+        "CUDA_DEVICE_SM_LIMIT" = "50"
+    );
+    let client = Client::new(one());
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(32 << 10);
+        let use_device = || {
+            let device = client.device(0);
+            let queue = client.layer.queue(device);
+            assert_eq!(client.layer.submit(device, queue), vk::Result::SUCCESS);
+            client.layer.destroy_device(device);
+        };
+        thread.spawn_scoped(scope, use_device).expect("a thread");
+    });
+}
+
 #[test]
 fn without_a_budget_submissions_are_nexts_own() {
     let _ledger = under!(

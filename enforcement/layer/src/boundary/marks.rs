@@ -35,7 +35,8 @@ pub struct Marking {
     families: Vec<vk::QueueFamilyProperties>,
     /// Nanoseconds per tick.
     period: f32,
-    sets: [OnceLock<Option<Set>>; FAMILIES],
+    /// Boxed, as all of this crosses the stack of whoever makes a device, of which there may be little (attack 35).
+    sets: [OnceLock<Option<Box<Set>>>; FAMILIES],
 }
 
 /// The objects of one queue family.
@@ -164,14 +165,14 @@ impl Marking {
     }
 
     fn made(&self, family: u32) -> Option<&Set> {
-        self.sets.get(family as usize)?.get()?.as_ref()
+        self.sets.get(family as usize)?.get()?.as_deref()
     }
 
     fn set_of(&self, family: u32) -> Option<&Set> {
         self.sets
             .get(family as usize)?
-            .get_or_init(|| self.make(family))
-            .as_ref()
+            .get_or_init(|| self.make(family).map(Box::new))
+            .as_deref()
     }
 
     fn make(&self, family: u32) -> Option<Set> {
