@@ -28,7 +28,6 @@ pub mod time;
 /// This library's constructor, which glibc gives the process's arguments.
 extern "C" fn begin(count: c_int, arguments: *const *const c_char) {
     loader::begin();
-    arena::find_leak_checkers();
     #[cfg(not(proxy))]
     {
         // SAFETY: as the kernel laid them out.

@@ -63,10 +63,12 @@ fn a_program_built_with_a_thread_sanitizer_starts() {
     Machine::new(&["-fsanitize=thread"]).does(&["iterates".as_ref()], &[]);
 }
 
-/// What we keep until the process ends is no leak of the program's, which would end with an error (attack 24).
+/// What we keep until the process ends is no leak of the program's, which would end with an error (attack 24), whether the program exports the sanitizer's
+/// functions or has them to itself (attack 35).
 #[test]
 fn a_program_built_with_a_leak_sanitizer_ends_well() {
     Machine::new(&["-fsanitize=leak"]).does(&["begins".as_ref()], &[]);
+    Machine::new(&["-fsanitize=address", "-static-libasan"]).does(&["begins".as_ref()], &[]);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
 
-use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use ledger::KeptErrno;
 
 use seeds::{Seed, planted};
 use throttle::Nanos;
 
-use crate::boundary::{loader, time};
+use crate::boundary::time;
 use crate::process::Memory;
 
 static ARENA: AtomicPtr<Memory> = AtomicPtr::new(core::ptr::null_mut());
@@ -82,7 +81,6 @@ fn map() -> Option<&'static Memory> {
                 unsafe { &*arena }.owner.store(pid(), Ordering::Relaxed);
                 COMPARE_PID.store(1, Ordering::Release);
             }
-            be_known_to_leak_checkers(arena.cast(), size);
             // SAFETY: as in `existing`.
             Some(unsafe { &*arena })
         }
@@ -92,28 +90,6 @@ fn map() -> Option<&'static Memory> {
             // SAFETY: as in `existing`.
             Some(unsafe { &*first })
         }
-    }
-}
-
-/// LeakSanitizer's function by which it knows of a mapping, 0 where the program has none.
-static REGISTER: AtomicUsize = AtomicUsize::new(0);
-
-/// At this library's constructor: later a thread may hold the loader's lock that waits for whoever looks up (attack 25).
-pub fn find_leak_checkers() {
-    match loader::own_symbol(libc::RTLD_DEFAULT, c"__lsan_register_root_region") {
-        Some(register) => REGISTER.store(register, Ordering::Release),
-        None => loader::forget_error(),
-    }
-}
-
-/// LeakSanitizer looks for the way to what a program has on its heap in stacks and in libraries' data, not in mappings: what is only to be found from here
-/// it would call leaked, and end a clean program with an error.
-fn be_known_to_leak_checkers(arena: *const c_void, size: usize) {
-    type Register = unsafe extern "C" fn(*const c_void, usize);
-    let register = REGISTER.load(Ordering::Acquire);
-    if register != 0 {
-        // SAFETY: the sanitizer's function of that name, and a mapping that stays.
-        unsafe { core::mem::transmute::<usize, Register>(register)(arena, size) };
     }
 }
 
@@ -322,9 +298,35 @@ pub unsafe trait Zeroed {}
 // SAFETY: words, and a pointer that is null.
 unsafe impl<const BUCKETS: usize> Zeroed for crate::records::Records<BUCKETS> {}
 
+/// The values that [`Forever`]s keep, the last first. LeakSanitizer looks for the way to what a program has on its heap in stacks and in libraries' data, not in
+/// mappings: what is only to be found from the arena it would call leaked, and end a clean program with an error. A fork child's are before its parent's.
+static KEPT: AtomicPtr<Kept<()>> = AtomicPtr::new(core::ptr::null_mut());
+
+/// A value, and the one that was kept before it.
+#[repr(C)]
+struct Kept<T> {
+    before: AtomicPtr<Kept<()>>,
+    value: T,
+}
+
+impl<T> Kept<T> {
+    /// To be found from here for ever, once.
+    fn keep(&self) {
+        let own = (&raw const *self).cast_mut().cast();
+        let mut last = KEPT.load(Ordering::Relaxed);
+        loop {
+            self.before.store(last, Ordering::Relaxed);
+            match KEPT.compare_exchange_weak(last, own, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => last = other,
+            }
+        }
+    }
+}
+
 /// A value of the process that was made once and lives as long as it; all zeros is none.
 #[repr(transparent)]
-pub struct Forever<T>(AtomicPtr<T>);
+pub struct Forever<T>(AtomicPtr<Kept<T>>);
 
 impl<T: Zeroed + Sync + 'static> Forever<T> {
     /// The value, made of zeros now if there is none; `None` where there is no memory for it. Pages of it are taken as they are written.
@@ -332,26 +334,14 @@ impl<T: Zeroed + Sync + 'static> Forever<T> {
         if let Some(value) = self.get() {
             return Some(value);
         }
-        let layout = core::alloc::Layout::new::<T>();
+        let layout = core::alloc::Layout::new::<Kept<T>>();
         // SAFETY: the type is not empty.
-        let fresh = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<T>();
+        let fresh = unsafe { std::alloc::alloc_zeroed(layout) };
         if fresh.is_null() {
             return None;
         }
-        match self.0.compare_exchange(
-            core::ptr::null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            // SAFETY: allocated just now for a `T`, of which all zeros is a value; it is never freed.
-            Ok(_) => Some(unsafe { &*fresh }),
-            Err(_) => {
-                // SAFETY: our own allocation, which nobody has seen.
-                unsafe { std::alloc::dealloc(fresh.cast(), layout) };
-                self.get()
-            }
-        }
+        // SAFETY: allocated just now for this type, of which all zeros is a value.
+        Some(self.keep(unsafe { Box::from_raw(fresh.cast()) }))
     }
 }
 
@@ -364,8 +354,9 @@ impl<T> Forever<T> {
 
 impl<T: Sync + 'static> Forever<T> {
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: only `set` stores here, a leaked box.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+        // SAFETY: only `keep` stores here, a leaked box.
+        let kept = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
+        Some(&kept.value)
     }
 
     /// The value, made now if there is none.
@@ -378,20 +369,31 @@ impl<T: Sync + 'static> Forever<T> {
 
     /// Keeps `value` unless another thread was first; answers the one that is kept.
     pub fn set(&self, value: T) -> &'static T {
-        let value = Box::into_raw(Box::new(value));
+        self.keep(Box::new(Kept {
+            before: AtomicPtr::default(),
+            value,
+        }))
+    }
+
+    fn keep(&self, fresh: Box<Kept<T>>) -> &'static T {
+        let fresh = Box::into_raw(fresh);
         match self.0.compare_exchange(
             core::ptr::null_mut(),
-            value,
+            fresh,
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {
-            // SAFETY: leaked just now.
-            Ok(_) => unsafe { &*value },
+            Ok(_) => {
+                // SAFETY: leaked just now.
+                let kept = unsafe { &*fresh };
+                kept.keep();
+                &kept.value
+            }
             Err(first) => {
                 // SAFETY: our own box, which nobody has seen; the first one is a leaked box.
                 unsafe {
-                    drop(Box::from_raw(value));
-                    &*first
+                    drop(Box::from_raw(fresh));
+                    &(*first).value
                 }
             }
         }
