@@ -424,10 +424,15 @@ pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), 
 pub fn unload_library(tenant: Tenant, library: CUlibrary) -> Outcome<CUresult> {
     // A context that is being made is charged for it already and has no part of it yet (R84a of `fixtures/defects.txt`).
     let _held = (!planted(Seed::R84a)).then(|| tenant.memory.changing.hold());
-    let known = tenant.take_library(library.0 as u64);
+    let known = tenant.begin_to_unload(library.0 as u64);
     let functions = tenant.forget_functions_of(library.0 as u64);
     let change = tenant.change();
-    let code = next::cuLibraryUnload(library);
+    let code = {
+        // Who makes a context meanwhile is charged for it, too.
+        let _lent = tenant.memory.changing.lend();
+        next::cuLibraryUnload(library)
+    };
+    let known = known.and_then(|number| tenant.take_library(number));
     if code != CUresult::SUCCESS {
         tenant.restore_functions(functions);
     }

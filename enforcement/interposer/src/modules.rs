@@ -23,8 +23,14 @@ pub struct Modules(Mutex<Book>);
 #[derive(Default)]
 struct Book {
     modules: HashMap<u64, Part>,
+    /// By handle, or by [`LEAVING`] and a number while the driver is asked to unload it: its handle may be another's before that returns.
     libraries: HashMap<u64, Library>,
+    /// How many the driver was asked to unload.
+    left: u64,
 }
+
+/// In the number of a library that is being unloaded; in no handle, which is an address.
+const LEAVING: u64 = 1 << 63;
 
 /// What a context has of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +90,19 @@ impl Library {
 }
 
 impl Book {
+    fn begin_to_unload(&mut self, handle: u64) -> Option<u64> {
+        let library = self.libraries.remove(&handle)?;
+        self.left += 1;
+        let number = LEAVING | self.left;
+        self.libraries.insert(number, library);
+        Some(number)
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = u64> {
+        let handles = self.libraries.keys().copied();
+        handles.filter(|handle| handle & LEAVING == 0)
+    }
+
     fn end_context(&mut self, context: u64) -> Vec<Part> {
         let modules = self
             .modules
@@ -132,8 +151,14 @@ impl Tenant {
         self.modules(|book| book.libraries.insert(handle, library));
     }
 
-    pub fn take_library(self, handle: u64) -> Option<Library> {
-        self.modules(|book| book.libraries.remove(&handle))
+    /// The driver is asked to unload a library: contexts that come between have a part of it all the same. Answers the number to take it out by.
+    pub fn begin_to_unload(self, handle: u64) -> Option<u64> {
+        self.modules(|book| book.begin_to_unload(handle))
+    }
+
+    /// Takes a library out that the driver was asked to unload.
+    pub fn take_library(self, number: u64) -> Option<Library> {
+        self.modules(|book| book.libraries.remove(&number))
     }
 
     /// What the libraries that are loaded will take of a new context on a device, and how much of that is managed.
@@ -158,7 +183,7 @@ impl Tenant {
     /// The libraries that are loaded.
     pub fn libraries(self) -> Vec<u64> {
         match self.memory.modules.get() {
-            Some(_) => self.modules(|book| book.libraries.keys().copied().collect()),
+            Some(_) => self.modules(|book| book.loaded().collect()),
             None => Vec::new(),
         }
     }
@@ -236,6 +261,26 @@ mod tests {
         assert_eq!(book.end_context(7), [part(7), part(7)]);
         assert_eq!(book.libraries[&3].parts, [part(8)]);
         assert_eq!(book.modules.len(), 1);
+    }
+
+    #[test]
+    fn a_library_that_is_being_unloaded_is_charged_to_each_context_until_it_is_gone() {
+        let mut book = Book::default();
+        let library = Library {
+            own: Bytes::mib(2),
+            ..Library::default()
+        };
+        book.libraries.insert(3, library.clone());
+        let leaving = book.begin_to_unload(3).expect("a library");
+        book.libraries.insert(3, library);
+        assert_eq!(
+            book.loaded().collect::<Vec<_>>(),
+            [3],
+            "another of its handle"
+        );
+        book.begin_context(7, 0);
+        assert_eq!(book.libraries[&leaving].parts, [part(7)]);
+        assert_eq!(book.begin_to_unload(4), None);
     }
 
     #[test]

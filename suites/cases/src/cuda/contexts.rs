@@ -319,6 +319,37 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
     }
 
+    /// Nor for that of a library, which it is charged for as long as that is not unloaded.
+    no_context_waits_for_the_end_of_a_library {
+        kind: Own, defects: ["R114"], budget: "0=4GiB", needs: ["cuLibraryLoadData"],
+        entry_points: ["cuCtxCreate_v2", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuLibraryUnload", when = "1", then = "delay:3s" }]"#, unordered: "two threads",
+        on_real: No("a fault plan holds up the end"),
+    } (session) {
+        const PART: Bytes = Bytes::mib(400);
+        let cuda = cuda()?;
+        let library = cuda.load_library(&Image::ptx(&program(PART)));
+        ensure_eq!(library.code, OK, "cuLibraryLoadData");
+        let (unloads, unloaded) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (made, waited, beside) = thread::scope(|scope| {
+            scope.spawn(|| {
+                unloads.store(true, Ordering::SeqCst);
+                cuda.unload_library(library.out);
+                unloaded.store(true, Ordering::SeqCst);
+            });
+            while !unloads.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(100));
+            let made = cuda.create_context(0).code;
+            (made, unloaded.load(Ordering::SeqCst), fill(&cuda))
+        });
+        ensure_eq!((made, waited), (OK, false), "cuCtxCreate beside cuLibraryUnload, and whether that had returned");
+        let beside = beside.bytes;
+        fills(beside + PART + PART, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)?;
+        fills(beside + fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
+    }
+
     /// Streams that are refused because another thread ended their context are of no other's account.
     streams_that_are_made_while_their_context_ends_stay_within_the_budget {
         kind: Budget, defects: ["R87"], budget: "0=8GiB", entry_points: ["cuStreamCreate", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemCreate"],
