@@ -191,15 +191,14 @@ pub fn destroy(tenant: Tenant, pool: CUmemoryPool) -> Outcome<CUresult> {
         return lent::destroy(tenant, pool);
     };
     tenant.trim_pool(known);
-    let changing = tenant.change_pools();
-    let is_empty = tenant.end_pool(known);
+    let (leaving, is_empty) = tenant.begin_to_destroy(known, pool, || tenant.end_pool(known));
     let code = next::cuMemPoolDestroy(pool);
     if code != CUresult::SUCCESS {
         tenant.revive_pool(known, pool);
         return Outcome::Done(code);
     }
     tenant.succeed_pool(known);
-    drop(changing);
+    drop(leaving);
     if is_empty {
         tenant.bury_pool(known);
     } else {
@@ -228,11 +227,11 @@ pub fn set_current_at(
             Some(Home::Device(ordinal)) => becomes_current(tenant, ordinal, pool, call),
             // A domain's is the whole device's where there is one domain.
             Some(Home::PartOf(ordinal)) => {
+                let _changing = tenant.change_pools();
                 let known = match tenant.pool_of_handle(pool) {
                     Ok(known) => known,
                     Err(refused) => return Outcome::Refused(refused),
                 };
-                let _changing = tenant.change_pools();
                 let code = call();
                 let device = tenant.devices().and_then(|devices| devices.get(ordinal));
                 if let Some(device) = device.filter(|_| current_pool(ordinal) == Some(pool)) {
@@ -274,11 +273,12 @@ fn becomes_current(
     pool: CUmemoryPool,
     call: impl FnOnce() -> CUresult,
 ) -> Outcome<CUresult> {
+    // One that is being destroyed no longer becomes current, unless it comes back.
+    let _changing = tenant.change_pools();
     let known = match tenant.pool_of_handle(pool) {
         Ok(known) => known,
         Err(refused) => return Outcome::Refused(refused),
     };
-    let _changing = tenant.change_pools();
     let code = call();
     if code == CUresult::SUCCESS
         && let Some(device) = tenant.devices().and_then(|devices| devices.get(ordinal))

@@ -30,8 +30,11 @@ pub struct Pools {
     seats: [Seat; ROOM],
     /// Held while a place is taken or vacated.
     seating: Lock,
-    /// Held while the driver is told another current pool or destroys one, and by requests that met too many such.
+    /// Held while the driver is told another current pool or destroys a current one, and by requests that met too many such.
     changing: Lock,
+    /// Held while the driver destroys a pool, which is `leaving`, by its handle: whoever names that waits.
+    destroying: Lock,
+    leaving: AtomicU64,
     /// Odd while it is; each time has another number.
     era: AtomicU64,
     /// Places of the program's own pools lie below.
@@ -81,6 +84,22 @@ impl Drop for Changing {
     }
 }
 
+/// A pool is being destroyed, until dropped.
+#[must_use]
+pub struct Leaving {
+    pools: &'static Pools,
+    /// Nobody else's call waits for it where plain requests do not come from that pool.
+    _changing: Option<Changing>,
+    /// Let go of last.
+    _held: Held<'static>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.pools.leaving.store(0, Ordering::Release);
+    }
+}
+
 /// Destroyed pools of a device of which nothing is in use are charged for something: when so many such had been buried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unused {
@@ -102,6 +121,28 @@ impl Tenant {
         let held = pools.changing.hold();
         pools.era.fetch_add(1, Ordering::SeqCst);
         Changing { pools, _held: held }
+    }
+
+    /// A pool is about to be destroyed: `end` takes it off the books.
+    pub fn begin_to_destroy<T>(
+        self,
+        known: Known,
+        handle: CUmemoryPool,
+        end: impl FnOnce() -> T,
+    ) -> (Leaving, T) {
+        let pools = &self.memory.pools;
+        let held = pools.destroying.hold();
+        let changing = self.change_pools();
+        // Before its handle is nobody's. Who keeps the pools from changing waits for none that waits for that.
+        pools.leaving.store(handle.0 as u64, Ordering::Release);
+        let ended = end();
+        let current = pools.current[known.device.ordinal as usize].load(Ordering::Acquire);
+        let leaving = Leaving {
+            pools,
+            _changing: (current == known.place).then_some(changing),
+            _held: held,
+        };
+        (leaving, ended)
     }
 
     /// Keeps them from changing.
@@ -179,6 +220,14 @@ impl Tenant {
         }
         if let Some(own) = self.own_pool(handle) {
             return Ok(Some(own));
+        }
+        let pools = &self.memory.pools;
+        if pools.leaving.load(Ordering::Acquire) == handle.0 as u64 {
+            // It is destroyed or the program's again then, or its handle another's.
+            drop(pools.destroying.hold());
+            if let Some(own) = self.own_pool(handle) {
+                return Ok(Some(own));
+            }
         }
         let devices = || self.devices().into_iter().flat_map(|known| known.iter());
         let is_remembered = |device: &&Device| self.remembered(device.ordinal) == handle.0 as u64;

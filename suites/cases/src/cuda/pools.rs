@@ -144,6 +144,38 @@ cases! {
         Ok(())
     }
 
+    /// A request of one pool does not wait for the end of another, and one of a pool that is ending gets nothing of it for nothing.
+    no_request_waits_for_the_end_of_another_pool {
+        kind: Own, defects: [], budget: "0=4GiB",
+        entry_points: ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemPoolCreate", "cuMemPoolDestroy", "cuDeviceSetMemPool"],
+        faults: r#"fault = [{ at = "cuMemPoolDestroy", when = "1", then = "delay:3s" }]"#, unordered: "two threads",
+        on_real: No("a fault plan holds up the end"),
+    } (session) {
+        let cuda = cuda()?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let (ends, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (plain, waited, of_it, current) = thread::scope(|scope| {
+            scope.spawn(|| {
+                ends.store(true, Ordering::SeqCst);
+                cuda.destroy_pool(pool.out);
+                ended.store(true, Ordering::SeqCst);
+            });
+            while !ends.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(100));
+            let plain = cuda.allocate_async(Stream::Legacy, Bytes::mib(64).0).code;
+            let waited = ended.load(Ordering::SeqCst);
+            let of_it = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::gib(1).0).code;
+            (plain, waited, of_it, cuda.set_pool(0, pool.out))
+        });
+        ensure_eq!((plain, waited), (OK, false), "cuMemAllocAsync beside cuMemPoolDestroy, and whether that had returned");
+        let gone = CUresult::ERROR_INVALID_VALUE;
+        ensure_eq!((of_it, current), (gone, gone), "cuMemAllocFromPoolAsync and cuDeviceSetMemPool of the pool that ends");
+        fills(fill(&cuda).bytes + Bytes::mib(64), budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// Threads that take and give back in their streams' order at once, and plain memory beside, are refused nothing where all of it fits many times over.
     threads_whose_pool_requests_overlap_are_refused_nothing {
         defects: ["R112"], budget: "0=4GiB", unordered: "threads race",

@@ -182,6 +182,11 @@ pub struct Mipmap(CUmipmappedArray);
 #[derive(Clone, Copy)]
 pub struct Pool(CUmemoryPool);
 
+// SAFETY: a handle, which a driver takes from any thread.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
 impl Pool {
     pub const NONE: Pool = Pool(CUmemoryPool::NULL);
 }
