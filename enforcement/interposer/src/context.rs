@@ -498,9 +498,12 @@ fn create(
     grant.commit_as(actual.min(bound));
     excess.commit_as(actual.saturating_sub(bound));
     tenant.unlist(device.indices, unlisted);
-    tenant.begin_modules(context);
+    let begun = match tenant.begin_modules(context) {
+        _ if planted(Seed::R84a) => beside,
+        begun => beside.min(begun),
+    };
     tenant.keeps_for_managed(device, room);
-    grant_beside.commit_as(beside);
+    grant_beside.commit_as(begun);
     if let Err(refused) = module::bring(tenant, &tenant.libraries(), context) {
         let change = tenant.change();
         let _relaxed = Relaxed::begin(tenant);
@@ -714,7 +717,7 @@ impl Tenant {
             let (beside, _) = self.libraries_need(device.ordinal);
             self.charge_anyway(device.indices, beside);
             self.begin_locked(device, None);
-            self.begin_modules(context);
+            let _ = self.begin_modules(context);
             // It is there already: what does not fit is charged all the same.
             let _ = module::bring(self, &self.libraries(), context);
             self.look_at(device);

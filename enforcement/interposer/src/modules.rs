@@ -188,12 +188,18 @@ impl Tenant {
         }
     }
 
-    /// A context was made, and charged what `libraries_need`.
-    pub fn begin_modules(self, context: Context) {
-        if self.memory.modules.get().is_some() {
-            let managed = self.modules(|book| book.begin_context(context.handle, context.ordinal));
-            self.manage(devices_of(self, context.ordinal), managed);
+    /// A context was made, and charged what `libraries_need`. Answers what they have of it: less, where one was unloaded since.
+    pub fn begin_modules(self, context: Context) -> Bytes {
+        if self.memory.modules.get().is_none() {
+            return Bytes::ZERO;
         }
+        let (own, managed) = self.modules(|book| {
+            let own = book.libraries.values().map(|library| library.own);
+            let own = own.fold(Bytes::ZERO, Bytes::saturating_add);
+            (own, book.begin_context(context.handle, context.ordinal))
+        });
+        self.manage(devices_of(self, context.ordinal), managed);
+        own.saturating_add(managed)
     }
 
     /// A context is gone, and its modules with it.

@@ -350,6 +350,26 @@ cases! {
         fills(beside + fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
     }
 
+    /// What it is charged for a library goes back if that is gone before the context is made.
+    a_library_that_ends_while_a_context_is_made_beside_is_charged_no_longer {
+        kind: Own, defects: ["R84a"], budget: "0=4GiB", needs: ["cuLibraryLoadData"],
+        entry_points: ["cuCtxCreate_v2", "cuLibraryLoadData", "cuLibraryUnload", "cuMemAlloc_v2"],
+        faults: r#"fault = [{ at = "cuLibraryUnload", then = "delay:1s" }, { at = "cuCtxCreate_v2", then = "delay:1s" }]"#, unordered: "two threads",
+        on_real: No("a fault plan holds up both"),
+    } (session) {
+        let cuda = cuda()?;
+        let library = cuda.load_library(&Image::ptx(&program(Bytes::mib(400))));
+        ensure_eq!(library.code, OK, "cuLibraryLoadData");
+        let (unloaded, made) = thread::scope(|scope| {
+            let other = scope.spawn(|| cuda.unload_library(library.out));
+            thread::sleep(Duration::from_millis(100));
+            let made = cuda.create_context(0).code;
+            (other.join().unwrap_or(CUresult::ERROR_UNKNOWN), made)
+        });
+        ensure_eq!((unloaded, made), (OK, OK), "cuLibraryUnload beside cuCtxCreate");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + CONTEXT_ROOM)
+    }
+
     /// Streams that are refused because another thread ended their context are of no other's account.
     streams_that_are_made_while_their_context_ends_stay_within_the_budget {
         kind: Budget, defects: ["R87"], budget: "0=8GiB", entry_points: ["cuStreamCreate", "cuCtxCreate_v2", "cuCtxDestroy_v2", "cuMemCreate"],
