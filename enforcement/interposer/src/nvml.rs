@@ -387,13 +387,24 @@ impl Processes {
             }
         };
         // A process that computes and draws has a row in both lists, each with all that it takes.
-        let (computing, drawing) = self.rows.split_at(self.computing.min(self.rows.len()));
+        let (computing, drawing) = self.lists();
         sum(computing).max(sum(drawing))
     }
 
     /// The same of this process.
     pub fn own(&self) -> Option<Bytes> {
         self.of(pid())
+    }
+
+    /// How many rows this process has in the list that has more of them.
+    pub fn count_of_own(&self) -> usize {
+        let count = |rows: &[nvmlProcessInfo_t]| rows.iter().filter(|row| row.pid == pid()).count();
+        let (computing, drawing) = self.lists();
+        count(computing).max(count(drawing))
+    }
+
+    fn lists(&self) -> (&[nvmlProcessInfo_t], &[nvmlProcessInfo_t]) {
+        self.rows.split_at(self.computing.min(self.rows.len()))
     }
 
     /// Who has one.

@@ -483,8 +483,13 @@ impl Tenant {
         let asked = time::ticks();
         let _held = self.memory.truth.looking.hold();
         let mut figures = self.all_figures(device.indices);
-        let relieves =
-            relief == Relief::OfDestroyedPools && self.any_doomed() && !planted(Seed::R101);
+        // Without a context a row may be there that lists no pools, and what an exported one lent and nobody uses is in no row at all: then it does not say
+        // what the driver has given back (attack 36).
+        let relieves = relief == Relief::OfDestroyedPools
+            && self.any_doomed()
+            && self.memory.contexts.has_any(device.ordinal)
+            && self.lent_by_destroyed(device) == Bytes::ZERO
+            && !planted(Seed::R101);
         // One look shows what all took that wait for it (P20 of `fixtures/defects.txt`).
         if !relieves
             && figures.any(|figures| figures.seen.load(Ordering::Relaxed) > asked)
@@ -767,17 +772,15 @@ impl Tenant {
             let spares = self.spares(device);
             let awaited = self.buffers_awaited(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
-            let alone = figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
+            let rows = nvml.rows(index)?;
+            // The only row of a process with a context is its own: what the image before execve held is in none (attack 36).
+            let is_own = rows.count_of_own() == 1 && self.memory.contexts.has_any(device.ordinal);
+            let alone = is_own || figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
             let dead = match alone {
                 true => Bytes::ZERO,
-                false => ledger.predecessors_listed(index),
-            };
-            let rows = nvml.rows(index)?;
-            let dead = match alone || planted(Seed::R119) {
-                true => dead,
-                false => {
-                    dead.saturating_add(ledger.predecessors_imports(index, &|pid| rows.of(pid)))
-                }
+                false => ledger
+                    .predecessors_usage(index)
+                    .saturating_add(ledger.predecessors_imports(index, &|pid| rows.of(pid))),
             };
             // Of others whatever becomes of our own figure: a process that never asks for anything again is looked at by nobody else.
             ledger.note_beyond(index, &others, &|pid| rows.of(pid));

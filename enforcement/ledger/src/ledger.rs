@@ -515,20 +515,6 @@ impl Ledger {
         Bytes(bytes.fold(0, u64::saturating_add))
     }
 
-    /// The part of that which is in the row, as far as they said so: what they held without a context, say, is in none.
-    pub fn predecessors_listed(&self, device: DeviceIndex) -> Bytes {
-        let Some(account) = self.account(device) else {
-            return Bytes::ZERO;
-        };
-        let listed = |slot| {
-            account
-                .word(slot)
-                .used()
-                .saturating_sub(account.unlisted(slot))
-        };
-        Bytes(self.predecessors().map(listed).fold(0, u64::saturating_add))
-    }
-
     /// The slots of those who had this process's pid before it.
     fn predecessors(&self) -> impl Iterator<Item = usize> + '_ {
         let owner = self.seat.owner();

@@ -169,3 +169,48 @@ impl Holds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(opened: &[usize]) -> Recent {
+        opened
+            .iter()
+            .fold(Recent::default(), |recent, slot| recent.opened_by(*slot))
+    }
+
+    fn order(recent: Recent) -> Vec<usize> {
+        recent.slots().collect()
+    }
+
+    #[test]
+    fn who_steps_back_is_where_it_would_be_without_its_last_opening() {
+        for (opened, later, since) in [
+            (&[1, 2][..], 1, &[][..]),
+            (&[1, 2], 1, &[3]),
+            (&[3, 1, 2], 1, &[]),
+            (&[3, 1, 2], 1, &[3]),
+            (&[1, 2, 3, 4], 1, &[]),
+            (&[1, 2, 3, 4], 2, &[1]),
+            (&[5], 5, &[6]),
+        ] {
+            let before = after(opened);
+            let with = since.iter().fold(before.opened_by(later), |recent, slot| {
+                recent.opened_by(*slot)
+            });
+            let without = since
+                .iter()
+                .fold(before, |recent, slot| recent.opened_by(*slot));
+            assert_eq!(
+                order(with.stepped_back(later, before)),
+                order(without),
+                "{opened:?} {later} {since:?}"
+            );
+        }
+        // Who was put out by four others is behind them.
+        let before = after(&[1, 2, 3, 4, 5]);
+        let now = before.opened_by(1).stepped_back(1, before);
+        assert_eq!(order(now), [5, 4, 3, 1]);
+    }
+}

@@ -126,7 +126,7 @@ impl Row {
 }
 
 /// The last four slots that opened an object, as they stand in its row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Recent(u64);
 
 impl Recent {
@@ -134,7 +134,7 @@ impl Recent {
     const MASK: u64 = (1 << Recent::WIDTH) - 1;
 
     /// The latest first.
-    fn slots(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn slots(self) -> impl Iterator<Item = usize> {
         let parts = (0..4).map(move |at| self.0 >> (at * Recent::WIDTH) & Recent::MASK);
         parts.filter_map(|part| part.checked_sub(1).map(|slot| slot as usize))
     }
@@ -147,7 +147,7 @@ impl Recent {
         Recent(others.fold(0, |kept, part| kept << Recent::WIDTH | part))
     }
 
-    fn opened_by(self, slot: usize) -> Recent {
+    pub(crate) fn opened_by(self, slot: usize) -> Recent {
         Recent(self.without(slot).0 << Recent::WIDTH | (slot as u64 + 1))
     }
 
@@ -157,7 +157,7 @@ impl Recent {
     }
 
     /// The slot goes back to where it was in `before`: behind those whom it was behind then, and those who came since.
-    fn stepped_back(self, slot: usize, before: Recent) -> Recent {
+    pub(crate) fn stepped_back(self, slot: usize, before: Recent) -> Recent {
         if self.slots().all(|known| known != slot) {
             return self;
         }
@@ -643,76 +643,5 @@ impl Objects {
                 self.let_go(row, slot);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn after(opened: &[usize]) -> Recent {
-        opened
-            .iter()
-            .fold(Recent(0), |recent, slot| recent.opened_by(*slot))
-    }
-
-    fn order(recent: Recent) -> Vec<usize> {
-        recent.slots().collect()
-    }
-
-    #[test]
-    fn who_steps_back_is_where_it_would_be_without_its_last_opening() {
-        for (opened, later, since) in [
-            (&[1, 2][..], 1, &[][..]),
-            (&[1, 2], 1, &[3]),
-            (&[3, 1, 2], 1, &[]),
-            (&[3, 1, 2], 1, &[3]),
-            (&[1, 2, 3, 4], 1, &[]),
-            (&[1, 2, 3, 4], 2, &[1]),
-            (&[5], 5, &[6]),
-        ] {
-            let before = after(opened);
-            let with = since.iter().fold(before.opened_by(later), |recent, slot| {
-                recent.opened_by(*slot)
-            });
-            let without = since
-                .iter()
-                .fold(before, |recent, slot| recent.opened_by(*slot));
-            assert_eq!(
-                order(with.stepped_back(later, before)),
-                order(without),
-                "{opened:?} {later} {since:?}"
-            );
-        }
-        // Who was put out by four others is behind them.
-        let before = after(&[1, 2, 3, 4, 5]);
-        let now = before.opened_by(1).stepped_back(1, before);
-        assert_eq!(order(now), [5, 4, 3, 1]);
-    }
-
-    #[test]
-    fn of_several_that_opened_it_before_the_last_four_nobody_is_the_last() {
-        let zeros = || core::array::from_fn(|_| AtomicU64::new(0));
-        let row = Row {
-            key: [AtomicU64::new(0), AtomicU64::new(0)],
-            bytes: AtomicU64::new(4096),
-            devices: AtomicU64::new(1),
-            holders: core::array::from_fn(|_| AtomicU64::new(0)),
-            recent: AtomicU64::new(0),
-            descriptor: [const { AtomicU64::new(0) }; 3],
-            path: zeros(),
-        };
-        let is_last = |slot: usize| row.is_last(&SlotSet::from_iter([slot]), |_| Some(false));
-        let hold = |slots: &[usize], recent: &[usize]| {
-            let word = slots.iter().fold(0, |word, slot| word | 1 << slot);
-            row.holders[0].store(word, Ordering::SeqCst);
-            row.recent.store(after(recent).0, Ordering::SeqCst);
-        };
-        hold(&[1, 2, 3, 4, 5, 6], &[3, 4, 5, 6]);
-        assert_eq!([1, 2, 6].map(is_last), [false, false, true].map(Some));
-        hold(&[1, 2], &[]);
-        assert_eq!([1, 2].map(is_last), [Some(false); 2]);
-        hold(&[1], &[]);
-        assert_eq!(is_last(1), Some(true));
     }
 }

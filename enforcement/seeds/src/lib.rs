@@ -170,7 +170,6 @@ seeds! {
     R116 = "R116", "a stack that is set beside a launch leaves what that launch made of it charged";
     R117 = "R117", "an exported pool's memory counts as in the row of whoever imported it last";
     R118 = "R118", "memory that several hold is charged again with the context of one of them";
-    R119 = "R119", "what an image before execve had imported is charged to the next one";
     R120 = "R120", "what no context owns is charged again with the context of a process whose row shows nothing but what it imported";
     R120a = "R120a", "the same with its VkInstance";
     R121 = "R121", "what the last of several had opened counts as in nobody's row while that one is dead and not buried";
