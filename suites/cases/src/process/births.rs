@@ -352,6 +352,7 @@ cases! {
     /// A child that was forked before keeps what the first image held: the next one's contexts and memory are charged beside it.
     what_a_child_keeps_of_the_image_before_exec_hides_nothing_of_the_next {
         kind: Budget, defects: ["R127"], entry_points: ["cuCtxCreate_v2", "cuMemAlloc_v2"], budget: "0=4GiB",
+        on_real: No("H200, 580.159.04: cuInit answers 304 in an image after execve while a child keeps the one before"),
         unordered: "asks while the driver takes apart",
     } (session) {
         let mut tenant = Tenant::start(session)?;
