@@ -11,6 +11,8 @@
 //!
 //! Neither knows of the other. A driver that computes (a card, lavapipe) makes the kernel's results; the mock leaves them 0.
 
+mod common;
+
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
@@ -51,18 +53,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn loader() -> Result<embedder::Loader, Box<dyn Error>> {
-    // SAFETY: the loader's own initialisation; it exports this name with this type, and is never unloaded.
-    unsafe {
-        let library = libloading::Library::new("libvulkan.so.1")?;
-        let get = *library.get::<ash::vk::PFN_vkGetInstanceProcAddr>(b"vkGetInstanceProcAddr")?;
-        std::mem::forget(library);
-        Ok(embedder::Loader::new(get))
-    }
-}
-
 fn application() -> Result<(), Box<dyn Error>> {
-    let (loader, host) = (loader()?, Host::systems());
+    let (loader, host) = (common::loader()?, Host::systems());
     // The application's device is another runtime's here, which saves a page of Vulkan: to the one inside it is the application's.
     let outside = Runtime::new(loader, host, Settings::default());
     let inside = Runtime::new(loader, host, Settings::default());

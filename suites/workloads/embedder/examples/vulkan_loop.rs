@@ -2,6 +2,8 @@
 //! submission, and waits for them all. It speaks that bench's protocol: says `loaded` and `ready`, each followed by a line that it waits for, then
 //! runs for the seconds that are its argument and tells when each step ended, in seconds, as one list of JSON.
 
+mod common;
+
 use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .nth(1)
         .ok_or("say for how many seconds")?
         .parse()?;
-    let runtime = Runtime::new(loader()?, Host::systems(), Settings::default());
+    let runtime = Runtime::new(common::loader()?, Host::systems(), Settings::default());
     say("loaded")?;
     let context = runtime.create_context(&OwnContext::default())?;
     runtime.acquire_memory_allocator(context)?;
@@ -52,16 +54,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     runtime.free(&mut result)?;
     runtime.device_release(context)?;
     Ok(())
-}
-
-fn loader() -> Result<embedder::Loader, Box<dyn Error>> {
-    // SAFETY: the loader's own initialisation; it exports this name with this type, and is never unloaded.
-    unsafe {
-        let library = libloading::Library::new("libvulkan.so.1")?;
-        let get = *library.get::<ash::vk::PFN_vkGetInstanceProcAddr>(b"vkGetInstanceProcAddr")?;
-        std::mem::forget(library);
-        Ok(embedder::Loader::new(get))
-    }
 }
 
 /// Says where it is, and waits until it may go on.
