@@ -19,7 +19,7 @@ pub struct Told {
     pub percent: u64,
 }
 
-/// Figures cover 200 ms each.
+/// The device is asked so often; each of its figures covers 200 ms.
 const ASKED: Nanos = Nanos::millis(1_000);
 /// Where a question takes long (NVML may have to be begun for it), it is asked so many times less often.
 const RARELY: u64 = 200;
