@@ -649,10 +649,18 @@ impl Tenant {
                     untaken: sum.untaken.saturating_add(charged.saturating_sub(told)),
                     ..sum
                 },
-                None => Spares {
-                    unknown: sum.unknown.saturating_add(known.pool.spare()),
-                    ..sum
-                },
+                // Of a destroyed one nothing is told: steps that it lent and in which nothing of it lives any more are in nobody's row either (R128 of
+                // `fixtures/defects.txt`).
+                None => {
+                    let is_lent = self.is_doomed(known) && !planted(Seed::R128);
+                    let in_use = || known.pool.in_use();
+                    let lent = is_lent.then(|| self.lent_beside(known, in_use()));
+                    let untaken = lent.unwrap_or_default().min(charged);
+                    Spares {
+                        untaken: sum.untaken.saturating_add(untaken),
+                        unknown: sum.unknown.saturating_add(known.pool.spare()),
+                    }
+                }
             }
         })
     }

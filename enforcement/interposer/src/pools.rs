@@ -445,11 +445,6 @@ impl Tenant {
             .fold(Bytes::ZERO, Bytes::saturating_add)
     }
 
-    /// What a device's destroyed pools that were exported are charged and nobody uses.
-    pub fn lent_by_destroyed(self, device: &Device) -> Bytes {
-        self.beyond_use(device, |pool| pool.is_lendable())
-    }
-
     fn relieved_on(self, device: &Device) -> Bytes {
         let relieved = self.memory.pools.relieved.get(device.ordinal as usize);
         relieved.map_or(Bytes::ZERO, |word| Bytes(word.load(Ordering::SeqCst)))

@@ -483,12 +483,11 @@ impl Tenant {
         let asked = time::ticks();
         let _held = self.memory.truth.looking.hold();
         let mut figures = self.all_figures(device.indices);
-        // Without a context a row may be there that lists no pools, and what an exported one lent and nobody uses is in no row at all: then it does not say
-        // what the driver has given back (attack 36).
+        // Without a context a row may be there that lists no pools: then it does not say what the driver has given back (R129 of
+        // `fixtures/defects.txt`).
         let relieves = relief == Relief::OfDestroyedPools
             && self.any_doomed()
-            && self.memory.contexts.has_any(device.ordinal)
-            && self.lent_by_destroyed(device) == Bytes::ZERO
+            && (self.memory.contexts.has_any(device.ordinal) || planted(Seed::R129))
             && !planted(Seed::R101);
         // One look shows what all took that wait for it (P20 of `fixtures/defects.txt`).
         if !relieves
@@ -773,8 +772,10 @@ impl Tenant {
             let awaited = self.buffers_awaited(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
             let rows = nvml.rows(index)?;
-            // The only row of a process with a context is its own: what the image before execve held is in none (attack 36).
-            let is_own = rows.count_of_own() == 1 && self.memory.contexts.has_any(device.ordinal);
+            // The only row of a process with a context is its own: what the image before execve held is in none (R130).
+            let is_own = rows.count_of_own() == 1
+                && self.memory.contexts.has_any(device.ordinal)
+                && !planted(Seed::R130);
             let alone = is_own || figures.alone.load(Ordering::Acquire) != 0 || planted(Seed::P12a);
             let dead = match alone {
                 true => Bytes::ZERO,

@@ -179,6 +179,9 @@ seeds! {
     R125 = "R125", "a process whose later import of memory is over counts as its last opener still";
     R126 = "R126", "what another process's row was found to hold beyond its books is charged to it for as long as it has no row";
     R127 = "R127", "of two rows that a process has in one list the larger one is taken for all that it holds";
+    R128 = "R128", "what a destroyed pool lends hides as much that is taken unasked";
+    R129 = "R129", "a destroyed pool is charged no longer where the driver's row lists no pool";
+    R130 = "R130", "what the image before execve held in no row is taken from the next one's";
     D1 = "D1", "what was taken and given back again calls for a look at the driver's figures";
     D2 = "D2", "each look at the driver's figures begins NVML anew";
     C15 = "C15", "a limit that is set after a fault is out of memory";

@@ -6,6 +6,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 use ledger::{Key, Ledger, OBJECTS, Setup};
 
+use super::lent::steps_in_pieces;
 use super::objects::{
     Holder, Maker, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back,
 };
@@ -73,6 +74,8 @@ fn ends(cuda: &Cuda, other: &mut Holder, memory: External, view_last: bool) -> R
     Ok(())
 }
 
+/// Of Vulkan's memory, what gives a process a row and little else.
+const SHARED_LITTLE: Bytes = Bytes::mib(2);
 /// Of this process's own, which no context owns.
 const OWN: Bytes = Bytes::gib(2);
 
@@ -134,6 +137,29 @@ cases! {
         let taken = gpu.fill();
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         fills(taken.bytes + OWN + SHARED, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// Without a context a row shows what was imported and no pool: it is no reason to take a destroyed one for given back.
+    a_row_without_a_context_relieves_no_destroyed_pool {
+        kind: Budget, defects: ["R129"], budget: "0=4GiB",
+        entry_points: ["cuImportExternalMemory", "cuMemPoolDestroy", "cuDevicePrimaryCtxReset_v2", "cuMemCreate"],
+    } (session) {
+        const STEPS: u64 = 64;
+        let cuda = cuda()?;
+        let asker = Asker::new()?;
+        let (memory, descriptor) = exported(&asker, SHARED_LITTLE)?;
+        let import = cuda.import_external(descriptor, SHARED_LITTLE.0);
+        ensure!(import.is_ok(), "cuImportExternalMemory was answered {:?}", import.err().map(|(code, _)| code));
+        asker.device.free(memory);
+        drop(asker);
+        let pool = cuda.create_pool(0);
+        ensure_eq!((pool.code, cuda.keep_in_pool(pool.out, u64::MAX)), (OK, OK), "a pool that keeps what is freed");
+        steps_in_pieces(&cuda, pool.out, STEPS)?;
+        ensure_eq!((cuda.destroy_pool(pool.out), cuda.synchronize()), (OK, OK), "cuMemPoolDestroy and a wait");
+        ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
+        let made = std::iter::from_fn(|| cuda.create_memory(0, Bytes::mib(64).0).granted().ok()).count() as u64;
+        let pooled = Bytes::mib(32 * STEPS);
+        fills(Bytes::mib(64 * made) + pooled, budget(session, 0)?, Bytes::mib(128) + SHARED_LITTLE)
     }
 
     /// More objects than a ledger has room for are no way past the budget: what is exported then stays charged, whoever has a copy of its descriptor.

@@ -26,6 +26,32 @@ fn leaves(cuda: &Cuda, pool: Pool, address: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Half of what is shared, in a pool, its pointer exported.
+fn lends_half(cuda: &Cuda, pool: Pool) -> Result<u64, Failure> {
+    let half = cuda.allocate_from_pool(Stream::Legacy, pool, SHARED.0 / 2);
+    let answers = (half.code, cuda.synchronize());
+    ensure_eq!(answers, (OK, OK), "2 GiB of a pool");
+    let data = cuda.export_pool_pointer(half.out);
+    ensure_eq!(data.code, OK, "cuMemPoolExportPointer");
+    Ok(half.out)
+}
+
+/// A pool's steps, in each of which little is in use.
+pub(super) fn steps_in_pieces(cuda: &Cuda, pool: Pool, steps: u64) -> Result<(), Failure> {
+    let mut large = Vec::new();
+    for _ in 0..steps {
+        for (bytes, goes) in [(Bytes::mib(30), true), (Bytes::mib(2), false)] {
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool, bytes.0);
+            ensure_eq!(block.code, OK, "{bytes} of a pool");
+            large.extend(Some(block.out).filter(|_| goes));
+        }
+    }
+    for block in large {
+        ensure_eq!(cuda.free_async(Stream::Legacy, block), OK, "cuMemFreeAsync");
+    }
+    Ok(())
+}
+
 fn fits_again(cuda: &Cuda, when: &str) -> Result<(), Failure> {
     let plain = cuda.allocate(SHARED.0);
     ensure_eq!(plain.code, OK, "4 GiB {when}");
@@ -144,11 +170,7 @@ cases! {
         for round in ["at first", "again"] {
             let mut taken = Vec::new();
             for _ in 0..2 {
-                let half = cuda.allocate_from_pool(Stream::Legacy, pool.out, SHARED.0 / 2);
-                ensure_eq!((half.code, cuda.synchronize()), (OK, OK), "2 GiB of a pool, {round}");
-                let data = cuda.export_pool_pointer(half.out);
-                ensure_eq!(data.code, OK, "cuMemPoolExportPointer");
-                taken.push(half.out);
+                taken.push(lends_half(&cuda, pool.out)?);
             }
             ensure_eq!(available(&cuda)? + SHARED, before, "free when it is allocated, {round}");
             for address in taken {
@@ -184,6 +206,53 @@ cases! {
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         fills(taken.bytes + SHARED + unseen, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
+    }
+
+    /// Nor once that pool is destroyed, be it freed before or since, while something else of the pool lives on.
+    what_a_destroyed_pool_lends_hides_nothing_that_is_taken_unseen {
+        kind: Budget, defects: ["R128"], budget: "0=8GiB", entry_points: ["cuMemPoolExportPointer", "cuMemPoolDestroy", "cuMemFreeAsync", "cuMemAlloc_v2"],
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let unseen = Bytes::gib(2);
+        let cuda = cuda()?;
+        let pool = cuda.create_shared_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let _descriptor = exported(&cuda, pool.out)?;
+        let (before, since) = (lends_half(&cuda, pool.out)?, lends_half(&cuda, pool.out)?);
+        ensure_eq!(cuda.allocate_from_pool(Stream::Legacy, pool.out, 4096).code, OK, "4 KiB of the pool");
+        leaves(&cuda, pool.out, before)?;
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        let freed = (cuda.free_async(Stream::Legacy, since), cuda.synchronize());
+        ensure_eq!(freed, (OK, OK), "cuMemFreeAsync and a wait");
+        let driver = session.library(Library::MockIcd)?.display().to_string();
+        let _unseen = Unseen::take(&driver, unseen)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes + SHARED + unseen, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
+    }
+
+    /// What another destroyed pool holds in pieces stays charged beside it.
+    what_a_destroyed_pool_lends_hides_nothing_of_another {
+        kind: Budget, defects: ["R128"], budget: "0=8GiB", entry_points: ["cuMemPoolExportPointer", "cuMemPoolDestroy", "cuMemAlloc_v2"],
+    } (session) {
+        const STEPS: u64 = 40;
+        let cuda = cuda()?;
+        let lender = cuda.create_shared_pool(0);
+        ensure_eq!(lender.code, OK, "cuMemPoolCreate");
+        let _descriptor = exported(&cuda, lender.out)?;
+        let idle = lends_half(&cuda, lender.out)?;
+        ensure_eq!(cuda.allocate_from_pool(Stream::Legacy, lender.out, 4096).code, OK, "4 KiB of the pool");
+        leaves(&cuda, lender.out, idle)?;
+        ensure_eq!(cuda.destroy_pool(lender.out), OK, "cuMemPoolDestroy");
+        let pool = cuda.create_pool(0);
+        ensure_eq!((pool.code, cuda.keep_in_pool(pool.out, u64::MAX)), (OK, OK), "a pool that keeps what is freed");
+        steps_in_pieces(&cuda, pool.out, STEPS)?;
+        ensure_eq!((cuda.destroy_pool(pool.out), cuda.synchronize()), (OK, OK), "cuMemPoolDestroy and a wait");
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let pooled = SHARED.0 / 2 + Bytes::mib(32 * STEPS).0;
+        fills(taken.bytes + Bytes(pooled), budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(64))
     }
 
     /// A pool whose pointers nobody exported gives back what it frees, descriptors of it or not.
