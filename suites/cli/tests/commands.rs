@@ -1,5 +1,6 @@
 //! The commands as a user types them: a program's exit status is passed on, and what is wrong is named.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -212,6 +213,56 @@ fn a_traced_thread_may_end_after_its_driver() {
 fn the_coverage_is_whole() {
     let output = ringfence(&["list", "--coverage"]);
     assert!(output.status.success(), "{output:?}");
+}
+
+/// All Rust below a folder, but what is built or fetched there.
+fn sources(folder: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            sources(&path, all);
+        } else if name.ends_with(".rs") {
+            all.push_str(&std::fs::read_to_string(&path).expect("a file"));
+        }
+    }
+}
+
+/// Whatever `docs/holes.md` says to hold a row is a case or a test.
+#[test]
+fn what_holds_the_holes_is_there() {
+    let table = include_str!("../../../docs/holes.md");
+    let output = ringfence(&["list"]);
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let cases: BTreeSet<&str> = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    let mut all = String::new();
+    sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        &mut all,
+    );
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
+    assert_eq!(rows.len(), 52);
+    for row in rows {
+        let holds = row.split(" | ").nth(2).unwrap_or_default();
+        let names: Vec<&str> = holds.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "{row}");
+        for name in names {
+            let is_test = || {
+                [format!("fn {name}("), format!("\"{name}\"")]
+                    .iter()
+                    .any(|word| all.contains(word))
+            };
+            let is_there = cases.contains(name) || is_test();
+            assert!(is_there, "{name}: {row}");
+        }
+    }
 }
 
 /// The lines that a script says under `exec`, with variables set for it.

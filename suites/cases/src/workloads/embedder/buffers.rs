@@ -217,7 +217,7 @@ cases! {
 
     /// A crop of memory that the runtime owns and the host sees is written and read by its mapping, within it and nowhere else; a crop of a crop too.
     a_crop_of_owned_memory_is_mapped {
-        entry_points: ["vkMapMemory"],
+        defects: ["W3"], entry_points: ["vkMapMemory"],
     } (session) {
         embedded(session, SMALL, |application| {
             let runtime = &application.runtime;
@@ -259,7 +259,7 @@ cases! {
 
     /// A kernel without buffers is dispatched, and no descriptor is written for it.
     a_kernel_without_buffers_is_dispatched {
-        entry_points: ["vkCmdDispatch", "vkUpdateDescriptorSets"],
+        defects: ["W3"], entry_points: ["vkCmdDispatch", "vkUpdateDescriptorSets"],
     } (session) {
         embedded(session, SMALL, |application| {
             let runtime = &application.runtime;
@@ -278,7 +278,7 @@ cases! {
 
     /// Before each dispatch is recorded that it sees what shaders and copies wrote before it, and does not write over what they still read; after it, that the host sees what it wrote.
     what_was_written_is_seen_by_the_next_dispatch {
-        entry_points: ["vkCmdPipelineBarrier", "vkCmdDispatch"],
+        defects: ["W3"], entry_points: ["vkCmdPipelineBarrier", "vkCmdDispatch"],
     } (session) {
         embedded(session, SMALL, |application| {
             let (context, allocator) = adopted(application)?;
@@ -298,7 +298,7 @@ cases! {
 
     /// A buffer that is longer than a descriptor may be is refused before the driver, as is one that fits no type of memory; neither leaves anything.
     what_no_descriptor_and_no_memory_can_be_is_refused {
-        entry_points: ["vkGetBufferMemoryRequirements", "vkGetPhysicalDeviceProperties"],
+        defects: ["W3"], entry_points: ["vkGetBufferMemoryRequirements", "vkGetPhysicalDeviceProperties"],
     } (session) {
         embedded(session, SMALL, |application| {
             let runtime = &application.runtime;

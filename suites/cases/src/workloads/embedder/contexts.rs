@@ -160,7 +160,7 @@ cases! {
 
     /// A handler is called with no lock of the runtime's held: it acquires and releases another context's allocator, allocates and frees, while a dispatch waits for it.
     a_handler_may_call_the_runtime {
-        entry_points: ["vkQueueSubmit", "vkAllocateMemory"],
+        defects: ["W3"], entry_points: ["vkQueueSubmit", "vkAllocateMemory"],
     } (session) {
         embedded(session, SMALL, |application| {
             let runtime = &application.runtime;
@@ -200,7 +200,7 @@ cases! {
 
     /// A runtime that is dropped with work under way waits for it: nothing is destroyed that a queue still uses, and nothing is left.
     a_runtime_that_ends_with_work_under_way_waits_for_it {
-        entry_points: ["vkWaitForFences", "vkQueueSubmit"],
+        defects: ["W3"], entry_points: ["vkWaitForFences", "vkQueueSubmit"],
     } (session) {
         embedded(session, SMALL, |application| {
             let runtime = &application.runtime;

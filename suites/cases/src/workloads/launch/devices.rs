@@ -43,7 +43,7 @@ fn words(bytes: Bytes) -> Vec<u32> {
 cases! {
     /// Whatever names a device is made on that device, whichever was opened last: each one's budget decides what is granted there, and kernels of both are launched in turns.
     each_of_two_devices_is_used_as_itself {
-        kind: Budget, entry_points: ["cuLaunchKernel", "cuMemAlloc_v2", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=1GiB,1=3GiB",
+        kind: Budget, defects: ["W1"], entry_points: ["cuLaunchKernel", "cuMemAlloc_v2", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=1GiB,1=3GiB",
     } (_session) {
         let devices = [Device::open(0)?, Device::open(1)?];
         let of = |at: usize, bytes| Buffer::holding(&devices[at], &words(bytes));
@@ -68,7 +68,7 @@ cases! {
 
     /// A program's worker threads, in which no context is current, launch what another thread made, on both devices at once.
     threads_share_what_another_made {
-        entry_points: ["cuLaunchKernel", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB", unordered: "four threads",
+        defects: ["W2"], entry_points: ["cuLaunchKernel", "cuCtxSetCurrent"], machine: "rtx6000-ada*2", needs_gpus: 2, budget: "0=2GiB,1=2GiB", unordered: "four threads",
     } (_session) {
         let workers = [Worker::on(&Device::open(0)?)?, Worker::on(&Device::open(1)?)?];
         let workers = &workers;
