@@ -14,7 +14,7 @@ use crate::faults::plan;
 use crate::ffi::cuda::{Cuda, Image};
 use crate::ffi::process::overhear;
 use crate::ffi::vulkan::{Client, Instance, Vulkan};
-use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills};
+use crate::greed::{CONTEXT_ROOM, VULKAN_ROOM, budget, fills, teardown_is_over};
 use crate::tenant::Tenant;
 
 const OK: CUresult = CUresult::SUCCESS;
@@ -95,9 +95,9 @@ cases! {
         gets_the_rest(session, &cuda, CONTEXT_ROOM + VULKAN_ROOM + Bytes::mib(64))
     }
 
-    /// What others saw of a process is theirs again when the driver holds nothing for it any more, though it lives and asks for nothing.
+    /// What others saw of a process is its tenant's again when the driver holds nothing for it any more, and nobody else is there to look once more.
     what_others_saw_of_a_process_ends_with_its_context {
-        kind: Budget, defects: ["R83", "F1"], entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2"], budget: "0=6GiB",
+        kind: Budget, defects: ["R83", "F1"], entry_points: ["cuDevicePrimaryCtxReset_v2", "cuMemAlloc_v2", "cuMemCreate"], budget: "0=6GiB",
         on_real: No("opens the mock's library; the vendor's has another name on each machine"),
         unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
     } (session) {
@@ -109,8 +109,12 @@ cases! {
         other.free()?;
         drop(unseen);
         ensure_eq!(cuda.reset_primary(0), OK, "cuDevicePrimaryCtxReset_v2");
-        fills(other.fill_cuda()?, budget(session, 0)?, CONTEXT_ROOM)?;
-        other.peer.finish()
+        // Nobody else looks from now on, and what this process makes without a context gives it no row.
+        other.peer.finish()?;
+        teardown_is_over(session)?;
+        let part = Bytes::mib(64);
+        let made = std::iter::from_fn(|| cuda.create_memory(0, part.0).granted().ok()).count() as u64;
+        fills(Bytes(made * part.0), budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// So is one of the tenant's that no library of ours was asked for anything in, whose first thread has ended.
