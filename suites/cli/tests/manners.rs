@@ -363,6 +363,20 @@ fn a_driver_that_cannot_be_initialised_is_let_go() {
     }
 }
 
+/// Whichever way a program comes to libc's dlclose, as Python's ctypes does by a library's handle: what it closes is called no longer (attack 37: cuInit
+/// jumped into an NVML that was gone).
+#[test]
+fn a_driver_that_is_closed_by_a_looked_up_dlclose_is_called_no_longer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("closes");
+    compile("closes.c", &program, &["-ldl"]);
+    for way in ["own", "libc.so.6", "libdl.so.2"] {
+        let [bare, ours] = ["none", "ours"].map(|target| said(target, &program, &[way]));
+        assert_eq!(ours, bare, "by {way}");
+        assert!(bare.lines().count() >= 2, "{bare}");
+    }
+}
+
 /// A program's threads have stacks as small as the driver lets them: what the enforcer needs beside is little (attack 24, b2 and b5: 48 KiB where the mock
 /// needs 32).
 #[test]

@@ -275,6 +275,9 @@ impl Library {
     /// Binds NVML if none is bound, and opens it where there is none: first the bound libcuda's own. Answers whether one is.
     pub fn open_nvml() -> bool {
         let nvml = Library::Nvml;
+        // The program may have closed one that it looked something up in by a way that we do not see.
+        #[cfg(not(proxy))]
+        nvml.let_go_of_closed();
         if !nvml.is_bound() && !planted(Seed::R62) && !sign::is_among_proxies() {
             let beside = Library::nvml_beside_cuda();
             let path = beside.and_then(|path| CString::new(path.into_os_string().into_vec()).ok());

@@ -81,12 +81,12 @@ unsafe extern "C" fn decide_dlsym(
         if planted(Seed::S4) && special {
             return Decision::answer(loader::symbol(real, handle, name).unwrap_or(0));
         }
-        if is_look_up(name) {
+        if is_ours(name) {
             if special {
                 return own_in_scope(handle, name, caller, None).map_or(forward, Decision::answer);
             }
             let found = loader::symbol(real, handle, name).unwrap_or(0);
-            return Decision::answer(own_lookup(found));
+            return Decision::answer(own_or(found));
         }
         if entries::is_unknown_variant(name) {
             let found = match special {
@@ -145,7 +145,7 @@ unsafe extern "C" fn decide_dlvsym(
     note_use(name);
     let special = matches!(handle as usize, RTLD_NEXT | RTLD_DEFAULT);
     let entry = entries::exported(name);
-    let own = is_look_up(name);
+    let own = is_ours(name);
     if special {
         return match entry {
             None if own => {
@@ -179,7 +179,7 @@ unsafe extern "C" fn decide_dlvsym(
     Decision::answer(match entry {
         Some(entry) => exchange(handle, entry, name, found, caller),
         None if unknown && is_withheld(found, name) => 0,
-        None => own_lookup(found),
+        None => own_or(found),
     })
 }
 
@@ -218,8 +218,8 @@ fn begins(name: &CStr, with: &[u8]) -> bool {
     each.all(|(at, byte)| unsafe { name.as_ptr().add(at).read() } as u8 == *byte)
 }
 
-fn is_look_up(name: &CStr) -> bool {
-    name == c"dlsym" || name == c"dlvsym"
+fn is_ours(name: &CStr) -> bool {
+    own(name).is_some()
 }
 
 /// Of libc's functions that we stand before, by name: libc's and our own.
@@ -235,15 +235,12 @@ pub fn own(name: &CStr) -> Option<(&'static loader::LookUp, usize)> {
     }
 }
 
-/// An explicit look-up of dlsym itself answers ours, which behaves the same.
-fn own_lookup(found: usize) -> usize {
-    if loader::DLSYM.is(found) {
-        dlsym as *const () as usize
-    } else if loader::DLVSYM.is(found) {
-        dlvsym as *const () as usize
-    } else {
-        found
-    }
+/// An explicit look-up of libc's dlsym or dlclose itself answers ours, which behaves the same.
+fn own_or(found: usize) -> usize {
+    let names = [c"dlsym", c"dlvsym", c"dlclose"];
+    let mut ours = names.into_iter().filter_map(own);
+    ours.find(|(libcs, _)| libcs.is(found))
+        .map_or(found, |(_, ours)| ours)
 }
 
 /// Ours, where RTLD_NEXT or RTLD_DEFAULT means libc's: what stands behind us, as every library does, finds libc's by RTLD_NEXT, and a version passes our
@@ -277,7 +274,7 @@ fn own_in_scope(
             found as usize
         }
     };
-    let own = own_lookup(found);
+    let own = own_or(found);
     (own != found).then_some(own)
 }
 
