@@ -20,7 +20,7 @@ use seeds::{Seed, planted};
 use crate::boundary::cross::{Duplicate, In, Out};
 use crate::boundary::entries::next;
 use crate::devices::{Owner, current_context};
-use crate::memory::IMPOSSIBLE;
+use crate::memory::{IMPOSSIBLE, end_stale};
 use crate::outcome::{Outcome, Reason, Refused};
 use crate::process::Tenant;
 use crate::sharing::Hold;
@@ -186,7 +186,17 @@ pub fn map_buffer(
     asked: In<'_, CUDA_EXTERNAL_MEMORY_BUFFER_DESC>,
 ) -> Outcome<CUresult> {
     let call = || next::cuExternalMemoryGetMappedBuffer(out, memory, asked);
-    tenant.map_external(memory, &call, &|| out.read())
+    // Whoever frees it would be taken to free what another thread's context had there until now, and the view would stay for ever (R131).
+    let place = || {
+        let address = out.read()?;
+        let device = tenant.current_device().ok();
+        device
+            .filter(|_| !planted(Seed::R131))
+            .into_iter()
+            .for_each(|device| end_stale(tenant, address, device.ordinal));
+        Some(address)
+    };
+    tenant.map_external(memory, &call, &place)
 }
 
 pub fn map_array(
@@ -212,7 +222,8 @@ impl Tenant {
         };
         let owner = self.ending_context();
         let code = call();
-        match place().filter(|_| code == CUresult::SUCCESS) {
+        let place = (code == CUresult::SUCCESS).then(place).flatten();
+        match place {
             Some(place) => {
                 let context = owner.context;
                 let view = View { memory, context };

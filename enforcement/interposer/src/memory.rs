@@ -414,7 +414,7 @@ pub fn devices_of(tenant: Tenant, ordinal: u32) -> DeviceSet {
 
 /// A driver gives an address out again while what had it before is on record only where another thread destroys that one's context just now: the
 /// driver has, and the books do not know it yet. Two records of one address could not be told apart by who frees it (R29).
-fn end_stale(tenant: Tenant, address: u64, ordinal: u32) {
+pub fn end_stale(tenant: Tenant, address: u64, ordinal: u32) {
     let records = &tenant.memory.records;
     let of_a_context = |found: Record| found.owner != 0 && found.ordinal == ordinal;
     if records.find(address).is_some_and(of_a_context)

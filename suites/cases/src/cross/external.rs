@@ -1,6 +1,7 @@
 //! Memory that one API made and another imports by a descriptor: charged once, to the tenant, until the last of them has let go.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
@@ -137,6 +138,48 @@ cases! {
         let taken = gpu.fill();
         taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
         fills(taken.bytes + OWN + SHARED, budget(session, 0)?, VULKAN_ROOM)
+    }
+
+    /// What is mapped where another thread's context had something until now is freed as what it is, and nothing of it stays charged.
+    external_memory_ends_beside_contexts_that_come_and_go {
+        kind: Budget, defects: ["R131"], budget: "0=8GiB", unordered: "threads race for an address",
+        entry_points: ["cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer", "cuMemFree_v2", "cuDestroyExternalMemory", "cuCtxDestroy_v2"],
+    } (session) {
+        let part = Bytes::mib(64);
+        let cuda = cuda()?;
+        let asker = Asker::new()?;
+        let own = context(&cuda, 0)?;
+        let before = available(&cuda)?;
+        let end = Instant::now() + Duration::from_secs(2);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while Instant::now() < end {
+                    let mortal = cuda.create_context(0);
+                    for _ in 0..4 {
+                        ensure_eq!(cuda.allocate(part.0).code, OK, "{part} in another context");
+                    }
+                    let codes = (mortal.code, cuda.destroy_context(mortal.out));
+                    ensure_eq!(codes, (OK, OK), "a context and its end");
+                }
+                Ok(())
+            });
+            ensure_eq!(cuda.set_current(own), OK, "cuCtxSetCurrent");
+            while Instant::now() < end {
+                let (memory, descriptor) = exported(&asker, part)?;
+                let import = match cuda.import_external(descriptor, part.0) {
+                    Ok(import) => import,
+                    Err((code, _)) => fail!("cuImportExternalMemory was answered {code:?}"),
+                };
+                let view = cuda.map_external(import, part.0);
+                let ended = (view.code, cuda.free(view.out), cuda.destroy_external(import));
+                ensure_eq!(ended, (OK, OK, OK), "a mapping, and its end");
+                asker.device.free(memory);
+            }
+            other.join().unwrap_or_else(|_| fail!("a thread panicked"))
+        })?;
+        let after = available(&cuda)?;
+        ensure!(after + Bytes(part.0 / 2) >= before, "{after} are told free afterwards, {before} before");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + VULKAN_ROOM)
     }
 
     /// Without a context a row shows what was imported and no pool: it is no reason to take a destroyed one for given back.
