@@ -3,7 +3,7 @@
 //! NVML is begun once and stays so as long as nobody in the process but us knows of it: init and shutdown take some 12 ms on an H200,
 //! a question 16 µs. NVML counts inits for the whole process, so from the first sign that the program uses it (it is loaded before us, or one of
 //! its names is looked up) every question is asked between an init and a shutdown of our own: what the program is answered before its
-//! own init and after its last shutdown is not changed. Where one hook asks more than once a [`Scope`] lets all its questions have one of each.
+//! own init and after its last shutdown is not changed, but where another thread's call asks at that moment. Where one hook asks more than once a [`Scope`] lets all its questions have one of each.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
