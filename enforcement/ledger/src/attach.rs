@@ -14,7 +14,7 @@ use crate::seen;
 use crate::word::Budget;
 use crate::{Authority, Bytes, Disagreement, MAX_DEVICES, SLOTS, Setup};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -114,13 +114,20 @@ fn c_path(path: &Path) -> Result<CString, Reason> {
 }
 
 fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
+    let is_made = || region::identity_at(path).is_ok();
+    let mut turn = None;
     for _ in 0..ATTEMPTS {
         match open(path) {
             Err(reason) if is_nothing_there(&reason) => {}
             opened => return opened,
         }
+        // Of many that begin at once one looks for a ledger without a name, and makes one: each would look through all the others (attack 37).
+        if turn.is_none() {
+            turn = Some(folder_of(path).and_then(|folder| region::Turn::wait(&folder, &is_made)));
+            continue;
+        }
         match displaced::find(path).filter(|_| !planted(Seed::R21)) {
-            None if region::is_link(path) && !planted(Seed::P16) => {
+            None if region::is_link(path) && !is_made() && !planted(Seed::P16) => {
                 return Err(Reason::DanglingLink);
             }
             None => create(path, setup)?,
@@ -142,6 +149,16 @@ fn open_or_create(path: &CString, setup: &Setup) -> Result<Opened, Reason> {
         }
     }
     Err(Reason::Replaced)
+}
+
+/// The folder that a path lies in, as the path names it.
+fn folder_of(path: &CStr) -> Option<CString> {
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let folder = match path.parent()? {
+        folder if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
+    };
+    CString::new(folder.as_os_str().as_bytes()).ok()
 }
 
 fn is_nothing_there(reason: &Reason) -> bool {

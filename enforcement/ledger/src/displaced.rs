@@ -82,6 +82,10 @@ pub fn find(path: &CStr) -> Option<Opened> {
     let here = Tree::now();
     let mut found: Vec<(u64, Opened)> = Vec::new();
     for process in all_processes() {
+        // Somebody was quicker.
+        if region::identity_at(path).is_ok() {
+            return None;
+        }
         for descriptor in ledgers_of(&process, place.folder.device) {
             let Some(ledger) = opened(&descriptor) else {
                 continue;

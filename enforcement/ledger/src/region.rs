@@ -16,8 +16,8 @@ mod speech;
 
 pub use arena::Arena;
 pub use files::{
-    Cancelability, Errno, Identity, KeptErrno, close, create, identity_at, identity_of, is_link,
-    is_locked, keep_high, lock, lock_all, name_again, open, read_header, reopen, unlock,
+    Cancelability, Errno, Identity, KeptErrno, Turn, close, create, identity_at, identity_of,
+    is_link, is_locked, keep_high, lock, lock_all, name_again, open, read_header, reopen, unlock,
     unlock_all,
 };
 pub use forks::{Attaching, forget_in_child, keep_in_child};

@@ -1,7 +1,9 @@
 //! Descriptors, the locks on a slot's byte, and creating the file.
 
+use super::clock::{self, Moment};
 use super::{Fixed, SIZE};
 use core::ops::Range;
+use core::time::Duration;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
@@ -186,6 +188,41 @@ pub fn name_again(fd: RawFd, path: &CStr) -> Result<(), Errno> {
     match linked {
         0 => Ok(()),
         _ => Err(Errno::last("linkat")),
+    }
+}
+
+/// How long a newcomer waits for another that makes a ledger in the same folder, and how often it looks.
+const PATIENCE: Duration = Duration::from_millis(300);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Who makes a ledger in a folder: a lock (flock) on the folder itself, which ends with its holder at the latest.
+pub struct Turn(RawFd);
+
+impl Turn {
+    /// Waits until nobody else has it, or `is_over`, or for as long as one may be patient with a holder that stands still. `None` where it is not had.
+    pub fn wait(folder: &CStr, is_over: &dyn Fn() -> bool) -> Option<Turn> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: a NUL-terminated path.
+        let fd = unsafe { libc::open(folder.as_ptr(), flags) };
+        let turn = (fd >= 0).then_some(Turn(fd))?;
+        let began = Moment::now();
+        loop {
+            // SAFETY: our own descriptor.
+            if unsafe { libc::flock(turn.0, libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Some(turn);
+            }
+            if Errno::last("").code != libc::EWOULDBLOCK || is_over() || began.elapsed() > PATIENCE
+            {
+                return None;
+            }
+            clock::pause(LOOK);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        close(self.0);
     }
 }
 
