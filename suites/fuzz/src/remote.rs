@@ -15,6 +15,9 @@ use crate::session::{Session, Verdict};
 
 /// What a child is started with.
 const WORD: &str = "__fuzz";
+/// Where a child says what is not asked of it, and how much of that is of interest.
+const STDERR: &str = "stderr.txt";
+const LINES: usize = 8;
 /// Most bytes of a frame: whatever is longer is garbage.
 const MOST: usize = 64 << 20;
 
@@ -69,7 +72,7 @@ pub struct Death(pub String);
 pub struct Remote {
     servant: Servant,
     /// Removed when the process is.
-    _environment: Environment,
+    environment: Environment,
 }
 
 impl Remote {
@@ -93,8 +96,8 @@ impl Remote {
             .arg(&plan.ledger);
         plan.apply(&mut command, plan.libraries)?;
         let mut remote = Self {
-            servant: Servant::start(command, Some(plan.root.join("stderr.txt")))?,
-            _environment: environment,
+            servant: Servant::start(command, Some(plan.root.join(STDERR)))?,
+            environment,
         };
         match remote.frame() {
             Ok(ready) if ready.is_empty() => Ok(remote),
@@ -125,6 +128,15 @@ impl Remote {
     pub fn told(&mut self) -> Result<Told, Death> {
         let frame = self.frame().map_err(|_| Death(self.servant.death()))?;
         serde_json::from_slice(&frame).map_err(|error| Death(error.to_string()))
+    }
+
+    /// The last lines that it has said on stderr until now.
+    pub fn said(&self) -> String {
+        let path = self.environment.plan.root.join(STDERR);
+        let said = std::fs::read(path).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let lines: Vec<&str> = said.lines().rev().take(LINES).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
     fn frame(&mut self) -> io::Result<Vec<u8>> {

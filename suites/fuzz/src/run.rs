@@ -171,7 +171,7 @@ impl Crew {
         }
         match judged(&all, sequences.len()) {
             Some((nth, what)) => Ok(Outcome::Broken(Break {
-                what,
+                what: with_said(what, &running, &self.circumstances),
                 calls: enforced_calls(&all),
                 nth: Some(nth),
             })),
@@ -181,6 +181,18 @@ impl Crew {
             }
         }
     }
+}
+
+/// What broke, with what the processes said meanwhile.
+fn with_said(what: String, running: &[Remote], of: &[(Role, Circumstances)]) -> String {
+    let said = running
+        .iter()
+        .zip(of)
+        .map(|(remote, (role, _))| (role, remote.said()));
+    let said = said.filter(|(_, said)| !said.is_empty());
+    said.fold(what, |what, (role, said)| {
+        format!("{what}\n{role:?} said: {said}")
+    })
 }
 
 fn enforced_calls(all: &[(Role, Told)]) -> u64 {
@@ -214,21 +226,29 @@ fn judged_one(all: &[(Role, Told)], nth: usize) -> Option<String> {
     };
     // A driver may leave errno as it likes; where it left it alone, so must we.
     for (verdict, role) in [(two, Role::Ample), (three, Role::Tight)] {
-        if let Some(call) = verdict.errno.iter().find(|call| !one.errno.contains(call)) {
-            return Some(format!("{role:?}: call {call} changed errno"));
+        let mut changed = verdict.errno.iter();
+        if let Some((nth, (call, left))) = changed.find(|(nth, _)| !one.errno.contains_key(nth)) {
+            return Some(format!(
+                "{role:?}: {call}, call {nth} of the sequence, left errno at {left}"
+            ));
         }
     }
     if one.digest == two.digest {
         return None;
     }
-    let mut pairs = one.told.iter().zip(&two.told).enumerate();
-    Some(match pairs.find(|(_, (one, two))| one.1 != two.1) {
-        Some((call, (one, two))) => format!(
-            "call {call}: {} [{}] without, {} [{}] with an enforcer",
-            one.0, one.1, two.0, two.1
-        ),
-        None => "the answers with an enforcer are not those without".to_owned(),
-    })
+    let mut pairs = one.answers.iter().zip(&two.answers).enumerate();
+    let Some((call, (without, with))) = pairs.find(|(_, (one, two))| one != two) else {
+        let calls = (one.answers.len(), two.answers.len());
+        return Some(format!(
+            "{calls:?} calls were answered without and with an enforcer"
+        ));
+    };
+    let line = |verdict: &Verdict| verdict.told.get(call).map(|told| told.0.clone());
+    Some(format!(
+        "call {call}: {} [{without:x?}] without, {} [{with:x?}] with an enforcer",
+        line(one).unwrap_or_default(),
+        line(two).unwrap_or_default(),
+    ))
 }
 
 /// Runs sequences of a family until so many calls were made, or one broke a promise.

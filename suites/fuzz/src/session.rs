@@ -3,6 +3,7 @@
 //! What can be seen: codes that the API has, errno, the simulated devices and the ledger after every call that took something, and that everything is as it
 //! was before once all is ended. What another process answered to the same bytes is compared by whoever started both ([`crate::run`]).
 
+use std::collections::BTreeMap;
 use std::os::fd::IntoRawFd;
 use std::path::Path;
 
@@ -37,8 +38,8 @@ pub struct Verdict {
     pub digest: u64,
     pub calls: u64,
     pub broken: Option<String>,
-    /// Which calls left errno changed.
-    pub errno: Vec<usize>,
+    /// Which calls left errno changed, by their number in the sequence: what they are, and at what.
+    pub errno: BTreeMap<usize, (String, i32)>,
     /// Somewhere was reached that no sequence of this process had.
     pub new: bool,
     /// An error that stays has ended what this process can do: what it was asked next it did not do.
@@ -51,6 +52,8 @@ pub struct Verdict {
     pub books: u64,
     /// Of all exports those that were granted, by their number in the table.
     pub granted: Vec<u16>,
+    /// What each call answered, and its part of the digest.
+    pub answers: Vec<(u32, u64)>,
     /// A line for each call, and what its part of the digest is made of.
     pub told: Vec<(String, String)>,
 }
@@ -255,14 +258,15 @@ impl Session {
         let states = self.states(call.name, answer, first);
         let part = fold(u64::from(answer.code), states);
         verdict.digest = fold(verdict.digest, part);
+        verdict.answers.push((answer.code, part));
         if let Some(told) = told {
             verdict.told.push((
                 format!("{}({told}) = {}", call.name, answer.code),
                 format!("{} {part:x}", answer.code),
             ));
         }
-        if !answer.kept {
-            verdict.errno.push(nth);
+        if let Some(left) = answer.errno {
+            verdict.errno.insert(nth, (call.name.to_owned(), left));
         }
         let known = match call.place {
             Place::Cuda => CUresult(answer.code).name().is_some(),
@@ -406,6 +410,7 @@ impl Session {
             verdict.calls += 1;
             let part = fold(u64::from(answer.code), state);
             verdict.digest = fold(verdict.digest, part);
+            verdict.answers.push((answer.code, part));
             if let Some(told) = maker.told.take() {
                 let code = answer.code as i32;
                 verdict.told.push((
@@ -413,8 +418,9 @@ impl Session {
                     format!("{code} {part:x}"),
                 ));
             }
-            if !answer.kept {
-                verdict.errno.push(nth);
+            if let Some(left) = answer.errno {
+                let name = command.names[0].to_owned();
+                verdict.errno.insert(nth, (name, left));
             }
             outcome = self.held(command.names[0]);
             if outcome.is_err() {

@@ -19,8 +19,8 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub code: u32,
-    /// errno is as it was.
-    pub kept: bool,
+    /// What errno was left at, where that is not as it was.
+    pub errno: Option<i32>,
 }
 
 /// Where the function of a [`Call`] lies.
@@ -66,8 +66,11 @@ pub fn around(call: impl FnOnce() -> u32) -> Answer {
     *errno = OWN;
     let code = call();
     // SAFETY: as above; read anew, because the call may have written it.
-    let kept = unsafe { libc::__errno_location().read_volatile() } == OWN;
-    Answer { code, kept }
+    let left = unsafe { libc::__errno_location().read_volatile() };
+    Answer {
+        code,
+        errno: Some(left).filter(|left| *left != OWN),
+    }
 }
 
 macro_rules! run {
@@ -131,7 +134,7 @@ pub const DLSYM: Call = Call::new("dlsym", Place::Loader, |maker, _| {
     // The loader itself is no guest: it may set errno.
     Some(Answer {
         code: u32::from(found.is_null()),
-        kept: true,
+        errno: None,
     })
 });
 

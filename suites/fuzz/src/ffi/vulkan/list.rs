@@ -23,7 +23,7 @@ pub fn instance_extensions(client: &mut Client, maker: &mut Maker<'_>) -> Option
         .enumerate_instance_extension_properties;
     // SAFETY: no more than the list has is written.
     let code = code(unsafe { function(std::ptr::null(), &mut count, place) });
-    Some((Answer { code, kept: true }, u64::from(count)))
+    Some((Answer { code, errno: None }, u64::from(count)))
 }
 
 pub fn device_extensions(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u64)> {
@@ -43,7 +43,7 @@ pub fn device_extensions(client: &mut Client, maker: &mut Maker<'_>) -> Option<(
         .enumerate_device_extension_properties;
     // SAFETY: a physical device of a living instance; no more than the list has is written.
     let code = code(unsafe { function(physical, std::ptr::null(), &mut count, place) });
-    Some((Answer { code, kept: true }, u64::from(count)))
+    Some((Answer { code, errno: None }, u64::from(count)))
 }
 
 pub fn physical_devices(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u64)> {
@@ -58,7 +58,7 @@ pub fn physical_devices(client: &mut Client, maker: &mut Maker<'_>) -> Option<(A
     let function = living.instance.fp_v1_0().enumerate_physical_devices;
     // SAFETY: a living instance; no more than the list has is written.
     let code = code(unsafe { function(living.instance.handle(), &mut count, place) });
-    Some((Answer { code, kept: true }, u64::from(count)))
+    Some((Answer { code, errno: None }, u64::from(count)))
 }
 
 pub fn groups(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u64)> {
@@ -77,5 +77,5 @@ pub fn groups(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answer, u64
     };
     // SAFETY: a living instance; no more than the list has is written.
     let code = code(unsafe { function(living.instance.handle(), &mut count, place) });
-    Some((Answer { code, kept: true }, u64::from(count)))
+    Some((Answer { code, errno: None }, u64::from(count)))
 }

@@ -25,7 +25,7 @@ pub fn create_instance(client: &mut Client, maker: &mut Maker<'_>) -> Option<(An
     Some((
         Answer {
             code: code(made),
-            kept: true,
+            errno: None,
         },
         0,
     ))
@@ -42,7 +42,7 @@ pub fn destroy_instance(client: &mut Client, maker: &mut Maker<'_>) -> Option<(A
     Some((
         Answer {
             code: 0,
-            kept: true,
+            errno: None,
         },
         0,
     ))
@@ -63,7 +63,7 @@ pub fn create_device(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Answ
     Some((
         Answer {
             code: code(made),
-            kept: true,
+            errno: None,
         },
         0,
     ))
@@ -84,7 +84,7 @@ pub fn destroy_device(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Ans
     Some((
         Answer {
             code: 0,
-            kept: true,
+            errno: None,
         },
         0,
     ))
@@ -128,7 +128,7 @@ pub fn instance_look_up(client: &mut Client, maker: &mut Maker<'_>) -> Option<(A
     Some((
         Answer {
             code: 0,
-            kept: true,
+            errno: None,
         },
         u64::from(found.is_some()),
     ))
@@ -148,7 +148,7 @@ pub fn device_look_up(client: &mut Client, maker: &mut Maker<'_>) -> Option<(Ans
     Some((
         Answer {
             code: 0,
-            kept: true,
+            errno: None,
         },
         u64::from(found.is_some()),
     ))

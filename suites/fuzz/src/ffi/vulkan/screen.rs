@@ -77,6 +77,6 @@ pub fn destroy_swapchain(client: &mut Client, maker: &mut Maker<'_>) -> Option<(
 fn answer(result: vk::Result) -> Answer {
     Answer {
         code: code(result),
-        kept: true,
+        errno: None,
     }
 }
