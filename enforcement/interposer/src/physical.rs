@@ -590,8 +590,10 @@ pub fn retain(
     handle: Out<'_, CUmemGenericAllocationHandle>,
     address: Out<'_, c_void>,
 ) -> Outcome<CUresult> {
+    // What another thread is mapping there is on record as soon as the driver knows it: what is retained uncounted would be given back at its release (R132).
+    let _held = tenant.hold_mappings().filter(|_| !planted(Seed::R132));
     let Some(id) = tenant.physical(|book| book.begin_at(address.address())) else {
-        return Outcome::PassThrough(Reason::TakesNothing);
+        return Outcome::Done(next::cuMemRetainAllocationHandle(handle, address));
     };
     let code = next::cuMemRetainAllocationHandle(handle, address);
     let retained = handle.read().filter(|_| code == CUresult::SUCCESS);

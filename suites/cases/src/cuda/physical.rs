@@ -1,6 +1,7 @@
 //! Physical memory (cuMemCreate): charged from its creation until nothing holds it.
 
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
@@ -98,6 +99,44 @@ const BLOCK: Bytes = Bytes::mib(2);
 const STEP: Bytes = Bytes::mib(32);
 
 cases! {
+    /// One thread maps memory, another gets a handle of whatever is mapped there and lets go of it at once: the first handle holds it on.
+    memory_that_is_retained_while_it_is_mapped_stays_charged {
+        kind: Budget, defects: ["R132"], budget: "0=4GiB", entry_points: ["cuMemMap", "cuMemUnmap", "cuMemRetainAllocationHandle", "cuMemRelease"],
+        unordered: "two threads race",
+    } (session) {
+        let cuda = cuda()?;
+        let address = cuda.reserve_addresses(RANGE.0);
+        ensure_eq!(address.code, OK, "cuMemAddressReserve");
+        let made = cuda.create_memory(0, RANGE.0);
+        ensure_eq!(made.code, OK, "cuMemCreate");
+        let before = cuda.memory_info().out.0;
+        let end = Instant::now() + Duration::from_secs(3);
+        let retained = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut retained = 0_u32;
+                while Instant::now() < end {
+                    let handle = cuda.retain_memory(address.out);
+                    if handle.code == OK {
+                        ensure_eq!(cuda.release_memory(handle.out), OK, "cuMemRelease");
+                        retained += 1;
+                    }
+                }
+                Ok(retained)
+            });
+            while Instant::now() < end {
+                ensure_eq!(cuda.map_memory(address.out, RANGE.0, made.out), OK, "cuMemMap");
+                std::thread::yield_now();
+                ensure_eq!(cuda.unmap_memory(address.out, RANGE.0), OK, "cuMemUnmap");
+            }
+            other.join().unwrap_or_else(|_| fail!("a thread panicked"))
+        })?;
+        ensure!(retained > 0, "nothing was retained");
+        let after = cuda.memory_info().out.0;
+        ensure!(after <= before + RANGE.0 / 2, "{} are told free with {RANGE} held, {} before", Bytes(after), Bytes(before));
+        let rest = fill(&cuda).bytes;
+        fills(rest + RANGE, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
     /// A dma-buf of device memory holds it as a handle does, however it was made: what was freed beside it stays charged.
     what_a_range_descriptor_keeps_is_charged {
         kind: Budget, defects: ["R43"], budget: "0=4GiB",
