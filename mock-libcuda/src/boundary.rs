@@ -290,6 +290,24 @@ pub fn crash() -> ! {
     }
 }
 
+/// The caller's errno, put back when this is dropped. A driver may leave it as it likes; this one has a thread of its own, and who meets it at a lock would
+/// find EAGAIN there now and then: then nobody could tell what an enforcer does to it.
+struct KeptErrno(libc::c_int);
+
+impl KeptErrno {
+    fn keep() -> KeptErrno {
+        // SAFETY: the thread's own errno.
+        KeptErrno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
 /// Runs one call of one entry point: fault plan, initialisation, the handler, trace.
 #[inline(never)]
 pub fn enter(
@@ -298,6 +316,7 @@ pub fn enter(
     parameters: impl Fn() -> Parameters,
     arguments: impl Fn(&mut Arguments),
 ) -> CUresult {
+    let _errno = KeptErrno::keep();
     let Some(world) = driver::world() else {
         return CUresult::ERROR_UNKNOWN;
     };
