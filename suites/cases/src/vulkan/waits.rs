@@ -81,15 +81,17 @@ cases! {
         let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
             skip!("the first family has one queue");
         };
-        let begun = Instant::now();
-        for value in 1..=ROUNDS {
+        let round = |value| {
+            let begun = Instant::now();
             timeline.submit_work_behind(value)?;
             timeline.submit_work_to_signal(value)?;
             timeline.wait_for_fence()?;
-        }
-        // Who waits for what does not come gives up after a quarter of a second, and pays for that then.
-        let waited = begun.elapsed();
-        ensure!(waited < Duration::from_millis(1250), "{ROUNDS} batches that wait, and what they wait for, took {waited:?}");
+            Ok::<_, Failure>(begun.elapsed())
+        };
+        // Who waits for what does not come gives up after a quarter of a second, and pays for that then: each time, and on a busy machine some take as long.
+        let quickest = (1..=ROUNDS).map(round).collect::<Result<Vec<_>, _>>()?.into_iter().min();
+        let quickest = quickest.unwrap_or_default();
+        ensure!(quickest < Duration::from_millis(250), "of {ROUNDS} batches that wait, and what they wait for, the quickest took {quickest:?}");
         Ok(())
     }
 }
