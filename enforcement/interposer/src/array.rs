@@ -279,8 +279,11 @@ fn judged(made: &Made<'_>) -> CUresult {
     };
     match (made.least)(least) {
         CUresult::SUCCESS => (made.judge)(),
-        // The context is not of the call's generation: no descriptor would do.
-        CUresult::ERROR_INVALID_CONTEXT => CUresult::ERROR_INVALID_CONTEXT,
-        _ => CUresult::ERROR_OUT_OF_MEMORY,
+        // It knows no deferred arrays.
+        CUresult::ERROR_INVALID_VALUE | CUresult::ERROR_NOT_SUPPORTED => {
+            CUresult::ERROR_OUT_OF_MEMORY
+        }
+        // The context is not of the call's generation, has an error that stays, or captures: no descriptor would do.
+        code => code,
     }
 }

@@ -746,6 +746,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
         tenant.forget_graphs(device);
     }
     tenant.list(device.indices, context.unlisted);
+    tenant.tell_awaited(device);
     tenant.release(device.indices, context.bytes);
     drop(change);
     if last {

@@ -447,6 +447,7 @@ impl Tenant {
         }
         self.note_lowered(device, limits, limit);
         drop(held);
+        self.tell_awaited(device);
         self.release(device.indices, charged.saturating_sub(wanted));
         Ok(true)
     }

@@ -29,8 +29,8 @@ pub const OWED: u32 = 4;
 /// Of a device's pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LetGo {
-    /// Something was freed of one since it was read.
-    pub any: bool,
+    /// At most so much, of pools that something was freed of since they were read.
+    pub bytes: Bytes,
     /// Of one that the driver tells of.
     pub told: bool,
 }
@@ -194,9 +194,13 @@ impl Tenant {
             .filter(|known| known.device.ordinal == device.ordinal);
         of_device.fold(LetGo::default(), |sum, known| {
             let slack = known.pool.slack().load(Ordering::SeqCst);
+            // Of a surplus, too, whoever waits next may have the driver take back any.
+            let bytes = match slack & (FREED | SURPLUS) {
+                0 => Bytes::ZERO,
+                _ => known.pool.charged().saturating_sub(known.pool.in_use()),
+            };
             LetGo {
-                // Of a surplus, too, whoever waits next may have the driver take back any.
-                any: sum.any | (slack & (FREED | SURPLUS) != 0),
+                bytes: sum.bytes.saturating_add(bytes),
                 told: sum.told | (slack & FREED != 0 && !self.is_doomed(known)),
             }
         })

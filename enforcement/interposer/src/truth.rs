@@ -64,6 +64,8 @@ struct Figures {
     listed: AtomicU64,
     /// Not 0: what this process held before execve is in our row no longer.
     alone: AtomicU64,
+    /// What the ledger was told that is charged for buffers and in no row.
+    awaited: AtomicU64,
     /// Not 0: a look is under way. The most that this process was charged since its last try began.
     watched: AtomicU64,
     peak: AtomicU64,
@@ -119,8 +121,10 @@ struct Look {
     drift: Bytes,
     /// With what was charged unseen since.
     charged: Bytes,
-    /// Another library of ours is about to take something for this process, or a pool is charged for what it may have let go of.
+    /// Another library of ours is about to take something for this process.
     unsettled: bool,
+    /// What pools are charged for and may have let go of.
+    let_go: Bytes,
     /// There are destroyed pools of which nothing is in use, and nothing else is unsettled.
     unused: Option<Unused>,
     /// The books never stood still: the drift is at least so much.
@@ -162,11 +166,12 @@ impl Look {
             .held
             .saturating_sub(known.saturating_sub(self.deferred));
         let drift = self.drift.clamp(least, most);
-        if self.unsettled {
-            drift.max(self.drift)
-        } else {
-            drift
-        }
+        // What seems to be less of it may be what pools have let go of, and no more than that (R135 of `fixtures/defects.txt`).
+        let most = match self.unsettled || self.let_go != Bytes::ZERO && planted(Seed::R135) {
+            true => self.drift,
+            false => self.drift.min(drift.saturating_add(self.let_go)),
+        };
+        drift.max(most)
     }
 }
 
@@ -506,12 +511,12 @@ impl Tenant {
         let relieved = unused.map_or(Bytes::ZERO, |unused| {
             self.relieve(device, unused, look.beyond_row(wanted))
         });
-        let looked = if wanted > look.charged {
+        let more = wanted > look.charged;
+        let looked = if more {
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {
                 mark(Mark::DriftCharged);
                 figures.set_drift(wanted);
             }
-            self.tell_of_unasked(device, wanted);
             Looked::Known
         } else {
             self.lowered(device, figures, look.charged, wanted)
@@ -522,6 +527,9 @@ impl Tenant {
                 .indices
                 .iter()
                 .for_each(|index| ledger.forget_beyond(index));
+        }
+        if more {
+            self.tell_of_unasked(device, wanted);
         }
         match relieved {
             Bytes::ZERO => looked,
@@ -752,6 +760,7 @@ impl Tenant {
         }
         let nvml = Session::open()?;
         self.ask_of_limits(device);
+        self.tell_awaited(device);
         let others = ledger.others(index);
         let mut least: Option<Look> = None;
         let watch = figures.watch();
@@ -763,7 +772,9 @@ impl Tenant {
             let charged = Bytes(figures.drift.load(Ordering::Acquire));
             let unseen = Bytes(figures.unseen.load(Ordering::Acquire));
             let (all, own) = (ledger.process_usage(index), ledger.own_usage(index));
-            let unlisted = ledger.process_unlisted(index);
+            // What is told of buffers is left out below.
+            let told = figures.awaited.load(Ordering::Acquire);
+            let unlisted = ledger.process_unlisted(index).saturating_sub(Bytes(told));
             // In our row, in its maker's or another's, which changes when one of these lets go of it.
             let imported = ledger.shared_usage(index);
             let (let_go, unused) = (self.let_go_of(device), self.unused_on(device));
@@ -805,7 +816,8 @@ impl Tenant {
                 && ledger.process_releases(index) == releases
                 && imported_after == imported
                 && self.spares(device) == spares
-                && self.buffers_awaited(device) == awaited;
+                && self.buffers_awaited(device) == awaited
+                && figures.awaited.load(Ordering::Acquire) == told;
             let known = |all: Bytes| {
                 all.saturating_add(shown.most())
                     .saturating_sub(pending)
@@ -821,7 +833,8 @@ impl Tenant {
                 deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,
-                unsettled: disturbed || let_go.any,
+                unsettled: disturbed,
+                let_go: let_go.bytes,
                 // Of plain memory, too, the driver may have let go unseen: it goes by its own events.
                 unused: unused.filter(|_| !disturbed && !let_go.told && owed == Bytes::ZERO),
                 busy: false,
@@ -877,6 +890,24 @@ impl Tenant {
         match planted(Seed::F1e) {
             true => Bytes::ZERO,
             false => self.memory.contexts.buffers_awaited(device.ordinal),
+        }
+    }
+
+    /// What is charged for buffers and certainly in no row is told in the ledger, for those who look at the row and do not know what a limit is: the layer in this
+    /// process, and other processes (R133 of `fixtures/defects.txt`).
+    pub fn tell_awaited(self, device: &Device) {
+        if planted(Seed::R133) {
+            return;
+        }
+        let awaited = self.buffers_awaited(device);
+        for index in device.indices.iter() {
+            let figures = self.figures(index);
+            let told = figures.map(|figures| figures.awaited.swap(awaited.0, Ordering::AcqRel));
+            let told = Bytes(told.unwrap_or(awaited.0));
+            let (more, less) = (awaited.saturating_sub(told), told.saturating_sub(awaited));
+            if more != less {
+                self.note_unlisted(DeviceSet::from_iter([index]), more, less);
+            }
         }
     }
 
@@ -993,6 +1024,7 @@ mod tests {
             drift: Bytes::mib(drift),
             charged: Bytes::mib(drift),
             unsettled: false,
+            let_go: Bytes::ZERO,
             unused: None,
             busy: false,
         }
@@ -1015,6 +1047,16 @@ mod tests {
         assert_eq!(drift(look(17_040, 17_000, 16_400, 40)), Bytes::mib(40));
         assert_eq!(drift(look(17_050, 17_000, 16_400, 40)), Bytes::mib(50));
         assert_eq!(drift(look(630, 17_000, 16_400, 40)), Bytes::mib(30));
+    }
+
+    #[test]
+    fn what_pools_may_have_let_go_of_keeps_as_much_of_it_and_no_more() {
+        let look = |let_go| Look {
+            let_go: Bytes::mib(let_go),
+            ..look(600, 560, 0, 800)
+        };
+        let drifts = [0, 32, 2_000].map(|let_go| look(let_go).drift_beside(Bytes::ZERO));
+        assert_eq!(drifts, [40, 72, 800].map(Bytes::mib));
     }
 
     #[test]

@@ -184,6 +184,9 @@ seeds! {
     R130 = "R130", "what the image before execve held in no row is taken from the next one's";
     R131 = "R131", "external memory that is mapped where another thread's context had something is charged for good";
     R132 = "R132", "memory that is retained by its address while another thread maps it there is given back with that handle";
+    R133 = "R133", "a heap that is set and not taken hides as much that Vulkan takes unasked";
+    R134 = "R134", "small arrays that were destroyed stay charged until the last of their kind is";
+    R135 = "R135", "beside anything that was freed of a pool and not waited for nothing of the drift is given back";
     D1 = "D1", "what was taken and given back again calls for a look at the driver's figures";
     D2 = "D2", "each look at the driver's figures begins NVML anew";
     C15 = "C15", "a limit that is set after a fault is out of memory";

@@ -45,6 +45,22 @@ cases! {
         closed(session, &[Bytes::mib(64)], |bytes| cuda.create_array(16384, bytes / 4 / 16384).code)
     }
 
+    /// Small ones that were destroyed leave their blocks to whoever comes, though one of their kind lives on.
+    small_arrays_that_were_destroyed_leave_their_blocks {
+        kind: Budget, defects: ["R134"], entry_points: ["cuArrayCreate_v2", "cuArrayDestroy", "cuMemAlloc_v2"], budget: "0=4GiB",
+    } (session) {
+        let cuda = cuda()?;
+        let small = || cuda.create_array(WIDE, rows(Bytes::mib(1).0));
+        let last = small();
+        ensure_eq!(last.code, OK, "an array of a MiB");
+        let others = (0..1_024).map(|_| small());
+        for other in others.collect::<Vec<_>>() {
+            let destroyed = (other.code, cuda.destroy_array(other.out));
+            ensure_eq!(destroyed, (OK, OK), "another, and its end");
+        }
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(16))
+    }
+
     /// Nor are deep ones.
     deep_arrays_are_no_way_past_the_budget {
         kind: Budget, defects: ["R2"], entry_points: ["cuArray3DCreate_v2"], budget: "0=4GiB",

@@ -137,6 +137,27 @@ cases! {
         Ok(())
     }
 
+    /// So beside a heap that is set and that no launch has made the driver take: when one does, there is room for it.
+    what_recorded_commands_take_is_charged_beside_a_heap_that_nobody_took {
+        kind: Budget, defects: ["R133"], entry_points: ["vkEndCommandBuffer", "cuCtxSetLimit"], budget: "0=4GiB",
+        unaccounted: "what a driver takes by itself is charged afterwards: what is recorded until the next look passes the budget",
+        unordered: "how often is looked depends on the time",
+    } (session) {
+        const HEAP: i32 = 2;
+        let heap = Bytes::gib(2);
+        let (budget, nvml) = (budget(session, 0)?, nvml()?);
+        let cuda = crate::clients::cuda()?;
+        ensure_eq!(cuda.set_limit(HEAP, heap.0), CUresult::SUCCESS, "a heap of {heap}");
+        let gpu = Gpu::first()?;
+        let worker = gpu.instance.worker(gpu.physical, Route::Submit)?;
+        let refusal = (0..8192).find_map(|_| worker.record_dispatches(DISPATCHES).err());
+        ensure_eq!(refusal, Some(REFUSED), "8 GiB of recorded commands under {budget}");
+        let before = row(&nvml)?;
+        ensure!(before + heap + CONTEXT_ROOM >= budget, "refused with {before} in NVML's row beside a heap of {heap} under {budget}");
+        ensure!(before + heap <= budget + BOUND, "{before} in NVML's row beside a heap of {heap} under {budget}");
+        Ok(())
+    }
+
     /// A process that does nothing but record commands records to the budget, and little beyond it.
     who_only_records_is_refused_at_the_budget {
         kind: Budget, defects: ["F1"], entry_points: ["vkBeginCommandBuffer", "vkEndCommandBuffer"], budget: "0=256MiB",
