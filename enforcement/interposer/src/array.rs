@@ -240,6 +240,7 @@ fn make(tenant: Tenant, asked: Array, levels: u32, made: &Made<'_>) -> Outcome<C
     {
         grant.commit_as(tenant.enter_array(handle, place));
         tenant.end_late_array(owner, handle);
+        tenant.look_for_refilled(device);
     }
     Outcome::Done(code)
 }

@@ -14,7 +14,7 @@ use budget::array::Array;
 use budget::charge::{BLOCK, SUBALLOCATION};
 use budget::{Bytes, charge};
 
-use crate::devices::Owner;
+use crate::devices::{Device, Owner};
 use crate::memory::devices_of;
 use crate::process::Tenant;
 use seeds::{Seed, planted};
@@ -28,6 +28,8 @@ struct Book {
     /// By handle.
     arrays: HashMap<u64, Place>,
     kinds: HashMap<Kind, Held>,
+    /// Since the last look that was due for it: arrays that no more was charged for than before, of kinds with holes.
+    refilled: Bytes,
 }
 
 /// What shares blocks.
@@ -130,6 +132,9 @@ impl Book {
         held.arrays += 1;
         let more = wanted.saturating_sub(held.charged);
         held.charged = wanted;
+        if held.has_holes && more == Bytes::ZERO {
+            self.refilled = self.refilled.saturating_add(place.bytes);
+        }
         more
     }
 
@@ -186,6 +191,17 @@ impl Tenant {
             self.release(devices_of(self, ordinal), bytes);
         }
         more
+    }
+
+    /// Holes may be in blocks that are charged and gone: what fills them again begins others, which a look at the driver's figure tells, after as much of it as
+    /// after anything else that is held (R136 of `fixtures/defects.txt`).
+    pub fn look_for_refilled(self, device: &Device) {
+        let refilled = self.arrays(|book| book.refilled);
+        let due = refilled != Bytes::ZERO && self.has_grown(device.indices, refilled);
+        if due && !planted(Seed::R136) {
+            self.arrays(|book| book.refilled = Bytes::ZERO);
+            self.look_all(device.indices);
+        }
     }
 
     /// Takes the record of an array out while the driver is asked to destroy it.

@@ -187,6 +187,7 @@ seeds! {
     R133 = "R133", "a heap that is set and not taken hides as much that Vulkan takes unasked";
     R134 = "R134", "small arrays that were destroyed stay charged until the last of their kind is";
     R135 = "R135", "beside anything that was freed of a pool and not waited for nothing of the drift is given back";
+    R136 = "R136", "small arrays that fill what others left are not looked at";
     D1 = "D1", "what was taken and given back again calls for a look at the driver's figures";
     D2 = "D2", "each look at the driver's figures begins NVML anew";
     C15 = "C15", "a limit that is set after a fault is out of memory";
