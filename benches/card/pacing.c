@@ -1,7 +1,7 @@
 /* What a card says of device time, as a controller of compute budgets sees it: costs of its questions, what marks (events) around launches measure,
    idle, full, and beside another process, and what NVML counts for the same. Needs a GPU and nothing else on it. Prints one line per figure.
 
-   cc -O1 -o pacing pacing.c -I$CUDA/include -lcuda -lnvidia-ml -lpthread -lm; ./pacing [calls|marks|busy|beside|nvml|both] … */
+   cc -O1 -o pacing pacing.c -I$CUDA/include -lcuda -lnvidia-ml -lpthread -lm; ./pacing [calls|marks|busy|beside|shares|nvml|both] … */
 #include <cuda.h>
 #include <math.h>
 #include <nvml.h>
@@ -20,11 +20,17 @@ static const char *PTX =
     " ld.param.u64 %n,[ns]; ld.param.u64 %o,[out];\n"
     " mov.u64 %a,%globaltimer; add.u64 %n,%n,%a;\n"
     "L: mov.u64 %b,%globaltimer; setp.lt.u64 %p,%b,%n; @%p bra L;\n"
-    " st.global.u64 [%o],%a; st.global.u64 [%o+8],%b; ret; }\n";
+    " st.global.u64 [%o],%a; st.global.u64 [%o+8],%b; ret; }\n"
+    /* Counts, whatever the clock says: time in which others have the card is none of it. */
+    ".visible .entry count(.param .u64 rounds, .param .u64 out) {\n"
+    " .reg .u64 %n,%o,%x; .reg .pred %p;\n"
+    " ld.param.u64 %n,[rounds]; ld.param.u64 %o,[out]; mov.u64 %x,1;\n"
+    "L: mad.lo.u64 %x,%x,%x,%n; sub.u64 %n,%n,1; setp.ne.u64 %p,%n,0; @%p bra L;\n"
+    " st.global.u64 [%o],%x; ret; }\n";
 
 static CUdevice device;
 static CUcontext context;
-static CUfunction spin;
+static CUfunction spin, counts;
 static CUdeviceptr out;
 static nvmlDevice_t handle;
 
@@ -53,6 +59,7 @@ static void begin(void)
     MUST(cuCtxSetCurrent(context));
     MUST(cuModuleLoadData(&module, PTX));
     MUST(cuModuleGetFunction(&spin, module, "spin"));
+    MUST(cuModuleGetFunction(&counts, module, "count"));
     MUST(cuMemAlloc(&out, 4096));
 }
 
@@ -263,6 +270,65 @@ static void beside(void)
         }
 }
 
+/* Processes that are busy for a part of the time each: what NVML tells each of them of itself, second by second, and what that costs. */
+static void shares(void)
+{
+    static const int duties[][3] = {{100}, {30}, {100, 100}, {100, 30}, {40, 40}, {60, 60}, {100, 100, 100}};
+    for (unsigned d = 0; d < sizeof duties / sizeof *duties; d++) {
+        for (int p = 0; p < 3 && duties[d][p]; p++)
+            if (!fork()) {
+                begin();
+                MUST(nvmlInit_v2());
+                MUST(nvmlDeviceGetHandleByIndex_v2(0, &handle));
+                CUstream stream;
+                MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+                unsigned long long rounds = 100000;
+                void *arguments[] = {&rounds, &out};
+                CUevent a = event(), b = event();
+                for (int n = 0; n < 2; n++) {
+                    MUST(cuEventRecord(a, stream));
+                    MUST(cuLaunchKernel(counts, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+                    MUST(cuEventRecord(b, stream));
+                    MUST(cuEventSynchronize(b));
+                }
+                rounds = (unsigned long long)((double)rounds * 0.5 / between(a, b));
+                sleep(1);
+                unsigned long long last = 0;
+                double begun = now(), done = 0, due = begun + 1;
+                while (now() - begun < 5.1) {
+                    for (int n = 0; n < 8; n++)
+                        MUST(cuLaunchKernel(counts, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+                    MUST(cuStreamSynchronize(stream));
+                    done += 8 * 0.5e-3;
+                    double rest = begun + done / duties[d][p] * 100 - now();
+                    if (duties[d][p] < 100 && rest > 0)
+                        usleep((unsigned)(rest * 1e6));
+                    if (now() < due)
+                        continue;
+                    due += 1;
+                    nvmlProcessUtilizationSample_t samples[128];
+                    unsigned count = 128;
+                    double asked = now();
+                    int code = nvmlDeviceGetProcessUtilization(handle, samples, &count, last);
+                    asked = now() - asked;
+                    char line[512];
+                    int at = snprintf(line, sizeof line, "%d of {%d %d %d}, %.0f %% of a card's work so far: code %d, %u samples, %.0f us:", p, duties[d][0], duties[d][1],
+                                      duties[d][2], done / (now() - begun) * 100, code, count, asked * 1e6);
+                    for (unsigned s = 0; !code && s < count && at < 400; s++) {
+                        at += snprintf(line + at, sizeof line - at, " %s%u%%@%.0f", samples[s].pid == (unsigned)getpid() ? "own " : "", samples[s].smUtil, (double)(samples[s].timeStamp / 1000 % 1000000));
+                        if (samples[s].timeStamp > last)
+                            last = samples[s].timeStamp;
+                    }
+                    printf("%s\n", line);
+                    fflush(stdout);
+                }
+                _exit(0);
+            }
+        while (wait(NULL) > 0)
+            ;
+    }
+}
+
 static void nvml(void)
 {
     for (int round = 0; round < 4; round++) {
@@ -337,6 +403,8 @@ int main(int count, char **arguments)
             nvml(), _exit((fflush(stdout), 0));
         if (!strcmp(mode, "beside"))
             beside(), _exit((fflush(stdout), 0));
+        if (!strcmp(mode, "shares"))
+            shares(), _exit((fflush(stdout), 0));
         begin();
         nvmlInit_v2();
         nvmlDeviceGetHandleByIndex_v2(0, &handle);

@@ -77,6 +77,16 @@ pub enum Belief {
     Takes(Nanos),
 }
 
+impl Belief {
+    /// Nothing where nothing is known.
+    pub fn time(self) -> Nanos {
+        match self {
+            Belief::Takes(time) => time,
+            Belief::Unknown => Nanos::ZERO,
+        }
+    }
+}
+
 /// A process's table. All zeros knows nothing. Threads may race: a measurement is lost, at worst.
 #[repr(C)]
 pub struct Costs {

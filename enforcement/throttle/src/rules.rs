@@ -22,6 +22,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IDLE_IS_FREE: bool = true;
     /// No more is charged than the device says it did.
     const TOLD: bool = true;
+    /// What the device does for other tenants is theirs to pay.
+    const OTHERS_PAY: bool = true;
     /// The time in which the device turns from one process to another is paid for.
     const TURNS_ARE_PAID: bool = true;
     /// A process that would give its turn away with every wait has the device to itself for a lease.

@@ -31,6 +31,8 @@ pub struct Taken {
     pub spans: [(Nanos, Nanos); 2],
     /// For how much of that, evenly.
     pub busy: Nanos,
+    /// What is believed to have been done for other tenants in between.
+    pub theirs: Nanos,
     /// It is known to be beside what other processes did then.
     pub exact: bool,
 }
@@ -46,7 +48,7 @@ impl<'a> Shared<'a> {
         Shared { words }
     }
 
-    /// How long the tenant has had work on the device since the words were zeros.
+    /// How long the tenant has had work on the device since the words were zeros, turns of other tenants in between included.
     pub fn busy(&self) -> Nanos {
         Nanos(self.words[BUSY].load(Ordering::Relaxed))
     }
@@ -139,7 +141,7 @@ impl<'a> Shared<'a> {
         } else {
             taken.busy
         };
-        self.words[BUSY].fetch_add(busy.0, Ordering::Relaxed);
+        self.words[BUSY].fetch_add(busy.plus(taken.theirs).0, Ordering::Relaxed);
         if R::SETTLED {
             let corrected =
                 |next: Nanos| Ok(next.plus(share.period(busy)).less(share.period(work)));

@@ -153,6 +153,9 @@ struct State {
     compared: Word,
     charged: Word,
     spared: Word,
+    /// By that, whether others than the tenant's processes have the device, too, and since when.
+    others: Word,
+    others_since: Word,
 }
 
 impl State {

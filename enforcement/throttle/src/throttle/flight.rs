@@ -16,6 +16,8 @@ const REMEMBERED: Nanos = Nanos::millis(200);
 /// whose turn it may be, so long.
 const HELD_UP: Nanos = Nanos::millis(5);
 const HELD_UP_BESIDE: Nanos = Nanos::millis(20);
+/// What the device may do for other tenants before it comes back (an H200: 2.4 ms for each).
+const OTHERS_TURNS: Nanos = Nanos::millis(8);
 /// A lease that is not done this long after it should be is charged so far, and the next one may be taken: work may wait for work
 /// that is launched after it.
 const PATIENCE: Nanos = Nanos::millis(250);
@@ -41,6 +43,28 @@ impl Measured {
     fn is_exact(&self) -> bool {
         let last = self.last.unwrap_or(Nanos::ZERO);
         self.gap <= CALL.max(last.scaled(1, 16))
+    }
+}
+
+/// What a lease took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    span: Nanos,
+    /// Of that the device was at work for it, and in turns of other tenants.
+    busy: Nanos,
+    theirs: Nanos,
+    /// That is known to be beside what other processes of this tenant did then.
+    exact: bool,
+}
+
+impl Took {
+    fn evenly(busy: Nanos) -> Took {
+        Took {
+            span: busy,
+            busy,
+            theirs: Nanos::ZERO,
+            exact: false,
+        }
     }
 }
 
@@ -92,6 +116,8 @@ impl<R: Rules> Throttle<R> {
             Nanos::ZERO
         };
         let alone = lease.alone.is_set();
+        let whole = span;
+        let span = self.own(span, used);
         let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
         let busy = if alone {
             span
@@ -108,12 +134,17 @@ impl<R: Rules> Throttle<R> {
         // Others may have had leases beside this one, and the device a turn of theirs in it.
         let disturbed = shared.leases().wrapping_sub(lease.leases.get().0)
             != state.taken.get().0.wrapping_sub(lease.taken.get().0);
+        let disturbed = disturbed || self.has_others();
         // Nothing was believed of what was never measured.
         let is_compared = !lease.waits.is_set() && !lease.unmeasured.is_set();
         if lease.dense.is_set() && !disturbed && is_compared {
             self.compare(used, span);
         }
-        if let Some(last) = measured.last {
+        let is_own = |last: &Nanos| {
+            let believed = costs.of(key).time();
+            !self.has_others() || believed == Nanos::ZERO || *last < believed.scaled(3, 2)
+        };
+        if let Some(last) = measured.last.filter(is_own) {
             // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
             let last = match costs.of(key) {
                 Belief::Takes(believed) if disturbed && !scattered => {
@@ -156,10 +187,17 @@ impl<R: Rules> Throttle<R> {
         } else {
             turning
         };
-        let span = span.plus(turning);
+        let theirs = whole.less(span);
+        let span = whole.plus(turning);
         let busy = self.counted(busy, measured.last, measured.found_idle());
         let busy = busy.plus(paid).min(span);
-        self.settle(shared, share, now, slot, (span, busy, scattered));
+        let took = Took {
+            span,
+            busy,
+            theirs,
+            exact: scattered,
+        };
+        self.settle(shared, share, now, slot, took);
     }
 
     /// The device is not done with the lease. Whether it has begun is `begun`'s to say, if that matters.
@@ -195,7 +233,8 @@ impl<R: Rules> Throttle<R> {
             if begun() {
                 lease.set_progress(Progress::Begun);
             } else {
-                let patience = match state.crowded.is_set() {
+                let beside = state.crowded.is_set() || self.has_others();
+                let patience = match beside {
                     true => HELD_UP_BESIDE,
                     false => HELD_UP,
                 };
@@ -214,14 +253,22 @@ impl<R: Rules> Throttle<R> {
             Progress::Unknown => {}
             Progress::Begun => {
                 let expected = self.expected(lease);
-                let late = now > expected.plus(LATE.max(used));
+                let theirs = match self.has_others() {
+                    true => OTHERS_TURNS,
+                    false => Nanos::ZERO,
+                };
+                let late = now > expected.plus(LATE.max(used)).plus(theirs);
                 if lease.waits.is_set() {
                     state.running.note(state.running.is_set() || !late);
                 } else {
                     if now > expected.max(lease.closed.get()).plus(PATIENCE) {
                         let so_far = now.less(lease.start.get().max(state.ended.get()));
                         let busy = so_far.less(lease.idle.get());
-                        self.settle(shared, share, now, slot, (so_far, busy, false));
+                        let took = Took {
+                            busy,
+                            ..Took::evenly(so_far)
+                        };
+                        self.settle(shared, share, now, slot, took);
                         return;
                     }
                     lease.looked.set(now);
@@ -250,18 +297,18 @@ impl<R: Rules> Throttle<R> {
         slot: Slot,
         busy: Nanos,
     ) {
-        self.settle(shared, share, now, slot, (busy, busy, false));
+        self.settle(shared, share, now, slot, Took::evenly(busy));
     }
 
-    /// The lease took `span`, of which the device was busy for `busy`; `exact`ly, if that is beside what other processes did then.
     pub(super) fn settle(
         &self,
         shared: &Shared<'_>,
         share: Share,
         now: Nanos,
         slot: Slot,
-        (span, busy, exact): (Nanos, Nanos, bool),
+        took: Took,
     ) {
+        let Took { span, busy, .. } = took;
         let (state, lease) = (&self.state, self.lease(slot));
         // It began when the one before it had ended, and has ended since the device was last found at it.
         let begun = lease.start.get().max(state.ended.get());
@@ -281,7 +328,8 @@ impl<R: Rules> Throttle<R> {
         let taken = Taken {
             spans: [(start, from), (to, end)],
             busy,
-            exact,
+            theirs: took.theirs,
+            exact: took.exact,
         };
         shared.settle::<R>(now, share, lease.paid.get(), &taken);
         state.turns.let_go(shared, now);
@@ -307,7 +355,8 @@ impl<R: Rules> Throttle<R> {
 
     pub(super) fn corrected(&self, used: Nanos) -> Nanos {
         let (believed, measured) = (self.state.believed.get(), self.state.measured.get());
-        if measured > believed {
+        // Beside other tenants what exceeds belief is theirs.
+        if measured > believed && !self.has_others() {
             used.scaled(measured.0, believed.0)
         } else {
             used

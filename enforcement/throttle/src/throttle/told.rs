@@ -29,8 +29,50 @@ const COMPARABLE: Nanos = Nanos::seconds(5);
 const FULL: u64 = 1024;
 const LEAST_ALONE: u64 = 256;
 const LEAST_AHEAD: u64 = 896;
+/// Where the device did more for all than the tenant was charged by this part of the time, it did it for somebody else.
+const BESIDE: u64 = 8;
+/// So long they are taken to be there, and it is doubted until the device's next answer.
+const TRUSTED: Nanos = Nanos::seconds(20);
+const DOUBTED: Nanos = Nanos::millis(500);
 /// Marks measure what takes longer well enough.
 const SHORT: Nanos = Nanos::micros(25);
+
+/// Whether other tenants have the device, too. While they do, this one is charged for what its launches are believed to take, and what it would have been charged
+/// says nothing of the others any more: now and then it is charged for all again, until the next answer.
+///
+/// ```text
+///           the device did more        again
+/// Nowhere ────────────────────▶ Perhaps ───▶ There
+///    ▲ ▲                           │          │ ▲
+///    │ └───────────────────────────┘    after │ │ more
+///    │          no more                 a while ▼ │
+///    └───────────────────────────────────── Doubted
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Nowhere,
+    Perhaps,
+    There,
+    Doubted,
+}
+
+impl Others {
+    const ALL: [Others; 4] = [
+        Others::Nowhere,
+        Others::Perhaps,
+        Others::There,
+        Others::Doubted,
+    ];
+
+    fn word(self) -> Nanos {
+        Nanos(self as u64)
+    }
+
+    fn of(word: Nanos) -> Others {
+        let known = Others::ALL.into_iter().find(|others| others.word() == word);
+        known.unwrap_or(Others::Nowhere)
+    }
+}
 
 impl<R: Rules> Throttle<R> {
     /// Whether the device is to be asked now: the figures' time of the last question, if so. [`Throttle::hear`] is to be called with the answer.
@@ -69,10 +111,50 @@ impl<R: Rules> Throttle<R> {
             return;
         }
         let busy = span.scaled(told.percent, told.figures.saturating_mul(100));
+        let doubt = span.scaled(1, BESIDE);
+        self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
+        if state.others.get() != Others::Nowhere.word() {
+            return;
+        }
         let part = FULL - state.spared.get().0.min(FULL - LEAST_ALONE);
         let wanted = Nanos(part).scaled(busy.0, charged.0).0;
         let part = wanted.max(part * 3 / 4).clamp(LEAST_ALONE, FULL);
         state.spared.set(Nanos(FULL - part));
+    }
+
+    /// Whether the device does work of other tenants, too.
+    pub(super) fn has_others(&self) -> bool {
+        self.state.others.get() == Others::There.word() && R::OTHERS_PAY
+    }
+
+    /// The device did `more` than this tenant can have had, or `less` than it had with what is taken for others' turns.
+    fn note_others(&self, now: Nanos, more: bool, less: bool) {
+        let state = &self.state;
+        let others = Others::of(state.others.get());
+        let next = match others {
+            Others::There if less => Others::Nowhere,
+            Others::There if now < state.others_since.get().plus(TRUSTED) => Others::There,
+            Others::There => {
+                state.asks.set(now.plus(DOUBTED));
+                Others::Doubted
+            }
+            Others::Perhaps | Others::Doubted if more => {
+                state.others_since.set(now);
+                Others::There
+            }
+            Others::Nowhere if more => Others::Perhaps,
+            _ => Others::Nowhere,
+        };
+        state.others.set(next.word());
+    }
+
+    /// What the device did of a lease's `span` for this process, which was believed to take so long. The rest were turns of other tenants, of which no mark tells; no more
+    /// than half is taken for theirs.
+    pub(super) fn own(&self, span: Nanos, believed: Nanos) -> Nanos {
+        match self.has_others() && believed != Nanos::ZERO {
+            true => span.min(believed.max(span.scaled(1, 2))),
+            false => span,
+        }
     }
 
     /// What of a lease's `busy` time is charged, whose last launch took `last`, on a device that was idle before it or not.

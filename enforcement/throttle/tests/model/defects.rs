@@ -25,6 +25,7 @@ defect!(OneAfterAnother without AHEAD);
 defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
+defect!(OthersArePaidFor without OTHERS_PAY);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
 defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
 
@@ -96,4 +97,9 @@ fn believing_marks_alone_is_caught() {
 #[test]
 fn paying_for_what_has_not_begun_is_caught() {
     real::gates::<WhatWaitsIsPaid>().unwrap_err();
+}
+
+#[test]
+fn paying_for_other_tenants_is_caught() {
+    real::tenants::<OthersArePaidFor>(["gpt8", "gpt8"], [50, 50]).unwrap_err();
 }

@@ -138,6 +138,8 @@ struct Process<R: Rules> {
 struct Tenant {
     words: Box<[AtomicU64; WORDS]>,
     share: Option<Share>,
+    /// What the device did for it, in slices.
+    done: History,
 }
 
 impl Tenant {
@@ -145,6 +147,7 @@ impl Tenant {
         Tenant {
             words: Box::new([const { AtomicU64::new(0) }; WORDS]),
             share: Share::percent(percent),
+            done: History::default(),
         }
     }
 }
@@ -203,6 +206,11 @@ impl<R: Rules> World<R> {
     /// The first tenant's budget from now on.
     pub fn change_budget(&mut self, percent: u64) {
         self.tenants[0].share = Share::percent(percent);
+    }
+
+    /// What the device did for a tenant, where it serves one process at a time.
+    pub fn done(&self, tenant: usize) -> &History {
+        &self.tenants[tenant].done
     }
 
     /// When a process has come to the end of its program's rounds.
@@ -376,6 +384,15 @@ impl<R: Rules> World<R> {
         }
         if active > 0 {
             self.device.add(then, then + span);
+        }
+        let turn = self
+            .turn
+            .filter(|at| self.processes[*at].heads(self.now).is_some());
+        if let (Some(at), Sharing::Slices { .. }) = (turn, self.sharing) {
+            let since = self.since.clamp(self.now, self.now + span) - BOOT;
+            self.tenants[self.processes[at].tenant]
+                .done
+                .add(since, then + span);
         }
         self.now += span;
         if active == 0 {
