@@ -479,6 +479,7 @@ fn create(
     let Taken {
         bytes: actual,
         unlisted,
+        doubt,
     } = meter.taken(tables.as_ref().map_or(Bytes::ZERO, Asking::bytes));
     let excess = match tenant.reserve(device.indices, actual.saturating_sub(bound)) {
         Ok(excess) => excess,
@@ -495,7 +496,9 @@ fn create(
         return judged(code, place, Refused::TableFull, undo);
     }
     tenant.begin_locked(device, tables);
-    grant.commit_as(actual.min(bound));
+    // The next look tells.
+    let known = actual.min(bound);
+    tenant.settle_hidden(device, grant, known.saturating_add(doubt).min(bound), known);
     excess.commit_as(actual.saturating_sub(bound));
     tenant.unlist(device.indices, unlisted);
     let begun = match tenant.begin_modules(context) {
@@ -759,6 +762,8 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
 struct Taken {
     bytes: Bytes,
     unlisted: Bytes,
+    /// So much more may be its own, in place of what pools let go of meanwhile.
+    doubt: Bytes,
 }
 
 /// Measures by our own NVML row what a call takes, whatever other threads take and give back meanwhile.
@@ -784,8 +789,8 @@ struct Reading {
     /// Imported, and in our row alone; and all that is imported and charged elsewhere.
     imported: Bytes,
     shared: Bytes,
-    /// What destroyed pools are charged, of which the driver may give back any moment: no change announces that.
-    destroyed: Bytes,
+    /// What pools are charged and the driver may have given back: no change announces that.
+    let_go: Bytes,
     /// How many changes have begun.
     changes: u64,
     /// And of the process's other libraries of ours.
@@ -846,22 +851,30 @@ impl Meter {
             let settled = settled && (after.shared == after.imported || planted(Seed::R118));
             let likely = own != Bytes::ZERO && (settled || own <= bound);
             let likely = likely && (undisturbed || after.deferred == before.deferred);
-            // What they gave back meanwhile would hide as much of what was taken.
-            let likely = likely && after.destroyed == Bytes::ZERO;
+            let likely = likely && (after.let_go == Bytes::ZERO || !planted(Seed::R138));
+            // What they gave back meanwhile hides as much of what was taken, or shows it twice.
+            let (sooner, later) = match planted(Seed::R137) {
+                true => (Bytes::ZERO, Bytes::ZERO),
+                false => (before.let_go, after.let_go),
+            };
             // What another library of ours was charged meanwhile may be more than the driver has taken for it.
             let likely = likely && after.beside == before.beside;
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
             likely.then(|| {
                 let lost = before.device.zip(after.device).filter(|_| alone);
                 let lost = lost.map(|(then, now)| (then.saturating_add(tables), now));
-                let bytes = lost_beside(own, lost, bound);
-                let unlisted = bytes.saturating_sub(own);
-                Taken { bytes, unlisted }
+                let most = lost_beside(own, lost, bound);
+                let unlisted = most.saturating_sub(own);
+                let bytes = most.saturating_sub(sooner).max(unlisted);
+                let doubt = most.saturating_add(later).min(bound.max(most));
+                let doubt = doubt.saturating_sub(bytes);
+                Taken { bytes, unlisted, doubt }
             })
         });
         measured.unwrap_or(Taken {
             bytes: bound,
             unlisted: unsaid_within(bound),
+            doubt: Bytes::ZERO,
         })
     }
 }
@@ -884,8 +897,11 @@ impl Reading {
                 .process_usage(index)
                 .saturating_add(ledger.shared_usage(index))
                 .saturating_sub(tenant.spares(device).untaken);
+            (charged, ledger.process_releases(index))
+        };
+        let let_go = || {
             let destroyed = tenant.charged_for_destroyed(device);
-            (charged, ledger.process_releases(index), destroyed)
+            destroyed.max(tenant.let_go_of(device).bytes)
         };
         let changes_beside = || match planted(Seed::V30) {
             true => Some(0),
@@ -895,6 +911,7 @@ impl Reading {
             let begun = changes.quiet(own_changes);
             let told_beside = changes_beside();
             let stood = books();
+            let sooner = let_go();
             let rows = nvml.rows(index)?;
             let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
             // Of a graph's memory the device has some before any context has.
@@ -909,7 +926,7 @@ impl Reading {
                 device: nvml.device_usage(index),
                 charged: stood.0,
                 deferred: tenant.charged_for_launches(device),
-                destroyed: stood.2,
+                let_go: sooner.max(let_go()),
                 apart: tenant
                     .pooled_on(device)
                     .saturating_add(tenant.physical_on(device.ordinal))

@@ -279,6 +279,7 @@ pub fn free_by(
     let Some(pooled) = tenant.memory.records.take_pooled(address) else {
         return free_sought(tenant, address, when, call);
     };
+    let _change = gives_back(when).then(|| tenant.change());
     let code = call();
     if code == CUresult::SUCCESS {
         tenant.leave_pool(pooled.pool, pooled.size, when);
@@ -319,6 +320,12 @@ fn free_sought(
     code
 }
 
+/// Whether the driver may give back a pool's memory within the call that frees it, not in a wait to come.
+#[inline]
+fn gives_back(when: When) -> bool {
+    when == When::Now && !planted(Seed::R137)
+}
+
 /// What is more than its pool's.
 fn free_recorded(
     tenant: Tenant,
@@ -326,7 +333,7 @@ fn free_recorded(
     when: When,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    let _change = (record.kind != Kind::Pool).then(|| tenant.change());
+    let _change = (record.kind != Kind::Pool || gives_back(when)).then(|| tenant.change());
     let code = call();
     if code == CUresult::SUCCESS {
         freed(tenant, record, when);

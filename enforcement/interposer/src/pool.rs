@@ -307,8 +307,10 @@ pub fn free_ptsz(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outc
 }
 
 pub fn trim_to(tenant: Tenant, pool: CUmemoryPool, keep: usize) -> Outcome<CUresult> {
+    let change = tenant.change();
     let code = next::cuMemPoolTrimTo(pool, keep);
     tenant.mark_pools();
+    drop(change);
     Outcome::Done(tenant.after_synchronisation(code))
 }
 
@@ -318,8 +320,10 @@ pub fn set_attribute(
     attribute: CUmemPool_attribute,
     value: Out<'_, c_void>,
 ) -> Outcome<CUresult> {
+    let change = tenant.change();
     let code = next::cuMemPoolSetAttribute(pool, attribute, value);
     tenant.mark_pools();
+    drop(change);
     Outcome::Done(tenant.after_synchronisation(code))
 }
 

@@ -322,6 +322,77 @@ cases! {
         })
     }
 
+    /// A context is charged what it takes, though another thread waits for what it freed of a pool while it is made: what the driver lets go of in the wait hides
+    /// as much of the context, until that thread has read the pool.
+    a_context_is_charged_whole_while_a_pool_lets_go {
+        kind: Budget, defects: ["R137"], entry_points: ["cuCtxCreate_v2", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemFree_v2"], budget: "0=4GiB",
+        unordered: "threads race",
+    } (session) {
+        const POOLED: Bytes = Bytes::mib(384);
+        const ROUNDS: u64 = 160;
+        let (cuda, nvml, budget) = (cuda()?, nvml()?, budget(session, 0)?);
+        let current = crate::clients::context(&cuda, 0)?;
+        let lets_go = |at_once: bool| {
+            let pooled = cuda.allocate_async(Stream::Legacy, POOLED.0);
+            if pooled.code == OK && at_once {
+                cuda.free(pooled.out);
+            } else if pooled.code == OK {
+                cuda.free_async(Stream::Legacy, pooled.out);
+                cuda.synchronize();
+            }
+        };
+        for round in 0..ROUNDS {
+            let done = std::sync::atomic::AtomicBool::new(false);
+            let context = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    cuda.set_current(current);
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        lets_go(round % 2 == 0);
+                    }
+                });
+                std::thread::sleep(Duration::from_micros(300));
+                let context = cuda.create_context(0);
+                done.store(true, std::sync::atomic::Ordering::Relaxed);
+                context
+            });
+            ensure_eq!(context.code, OK, "cuCtxCreate_v2");
+            cuda.set_current(current);
+            let (told, held) = (budget.saturating_sub(Bytes(cuda.memory_info_free().out)), row(&nvml)?);
+            ensure!(told >= held, "{told} told to be held, and {held} in NVML's row");
+            ensure_eq!(cuda.destroy_context(context.out), OK, "cuCtxDestroy_v2");
+        }
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        fills(taken.bytes, budget, CONTEXT_ROOM)
+    }
+
+    /// Contexts are charged what they take beside a destroyed pool, too, of which something lives: the room is others'.
+    contexts_beside_a_destroyed_pool_leave_their_room {
+        kind: Budget, defects: ["R138"], entry_points: ["cuMemPoolDestroy", "cuCtxCreate_v2", "cuMemAlloc_v2"], budget: "0=12GiB",
+    } (session) {
+        const CONTEXTS: u64 = 8;
+        let (cuda, nvml, budget) = (cuda()?, nvml()?, budget(session, 0)?);
+        let current = crate::clients::context(&cuda, 0)?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let living = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::mib(4).0);
+        ensure_eq!((living.code, cuda.synchronize()), (OK, OK), "4 MiB of a pool");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        for _ in 0..CONTEXTS {
+            ensure_eq!(cuda.create_context(0).code, OK, "cuCtxCreate_v2");
+        }
+        cuda.set_current(current);
+        let freed = (cuda.free_async(Stream::Legacy, living.out), cuda.synchronize());
+        ensure_eq!(freed, (OK, OK), "what lived of the pool");
+        let before = row(&nvml)?;
+        let taken = fill(&cuda);
+        taken.refused_with(OUT_OF_MEMORY)?;
+        let unsaid = Bytes::mib(16 * (CONTEXTS + 1));
+        ensure!(taken.bytes + before <= budget, "{} granted beside {before} under {budget}", taken.bytes);
+        ensure!(taken.bytes + before + unsaid >= budget, "{} granted beside {before} under {budget}", taken.bytes);
+        Ok(())
+    }
+
     /// Who was told that more is held than was asked for is told all the same when that puts it over its budget, once each.
     an_overdrawn_budget_is_said_after_what_nobody_asked_for {
         kind: Budget, defects: ["F1", "F1b"], entry_points: ["cuMemAlloc_v2"], budget: "0=6GiB",
