@@ -868,7 +868,11 @@ impl Meter {
                 let bytes = most.saturating_sub(sooner).max(unlisted);
                 let doubt = most.saturating_add(later).min(bound.max(most));
                 let doubt = doubt.saturating_sub(bytes);
-                Taken { bytes, unlisted, doubt }
+                Taken {
+                    bytes,
+                    unlisted,
+                    doubt,
+                }
             })
         });
         measured.unwrap_or(Taken {

@@ -18,8 +18,9 @@
 //! processes counts contexts, later ones do. The rest of the settings is each process's own. `budget` says what the settings mean. Nothing here is asked more than once in a process.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use budget::DeviceIndex;
@@ -131,56 +132,53 @@ fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -
     settings
 }
 
-/// The variables of this process, as the kernel shows them.
+/// The variables of this process.
 struct Environment {
-    /// What it began with.
+    /// What it began with, as the kernel shows it.
     began: Vec<u8>,
-    now: Vec<u8>,
 }
 
 impl Environment {
     fn of_this_process(kept: Option<&[u8]>) -> Environment {
-        let mut now = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            for part in [name.as_bytes(), b"=", value.as_bytes(), b"\0"] {
-                now.extend_from_slice(part);
-            }
-        }
         let began = kept.map(<[u8]>::to_vec);
         Environment {
             began: began.unwrap_or_else(ledger::own_environment),
-            now,
         }
     }
 
     fn own(&self, name: &str) -> Option<Vec<u8>> {
-        variable(&self.began, name)
-            .or_else(|| variable(&self.now, name))
-            .map(<[u8]>::to_vec)
+        let began = variable(&self.began, name).map(<[u8]>::to_vec);
+        began.or_else(|| now(name))
     }
 }
 
+/// What the program has made of a variable since, by libc's own getenv: other threads may be about to set some, and a copy of all of them would meet that for longer.
+fn now(name: &str) -> Option<Vec<u8>> {
+    std::env::var_os(name).map(OsString::into_vec)
+}
+
 fn from_environment(environment: &Environment) -> Settings {
-    let first;
-    let said: &[u8] = if sets_anything(&environment.began) {
-        &environment.began
-    } else {
-        // Gone, hidden or another user's: then there is nothing to learn.
-        first = std::fs::read(FIRST_PROCESS).unwrap_or_default();
-        match sets_anything(&first) {
-            true => &first,
-            false => &environment.now,
-        }
+    // Gone, hidden or another user's: then there is nothing to learn.
+    let first = match sets_anything(&environment.began) {
+        true => Vec::new(),
+        false => std::fs::read(FIRST_PROCESS).unwrap_or_default(),
     };
+    let said = [&environment.began, &first]
+        .into_iter()
+        .find(|said| sets_anything(said));
     let mut settings = Settings::read(&|name| {
-        let said = variable(said, name).map(<[u8]>::to_vec);
+        let said = match said {
+            Some(said) => variable(said, name).map(<[u8]>::to_vec),
+            None => now(name),
+        };
         match budget::settings::enforces(name) {
             true => said,
             false => environment.own(name).or(said),
         }
     });
+    // Misspelt names that the program made itself are not looked for: whoever sets variables meanwhile may be moving them.
     let mut named: Vec<&str> = names(&environment.began).collect();
-    let others = names(said).filter(|name| !named.contains(name));
+    let others = names(&first).filter(|name| !named.contains(name));
     named.extend(others.collect::<Vec<_>>());
     settings.look_through(named.into_iter());
     settings

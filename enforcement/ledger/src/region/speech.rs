@@ -1,13 +1,13 @@
 //! How a guest writes: in one call, and without the signals by which the kernel ends whoever writes to a pipe that nobody reads, or beyond what
 //! a file may hold. A program that never writes to stderr has no reason to expect them.
 
-use super::KeptErrno;
+use super::{KeptErrno, clock};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::RawFd;
 
 /// How long a line waits for the reader of a full pipe: once, then no line does until one goes through.
-const PATIENCE_MS: i32 = 500;
+const PATIENCE_MS: u64 = 500;
 static STUCK: AtomicBool = AtomicBool::new(false);
 
 /// Writes one line to stderr, whatever state that is in; not where nobody reads what was written before: a program that writes nothing there has no reason
@@ -23,10 +23,18 @@ pub fn complain(line: &[u8]) {
         true => 0,
         false => PATIENCE_MS,
     };
-    // SAFETY: one descriptor to ask about.
-    let stuck = unsafe { libc::poll(&raw mut asked, 1, patience) } == 0;
-    STUCK.store(stuck, Ordering::Relaxed);
-    if !stuck {
+    let end = clock::now_ms() + patience;
+    let is_free = loop {
+        let left = end.saturating_sub(clock::now_ms());
+        // SAFETY: one descriptor to ask about.
+        match unsafe { libc::poll(&raw mut asked, 1, left as i32) } {
+            // A signal of the program's: no handler of its own has it wait again.
+            -1 if KeptErrno::keep().0 == libc::EINTR => {}
+            answer => break answer == 1,
+        }
+    };
+    STUCK.store(!is_free, Ordering::Relaxed);
+    if is_free {
         write_quietly(libc::STDERR_FILENO, line);
     }
 }
