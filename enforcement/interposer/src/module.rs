@@ -337,6 +337,7 @@ fn load_for_all(
         own,
         managed,
         parts: Vec::new(),
+        ..Library::default()
     };
     for context in &contexts {
         let _ = loaded.begin_context(context.handle, context.ordinal);
@@ -407,10 +408,12 @@ pub fn bring(tenant: Tenant, libraries: &[u64], context: Context) -> Result<(), 
         let _entered = Entered::into(context.handle);
         let _relaxed = Relaxed::begin(tenant);
         for library in libraries {
-            let library = CUlibrary(core::ptr::without_provenance_mut(*library as usize));
+            let asked = CUlibrary(core::ptr::without_provenance_mut(*library as usize));
             let mut module = CUmodule::NULL;
             // That an image is bad, or none for that device, is the program's to find where it uses it.
-            let _ = next::cuLibraryGetModule(Out::to(&mut module), library);
+            if next::cuLibraryGetModule(Out::to(&mut module), asked) == CUresult::SUCCESS {
+                tenant.note_brought(*library, context.handle);
+            }
         }
     }
     let _nvml = Scope::begin(tenant);

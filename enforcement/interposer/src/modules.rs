@@ -15,6 +15,7 @@ use crate::contexts::Context;
 use crate::devices::Owner;
 use crate::memory::devices_of;
 use crate::process::Tenant;
+use seeds::{Seed, planted};
 
 /// What is loaded.
 #[derive(Default)]
@@ -52,6 +53,8 @@ pub struct Library {
     pub own: Bytes,
     pub managed: Bytes,
     pub parts: Vec<Part>,
+    /// The contexts that the driver has brought it into.
+    pub brought: Vec<u64>,
 }
 
 impl Library {
@@ -111,6 +114,7 @@ impl Book {
         let mut ended: Vec<Part> = modules.collect();
         for library in self.libraries.values_mut() {
             ended.extend(library.parts.extract_if(.., |part| part.context == context));
+            library.brought.retain(|brought| *brought != context);
         }
         ended
     }
@@ -218,18 +222,33 @@ impl Tenant {
         }
     }
 
-    /// What a device's contexts are charged for libraries, which may not be there yet; in no row is what is managed.
+    /// The driver has a library in a context from now on.
+    pub fn note_brought(self, library: u64, context: u64) {
+        self.modules(|book| {
+            if let Some(library) = book.libraries.get_mut(&library)
+                && !planted(Seed::R139)
+            {
+                library.brought.push(context);
+            }
+        });
+    }
+
+    /// What a device's contexts are charged for libraries that may not be there yet; in no row is what is managed.
     pub fn awaited(self, ordinal: u32) -> Bytes {
         if self.memory.modules.get().is_none() {
             return Bytes::ZERO;
         }
         self.modules(|book| {
-            let parts = book.libraries.values().flat_map(|library| &library.parts);
-            parts
-                .filter(|part| part.ordinal == ordinal)
-                .fold(Bytes::ZERO, |sum, part| {
+            let awaited = |library: &Library| {
+                let parts = library.parts.iter().filter(|part| {
+                    part.ordinal == ordinal && !library.brought.contains(&part.context)
+                });
+                parts.fold(Bytes::ZERO, |sum, part| {
                     sum.saturating_add(part.bytes.saturating_sub(part.managed))
                 })
+            };
+            let libraries = book.libraries.values().map(awaited);
+            libraries.fold(Bytes::ZERO, Bytes::saturating_add)
         })
     }
 

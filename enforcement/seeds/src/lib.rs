@@ -190,6 +190,7 @@ seeds! {
     R136 = "R136", "small arrays that fill what others left are not looked at";
     R137 = "R137", "what a pool lets go of while a context is made is taken for less that the context takes";
     R138 = "R138", "a context that is made beside a destroyed pool in use is charged the most that it may take, for good";
+    R139 = "R139", "what was taken unseen and is gone stays charged up to the size of the libraries that are loaded";
     D1 = "D1", "what was taken and given back again calls for a look at the driver's figures";
     D2 = "D2", "each look at the driver's figures begins NVML anew";
     C15 = "C15", "a limit that is set after a fault is out of memory";

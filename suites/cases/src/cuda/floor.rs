@@ -7,7 +7,7 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library, Session, cases, ensure, ensure_eq};
 
 use super::functions::plain;
-use super::modules::CALLS_MALLOC;
+use super::modules::{CALLS_MALLOC, program};
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{Gpu, cuda, fill, first_gpu, nvml};
 use crate::faults::plan;
@@ -257,6 +257,28 @@ cases! {
         ensure!(held <= budget + bound, "{again} made again, and {held} in NVML's row under {budget}");
         ensure!(held + bound + bound >= budget, "{again} made again, and {held} in NVML's row under {budget}");
         Ok(())
+    }
+
+    /// Nor beside a library that is loaded.
+    what_was_taken_unseen_is_given_back_beside_a_library {
+        kind: Budget, defects: ["R139", "F1"], entry_points: ["cuLibraryLoadData", "cuMemAlloc_v2"], budget: "0=6GiB",
+        needs: ["cuLibraryLoadData"],
+        on_real: No("opens the mock's library; the vendor's has another name on each machine"),
+        unaccounted: "NVML's row lacks 27 MiB of what a VkInstance and a VkDevice take, and nobody charged them",
+    } (session) {
+        let size = Bytes::gib(1);
+        let cuda = cuda()?;
+        let library = cuda.load_library(&Image::ptx(&program(size)));
+        ensure_eq!(library.code, OK, "cuLibraryLoadData of {size}");
+        let rooms = CONTEXT_ROOM + VULKAN_ROOM;
+        let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+        let beside = fill(&cuda);
+        fills(beside.bytes + UNSEEN + size, budget(session, 0)?, rooms)?;
+        for block in beside.held {
+            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+        }
+        drop(unseen);
+        fills(fill(&cuda).bytes + size, budget(session, 0)?, rooms)
     }
 
     /// Threads that allocate and free without end change the books all the time, and what was taken past the hooks is charged all the same.
