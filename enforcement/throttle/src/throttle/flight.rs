@@ -253,7 +253,7 @@ impl<R: Rules> Throttle<R> {
             Progress::Unknown => {}
             Progress::Begun => {
                 let expected = self.expected(lease);
-                let theirs = match self.has_others() {
+                let theirs = match self.has_others() || state.is_beside_others() {
                     true => OTHERS_TURNS,
                     false => Nanos::ZERO,
                 };

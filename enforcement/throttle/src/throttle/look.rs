@@ -9,6 +9,8 @@ use super::{Launch, PORTION, PROBED, Throttle};
 
 /// Whoever holds the device looks at the clock so often.
 const LOOKS: Nanos = Nanos::micros(500);
+/// Of so many leases one is watched, once it is known what turning takes: who watches launches nothing ahead.
+const SAMPLED: u64 = 4;
 /// It lets go where it is idle before each launch for longer than so many turns.
 const IDLER: u64 = 8;
 
@@ -95,7 +97,11 @@ impl<R: Rules> Throttle<R> {
     /// answer [`Throttle::turned`] knows the lease.
     pub fn awaits_turn(&self, slot: Slot) -> Option<Nanos> {
         let lease = self.lease(slot);
-        let awaits = lease.turned_to.is_set() && !lease.turning.is_set();
+        let turns = &self.state.turns;
+        let is_sampled = !turns.are_known()
+            || turns.are_given_away()
+            || lease.number.get().0.is_multiple_of(SAMPLED);
+        let awaits = lease.turned_to.is_set() && !lease.turning.is_set() && is_sampled;
         (awaits && lease.stage() != Stage::Free).then(|| lease.number.get())
     }
 
