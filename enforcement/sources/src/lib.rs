@@ -133,31 +133,32 @@ fn from_file(file: &TenantFile, environment: &dyn Fn(&str) -> Option<Vec<u8>>) -
 }
 
 /// The variables of this process.
-struct Environment {
+struct Environment<Now = fn(&str) -> Option<Vec<u8>>> {
     /// What it began with, as the kernel shows it.
     began: Vec<u8>,
+    /// What the program has made of one since.
+    now: Now,
 }
 
 impl Environment {
+    /// By libc's own getenv: other threads may be about to set some, and a copy of all of them would meet that for longer.
     fn of_this_process(kept: Option<&[u8]>) -> Environment {
         let began = kept.map(<[u8]>::to_vec);
         Environment {
             began: began.unwrap_or_else(ledger::own_environment),
+            now: |name| std::env::var_os(name).map(OsString::into_vec),
         }
     }
+}
 
+impl<Now: Fn(&str) -> Option<Vec<u8>>> Environment<Now> {
     fn own(&self, name: &str) -> Option<Vec<u8>> {
         let began = variable(&self.began, name).map(<[u8]>::to_vec);
-        began.or_else(|| now(name))
+        began.or_else(|| (self.now)(name))
     }
 }
 
-/// What the program has made of a variable since, by libc's own getenv: other threads may be about to set some, and a copy of all of them would meet that for longer.
-fn now(name: &str) -> Option<Vec<u8>> {
-    std::env::var_os(name).map(OsString::into_vec)
-}
-
-fn from_environment(environment: &Environment) -> Settings {
+fn from_environment(environment: &Environment<impl Fn(&str) -> Option<Vec<u8>>>) -> Settings {
     // Gone, hidden or another user's: then there is nothing to learn.
     let first = match sets_anything(&environment.began) {
         true => Vec::new(),
@@ -169,7 +170,7 @@ fn from_environment(environment: &Environment) -> Settings {
     let mut settings = Settings::read(&|name| {
         let said = match said {
             Some(said) => variable(said, name).map(<[u8]>::to_vec),
-            None => now(name),
+            None => (environment.now)(name),
         };
         match budget::settings::enforces(name) {
             true => said,
@@ -349,12 +350,13 @@ mod tests {
 
     #[test]
     fn what_a_process_began_with_is_not_outbid_by_what_it_sets_later() {
-        let environment = |began: &str, now: &str| Environment {
-            began: began.as_bytes().to_vec(),
-            now: now.as_bytes().to_vec(),
+        let read = |began: &str, now: &str| {
+            from_environment(&Environment {
+                began: began.as_bytes().to_vec(),
+                now: |name: &str| variable(now.as_bytes(), name).map(<[u8]>::to_vec),
+            })
         };
-        let memory =
-            |environment: &Environment| from_environment(environment).memory(DeviceIndex(0));
+        let memory = |began: &str, now: &str| read(began, now).memory(DeviceIndex(0));
         let four = Budget::Limited(Bytes(4 << 30));
         let began = "A=1\0RINGFENCE_MEMORY_0=4g\0";
         for now in [
@@ -362,17 +364,11 @@ mod tests {
             "A=1\0",
             "A=1\0RINGFENCE_MEMORY_0=40g\0CUDA_DEVICE_MEMORY_LIMIT=1g\0",
         ] {
-            assert_eq!(memory(&environment(began, now)), four, "{now:?}");
+            assert_eq!(memory(began, now), four, "{now:?}");
         }
-        assert_eq!(
-            memory(&environment("A=1\0", "RINGFENCE_MEMORY_0=4g\0")),
-            four
-        );
-        let later = environment(began, "RINGFENCE_TRACE=/tmp/trace\0");
-        assert_eq!(
-            from_environment(&later).trace,
-            Some(PathBuf::from("/tmp/trace"))
-        );
+        assert_eq!(memory("A=1\0", "RINGFENCE_MEMORY_0=4g\0"), four);
+        let later = read(began, "RINGFENCE_TRACE=/tmp/trace\0");
+        assert_eq!(later.trace, Some(PathBuf::from("/tmp/trace")));
     }
 
     #[test]
