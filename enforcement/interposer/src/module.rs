@@ -127,7 +127,10 @@ fn load_module(
         Ok(granted) => granted,
         Err(refused) => return Outcome::Refused(refused),
     };
-    let _alone = alone(tenant, (granted, bound));
+    let _alone = match alone(tenant, (granted, bound)) {
+        Ok(alone) => alone,
+        Err(refused) => return Outcome::Refused(refused),
+    };
     // Far from the budget what it takes is charged at most, and not looked at before the next look comes.
     let unseen = needs.whole && granted == bound && tenant.is_far(device, bound);
     let looked = match unseen {
@@ -210,14 +213,26 @@ fn reserve(
     }
 }
 
-/// A load that no room was granted for is there before it is judged: so is one of a process at a time (R111 of `fixtures/defects.txt`).
-fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Option<Owned<'static>> {
-    let is_granted = granted == bound || planted(Seed::R111);
-    match is_granted {
-        true => None,
-        false => tenant.memory.loading.hold(),
+/// A load that no room was granted for is there before it is judged: so is one of a tenant at a time (R111, R140 of `fixtures/defects.txt`).
+fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Result<Option<Alone>, Refused> {
+    if granted == bound || planted(Seed::R111) {
+        return Ok(None);
+    }
+    let own = tenant.memory.loading.hold();
+    if planted(Seed::R140) {
+        return Ok(Some(Alone(own, None)));
+    }
+    match ledger::turn(&tenant.settings().ledger) {
+        None => Err(Refused::NotEnforceable),
+        turn => Ok(Some(Alone(own, turn))),
     }
 }
+
+/// Among the process's threads, and among the tenant's processes.
+struct Alone(
+    #[expect(dead_code, reason = "held")] Option<Owned<'static>>,
+    #[expect(dead_code, reason = "held")] Option<ledger::Turn>,
+);
 
 /// The record leaves first: its handle may come back to another thread at once.
 pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {

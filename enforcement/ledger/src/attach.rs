@@ -104,6 +104,12 @@ pub fn look(path: &Path, wanted: bool) -> Result<(Map, Probe), AttachError> {
     Ok((map, Probe::new(name, identity, opened.into_fd())))
 }
 
+/// Waits until no other user of the ledger at `path` has its turn; `None` where it is not had in a while (300 ms).
+#[must_use]
+pub fn turn(path: &Path) -> Option<region::Turn> {
+    region::Turn::wait(&c_path(path).ok()?, &|| false)
+}
+
 fn c_path(path: &Path) -> Result<CString, Reason> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {

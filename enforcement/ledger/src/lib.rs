@@ -21,6 +21,7 @@ mod sync;
 mod view;
 mod word;
 
+pub use attach::turn;
 pub use budget::{Bytes, DeviceIndex, MAX_DEVICES};
 pub use changes::{Change, Changes};
 pub use driver::{Driver, NoDriver};
@@ -32,7 +33,7 @@ pub use region::PACE_WORDS;
 pub use region::clock::{now, sleep_until};
 pub use region::descriptors::{Descriptor, mark as name_descriptor};
 pub use region::processes::{folder_of, own_environment};
-pub use region::{Cancelability, KeptErrno, complain, write_quietly};
+pub use region::{Cancelability, KeptErrno, Turn, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};
 pub use word::MOST;
 

@@ -191,6 +191,7 @@ seeds! {
     R137 = "R137", "what a pool lets go of while a context is made is taken for less that the context takes";
     R138 = "R138", "a context that is made beside a destroyed pool in use is charged the most that it may take, for good";
     R139 = "R139", "what was taken unseen and is gone stays charged up to the size of the libraries that are loaded";
+    R140 = "R140", "modules that may fit are tried by each process of a tenant at once";
     D1 = "D1", "what was taken and given back again calls for a look at the driver's figures";
     D2 = "D2", "each look at the driver's figures begins NVML anew";
     C15 = "C15", "a limit that is set after a fault is out of memory";

@@ -5,8 +5,9 @@ use harness::{Bytes, Failure, Launch, Parent, Peer, Session, fail, roles};
 
 use crate::clients::{self, Gpu};
 use crate::cuda::floor::Unseen;
+use crate::cuda::modules::program_that_may_fit;
 use crate::cuda::{launches, memsets};
-use crate::ffi::cuda::{Cuda, IpcHandle, Open};
+use crate::ffi::cuda::{Cuda, Image, IpcHandle, Open};
 use crate::ffi::process;
 use crate::ffi::vulkan::{Code, Memory, Route};
 use crate::vulkan::submits;
@@ -142,6 +143,17 @@ impl Hands {
                     harness::ensure_eq!(green, CUresult::SUCCESS, "cuGreenCtxCreate in a tenant");
                 }
                 0
+            }
+            "modules" => {
+                let count = bytes()?.0;
+                let cuda = self.cuda()?;
+                (0..count)
+                    .filter(|_| {
+                        let module = cuda.load_module(&Image::ptx(&program_that_may_fit()));
+                        module.code == CUresult::SUCCESS
+                            && cuda.unload_module(module.out) == CUresult::SUCCESS
+                    })
+                    .count() as i64
             }
             "unseen" => {
                 let (bytes, driver) = object.split_once(' ').unwrap_or((object, ""));

@@ -195,15 +195,17 @@ pub fn name_again(fd: RawFd, path: &CStr) -> Result<(), Errno> {
 const PATIENCE: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Who makes a ledger in a folder: a lock (flock) on the folder itself, which ends with its holder at the latest.
+/// A lock (flock) that ends with its holder at the latest: on a folder, of who makes a ledger in it; on a ledger's file, of who takes what only one of its
+/// users may take at a time.
+#[derive(Debug)]
 pub struct Turn(RawFd);
 
 impl Turn {
     /// Waits until nobody else has it, or `is_over`, or for as long as one may be patient with a holder that stands still. `None` where it is not had.
-    pub fn wait(folder: &CStr, is_over: &dyn Fn() -> bool) -> Option<Turn> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    pub fn wait(path: &CStr, is_over: &dyn Fn() -> bool) -> Option<Turn> {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
         // SAFETY: a NUL-terminated path.
-        let fd = unsafe { libc::open(folder.as_ptr(), flags) };
+        let fd = unsafe { libc::open(path.as_ptr(), flags) };
         let turn = (fd >= 0).then_some(Turn(fd))?;
         let began = Moment::now();
         loop {

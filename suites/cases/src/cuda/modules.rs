@@ -8,9 +8,11 @@ use mock_device::DeviceIndex;
 
 use super::routes::OUT_OF_MEMORY;
 use crate::clients::{context, cuda, fill};
+use crate::faults::plan;
 use crate::ffi::cuda::{Cuda, Image};
 use crate::ffi::process::overhear;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::tenant::Tenant;
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -19,6 +21,16 @@ pub fn program(bytes: Bytes) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 large[{}];\n.visible .entry empty()\n{{\nret;\n}}\n",
         bytes.0
+    )
+}
+
+/// A program with sixteen variables of somewhat less than a block each: as much as may fit beside others.
+pub fn program_that_may_fit() -> String {
+    let variables =
+        (0..16).map(|at| format!(".visible .global .align 8 .b8 large{at}[2097088];\n"));
+    let variables: String = variables.collect();
+    format!(
+        ".version 7.0\n.target sm_70\n.address_size 64\n{variables}.visible .entry empty()\n{{\nret;\n}}\n"
     )
 }
 
@@ -90,6 +102,33 @@ cases! {
                 });
             }
         });
+        let (peak, budget) = (Bytes(session.world()?.peak(DeviceIndex(0)).0), budget(session, 0)?);
+        ensure!(peak <= budget + ONE, "{peak} at the peak, under {budget}");
+        Ok(())
+    }
+
+    /// So do the processes of a tenant.
+    modules_that_may_fit_are_tried_by_one_process_at_a_time {
+        kind: Budget, defects: ["R140"], budget: "0=8GiB", unordered: "processes race", on_real: No("reads the simulated device's peak"),
+        entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"], unaccounted: "what may fit is there before it is known what it takes",
+        faults: plan!("nvml-rows-late"),
+    } (session) {
+        const PROCESSES: usize = 8;
+        /// With what the code takes.
+        const ONE: Bytes = Bytes::mib(40);
+        let mut tenants = (0..PROCESSES).map(|_| Tenant::start(session)).collect::<Result<Vec<_>, _>>()?;
+        for tenant in &mut tenants {
+            tenant.ask("ready-cuda")?;
+        }
+        let cuda = cuda()?;
+        fill(&cuda).refused_with(OUT_OF_MEMORY)?;
+        for tenant in &mut tenants {
+            tenant.peer.say("modules 6")?;
+        }
+        for tenant in &mut tenants {
+            tenant.peer.line()?;
+        }
+        tenants.into_iter().try_for_each(|tenant| tenant.peer.finish())?;
         let (peak, budget) = (Bytes(session.world()?.peak(DeviceIndex(0)).0), budget(session, 0)?);
         ensure!(peak <= budget + ONE, "{peak} at the peak, under {budget}");
         Ok(())
