@@ -51,6 +51,8 @@ pub enum Progress {
     HeldUp,
     /// The mark before its first launch was reached.
     Begun,
+    /// It was not done long after it should have been: it is charged so far, and nothing waits for it any more.
+    Overdue,
 }
 
 /// Written by one thread at a time. All zeros is free.
@@ -82,6 +84,8 @@ pub struct Lease {
     pub dense: Word,
     /// What it launched may wait for something else than the device.
     pub waits: Word,
+    /// How much of it was charged before it was done.
+    pub charged: Word,
     /// The tenant's count of leases when it was begun, and this process's of those that were paid for.
     pub leases: Word,
     pub taken: Word,
@@ -129,6 +133,7 @@ impl Lease {
         match self.progress.get().0 {
             1 => Progress::HeldUp,
             2 => Progress::Begun,
+            3 => Progress::Overdue,
             _ => Progress::Unknown,
         }
     }
@@ -138,7 +143,17 @@ impl Lease {
             Progress::Unknown => 0,
             Progress::HeldUp => 1,
             Progress::Begun => 2,
+            Progress::Overdue => 3,
         }));
+    }
+
+    /// All that it took until now is charged.
+    pub fn paid_off(&self, now: Nanos, so_far: Nanos) {
+        self.charged.set(so_far);
+        self.paid.set(Nanos::ZERO);
+        self.idle.set(Nanos::ZERO);
+        self.start.set(now);
+        self.set_progress(Progress::Overdue);
     }
 
     pub fn key(&self) -> Key {
@@ -165,6 +180,7 @@ impl Lease {
             &self.unmeasured,
             &self.waits,
             &self.dense,
+            &self.charged,
             &self.turned_to,
             &self.turning,
             &self.toll,

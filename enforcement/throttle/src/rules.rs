@@ -22,6 +22,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IDLE_IS_FREE: bool = true;
     /// No more is charged than the device says it did.
     const TOLD: bool = true;
+    /// What is not done long after it should be is paid for to its end, though nothing waits for it.
+    const OVERDUE_IS_PAID: bool = true;
     /// What the device does for other tenants is theirs to pay.
     const OTHERS_PAY: bool = true;
     /// The time in which the device turns from one process to another is paid for.

@@ -131,10 +131,11 @@ struct State {
     /// When the device was done with the last lease that is settled, and when that was found.
     ended: Word,
     settled: Word,
-    /// What was last found of the leases in flight: the device is at work for this process; something else than the device holds one up; no launch
-    /// before this time.
+    /// What was last found of the leases in flight: the device is at work for this process; something else than the device holds one up; one was
+    /// not done long after it should have been; no launch before this time.
     running: Word,
     held_up: Word,
+    overdue: Word,
     hold: Word,
     /// The tenant's count of leases when this process had its last one.
     leases: Word,

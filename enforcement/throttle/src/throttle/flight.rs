@@ -73,7 +73,7 @@ impl<R: Rules> Throttle<R> {
     /// [`Throttle::submit`] to be called then.
     pub fn in_flight(&self) -> impl Iterator<Item = Slot> {
         let state = &self.state;
-        for found in [&state.running, &state.held_up, &state.hold] {
+        for found in [&state.running, &state.held_up, &state.overdue, &state.hold] {
             found.set(Nanos::ZERO);
         }
         let mut slots = [None; LEASES];
@@ -116,6 +116,7 @@ impl<R: Rules> Throttle<R> {
             Nanos::ZERO
         };
         let alone = lease.alone.is_set();
+        let span = span.less(lease.charged.get());
         let whole = span;
         let span = self.own(span, used);
         let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
@@ -136,7 +137,8 @@ impl<R: Rules> Throttle<R> {
             != state.taken.get().0.wrapping_sub(lease.taken.get().0);
         let disturbed = disturbed || self.has_others();
         // Nothing was believed of what was never measured.
-        let is_compared = !lease.waits.is_set() && !lease.unmeasured.is_set();
+        let is_known = !lease.unmeasured.is_set() && !lease.charged.is_set();
+        let is_compared = !lease.waits.is_set() && is_known;
         if lease.dense.is_set() && !disturbed && is_compared {
             self.compare(used, span);
         }
@@ -229,7 +231,8 @@ impl<R: Rules> Throttle<R> {
         // The longer it takes, the less a late look matters.
         let pause = Nanos(now.less(lease.start.get()).0 / 64);
         let pause = pause.clamp(SOON, LATE);
-        if lease.progress() != Progress::Begun && !state.running.is_set() {
+        let may_begin = matches!(lease.progress(), Progress::Unknown | Progress::HeldUp);
+        if may_begin && !state.running.is_set() {
             if begun() {
                 lease.set_progress(Progress::Begun);
             } else {
@@ -240,7 +243,9 @@ impl<R: Rules> Throttle<R> {
                 };
                 let since = lease.start.get().max(state.settled.get());
                 let is_new = lease.progress() == Progress::Unknown && R::HELD_UP_IS_FREE;
-                if is_new && now > since.plus(patience) {
+                // Else it is behind that, as far as anybody can tell.
+                let is_first = !state.overdue.is_set();
+                if is_new && is_first && now > since.plus(patience) {
                     lease.set_progress(Progress::HeldUp);
                     shared.give_back(now, share, lease.paid.get());
                     lease.paid.set(Nanos::ZERO);
@@ -249,8 +254,13 @@ impl<R: Rules> Throttle<R> {
         }
         match lease.progress() {
             Progress::HeldUp => state.held_up.note(true),
-            Progress::Unknown if unmeasured => hold(pause),
+            Progress::Unknown if unmeasured && !state.overdue.is_set() => hold(pause),
             Progress::Unknown => {}
+            // What it takes from now on is paid for when it is done, unless there is no place for another.
+            Progress::Overdue if R::OVERDUE_IS_PAID && self.free_slots().next().is_some() => {
+                state.overdue.note(true);
+            }
+            Progress::Overdue => self.free(slot),
             Progress::Begun => {
                 let expected = self.expected(lease);
                 let theirs = match self.has_others() || state.is_beside_others() {
@@ -263,12 +273,12 @@ impl<R: Rules> Throttle<R> {
                 } else {
                     if now > expected.max(lease.closed.get()).plus(PATIENCE) {
                         let so_far = now.less(lease.start.get().max(state.ended.get()));
-                        let busy = so_far.less(lease.idle.get());
                         let took = Took {
-                            busy,
+                            busy: so_far.less(lease.idle.get()),
                             ..Took::evenly(so_far)
                         };
-                        self.settle(shared, share, now, slot, took);
+                        self.pay(shared, share, now, slot, took);
+                        lease.paid_off(now, so_far);
                         return;
                     }
                     lease.looked.set(now);
@@ -308,6 +318,23 @@ impl<R: Rules> Throttle<R> {
         slot: Slot,
         took: Took,
     ) {
+        let end = self.pay(shared, share, now, slot, took);
+        let state = &self.state;
+        state.turns.let_go(shared, now);
+        state.ended.set(end.max(state.ended.get().min(now)));
+        state.settled.set(now);
+        self.free(slot);
+    }
+
+    fn free(&self, slot: Slot) {
+        if self.current() == Some(slot) {
+            self.state.current.set(Nanos::ZERO);
+        }
+        self.lease(slot).set_stage(Stage::Free);
+    }
+
+    /// The tenant pays for what a lease took, as far as nobody has. Answers when the device was done with it.
+    fn pay(&self, shared: &Shared<'_>, share: Share, now: Nanos, slot: Slot, took: Took) -> Nanos {
         let Took { span, busy, .. } = took;
         let (state, lease) = (&self.state, self.lease(slot));
         // It began when the one before it had ended, and has ended since the device was last found at it.
@@ -332,13 +359,7 @@ impl<R: Rules> Throttle<R> {
             exact: took.exact,
         };
         shared.settle::<R>(now, share, lease.paid.get(), &taken);
-        state.turns.let_go(shared, now);
-        state.ended.set(end.max(state.ended.get().min(now)));
-        state.settled.set(now);
-        if self.current() == Some(slot) {
-            state.current.set(Nanos::ZERO);
-        }
-        lease.set_stage(Stage::Free);
+        end
     }
 
     /// A lease without idle time shows by how much beliefs fall short, rare long launches included.

@@ -26,6 +26,7 @@ defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
 defect!(OthersArePaidFor without OTHERS_PAY);
+defect!(OverdueIsFree without OVERDUE_IS_PAID);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
 defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
 
@@ -102,4 +103,9 @@ fn paying_for_what_has_not_begun_is_caught() {
 #[test]
 fn paying_for_other_tenants_is_caught() {
     real::tenants::<OthersArePaidFor>(["gpt8", "gpt8"], [50, 50]).unwrap_err();
+}
+
+#[test]
+fn forgetting_what_is_overdue_is_caught() {
+    scenes::long::<OverdueIsFree>().unwrap_err();
 }

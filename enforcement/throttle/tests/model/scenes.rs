@@ -349,6 +349,33 @@ pub fn kills<R: Rules>() -> Result<(), String> {
     Ok(())
 }
 
+/// Kernels so long that nobody waits for their end, two of them in flight all the time, are paid for to it.
+pub fn long<R: Rules>() -> Result<(), String> {
+    for (percent, cost, streams) in [
+        (30, 864_000_000, 1),
+        (30, 864_000_000, 2),
+        (50, 400_000_000, 1),
+    ] {
+        let mut world = World::<R>::new(percent, 29);
+        let mut program = Program::new(vec![Function::steady(cost)], 1_000_000);
+        program.streams = streams;
+        world.tenant(program);
+        world.run(TEN);
+        let start = world.age();
+        world.run(Nanos::seconds(60));
+        let budget = percent as f64;
+        within(
+            &world,
+            "long kernels",
+            start,
+            budget - 5.0,
+            budget + 5.0,
+            100.0,
+        )?;
+    }
+    Ok(())
+}
+
 /// A budget changed live holds from then on.
 pub fn changed_live<R: Rules>() -> Result<(), String> {
     let mut world = World::<R>::new(80, 23);
@@ -375,7 +402,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns waits few outliers changing crowds foreigners kills changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits few outliers changing crowds foreigners kills long changed_live);
 }
 
 #[test]
