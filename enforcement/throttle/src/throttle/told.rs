@@ -124,7 +124,8 @@ impl<R: Rules> Throttle<R> {
 
     /// Whether the device does work of other tenants, too.
     pub(super) fn has_others(&self) -> bool {
-        self.state.others.get() == Others::There.word() && R::OTHERS_PAY
+        let state = &self.state;
+        state.others.get() == Others::There.word() && !state.crowded.is_set() && R::OTHERS_PAY
     }
 
     /// The device did `more` than this tenant can have had, or `less` than it had with what is taken for others' turns.
@@ -132,6 +133,8 @@ impl<R: Rules> Throttle<R> {
         let state = &self.state;
         let others = Others::of(state.others.get());
         let next = match others {
+            // What the device does to turn from one of the tenant's processes to another is in none of their marks.
+            _ if state.crowded.is_set() => Others::Nowhere,
             Others::There if less => Others::Nowhere,
             Others::There if now < state.others_since.get().plus(TRUSTED) => Others::There,
             Others::There => {

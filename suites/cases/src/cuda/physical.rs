@@ -103,6 +103,7 @@ cases! {
     memory_that_is_retained_while_it_is_mapped_stays_charged {
         kind: Budget, defects: ["R132"], budget: "0=4GiB", entry_points: ["cuMemMap", "cuMemUnmap", "cuMemRetainAllocationHandle", "cuMemRelease"],
         unordered: "two threads race",
+        on_real: No("H200, 580.159.04: bare, too, the driver dies of a SIGSEGV where one thread maps what another retains, 3 of 3"),
     } (session) {
         let cuda = cuda()?;
         let address = cuda.reserve_addresses(RANGE.0);
