@@ -365,7 +365,7 @@ impl<R: Rules> Throttle<R> {
         let others = shared.leases().wrapping_sub(state.leases.get().0);
         let turns = others > 0 && R::TURNS_ARE_PAID && !is_unpaid;
         let toll = if turns {
-            state.turns.toll()
+            state.turns.take()
         } else {
             Nanos::ZERO
         };

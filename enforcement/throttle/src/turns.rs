@@ -32,7 +32,6 @@ pub struct Turns {
     count: Word,
     took: [Word; SEEN],
     usual: Word,
-    median: Word,
     /// In how many launches of a lease the device had been given away before them, lately, in 1024ths.
     waits: Word,
     /// Until when this process holds the device. Zero: it does not.
@@ -54,30 +53,17 @@ impl Turns {
         }
         sorted.sort_unstable();
         self.usual.set(sorted[THIRD].min(LONGEST));
-        self.median
-            .set(sorted[SEEN.min(count + 1) / 2].min(LONGEST));
     }
 
     /// Others have had no leases for a long time.
     pub fn forget(&self) {
         self.count.set(Nanos::ZERO);
         self.usual.set(Nanos::ZERO);
-        self.median.set(Nanos::ZERO);
     }
 
     /// What turning to this process takes.
     pub fn take(&self) -> Nanos {
         self.usual.get()
-    }
-
-    /// Enough was seen to tell.
-    pub fn are_known(&self) -> bool {
-        self.count.get().0 >= SEEN as u64
-    }
-
-    /// What is paid for a turn that nobody watched.
-    pub fn toll(&self) -> Nanos {
-        self.median.get()
     }
 
     /// The device serves one process at a time.

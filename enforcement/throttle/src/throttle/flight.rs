@@ -263,7 +263,7 @@ impl<R: Rules> Throttle<R> {
             Progress::Overdue => self.free(slot),
             Progress::Begun => {
                 let expected = self.expected(lease);
-                let theirs = match self.has_others() || state.is_beside_others() {
+                let theirs = match self.has_others() {
                     true => OTHERS_TURNS,
                     false => Nanos::ZERO,
                 };

@@ -9,8 +9,6 @@ use super::{Launch, PORTION, PROBED, Throttle};
 
 /// Whoever holds the device looks at the clock so often.
 const LOOKS: Nanos = Nanos::micros(500);
-/// Of so many leases one is watched, once it is known what turning takes: who watches launches nothing ahead.
-const SAMPLED: u64 = 4;
 /// It lets go where it is idle before each launch for longer than so many turns.
 const IDLER: u64 = 8;
 
@@ -97,11 +95,7 @@ impl<R: Rules> Throttle<R> {
     /// answer [`Throttle::turned`] knows the lease.
     pub fn awaits_turn(&self, slot: Slot) -> Option<Nanos> {
         let lease = self.lease(slot);
-        let turns = &self.state.turns;
-        let is_sampled = !turns.are_known()
-            || turns.are_given_away()
-            || lease.number.get().0.is_multiple_of(SAMPLED);
-        let awaits = lease.turned_to.is_set() && !lease.turning.is_set() && is_sampled;
+        let awaits = lease.turned_to.is_set() && !lease.turning.is_set();
         (awaits && lease.stage() != Stage::Free).then(|| lease.number.get())
     }
 
