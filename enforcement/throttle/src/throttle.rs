@@ -157,6 +157,8 @@ struct State {
     /// By that, whether others than the tenant's processes have the device, too, and since when.
     others: Word,
     others_since: Word,
+    /// The leases of the tenant's other processes by the last answer.
+    siblings: Word,
 }
 
 impl State {

@@ -112,7 +112,14 @@ impl<R: Rules> Throttle<R> {
         }
         let busy = span.scaled(told.percent, told.figures.saturating_mul(100));
         let doubt = span.scaled(1, BESIDE);
-        self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
+        // What the device does to turn from one of the tenant's processes to another is in none of their marks.
+        let siblings = Nanos(shared.leases().wrapping_sub(state.taken.get().0));
+        if state.siblings.get() == siblings {
+            self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
+        } else {
+            state.siblings.set(siblings);
+            state.others.set(Others::Nowhere.word());
+        }
         if state.others.get() != Others::Nowhere.word() {
             return;
         }
@@ -133,8 +140,6 @@ impl<R: Rules> Throttle<R> {
         let state = &self.state;
         let others = Others::of(state.others.get());
         let next = match others {
-            // What the device does to turn from one of the tenant's processes to another is in none of their marks.
-            _ if state.crowded.is_set() => Others::Nowhere,
             Others::There if less => Others::Nowhere,
             Others::There if now < state.others_since.get().plus(TRUSTED) => Others::There,
             Others::There => {
