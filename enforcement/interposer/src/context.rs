@@ -762,7 +762,7 @@ fn bury(tenant: Tenant, device: &Device, context: Context, change: Change<'stati
 struct Taken {
     bytes: Bytes,
     unlisted: Bytes,
-    /// So much more may be its own, in place of what pools let go of meanwhile.
+    /// So much more may be its own, in place of what destroyed pools let go of meanwhile.
     doubt: Bytes,
 }
 
@@ -789,8 +789,8 @@ struct Reading {
     /// Imported, and in our row alone; and all that is imported and charged elsewhere.
     imported: Bytes,
     shared: Bytes,
-    /// What pools are charged and the driver may have given back: no change announces that.
-    let_go: Bytes,
+    /// What destroyed pools are charged, of which the driver may give back any moment: no change announces that.
+    destroyed: Bytes,
     /// How many changes have begun.
     changes: u64,
     /// And of the process's other libraries of ours.
@@ -851,12 +851,9 @@ impl Meter {
             let settled = settled && (after.shared == after.imported || planted(Seed::R118));
             let likely = own != Bytes::ZERO && (settled || own <= bound);
             let likely = likely && (undisturbed || after.deferred == before.deferred);
-            let likely = likely && (after.let_go == Bytes::ZERO || !planted(Seed::R138));
+            let likely = likely && (after.destroyed == Bytes::ZERO || !planted(Seed::R138));
             // What they gave back meanwhile hides as much of what was taken, or shows it twice.
-            let (sooner, later) = match planted(Seed::R137) {
-                true => (Bytes::ZERO, Bytes::ZERO),
-                false => (before.let_go, after.let_go),
-            };
+            let (sooner, later) = (before.destroyed, after.destroyed);
             // What another library of ours was charged meanwhile may be more than the driver has taken for it.
             let likely = likely && after.beside == before.beside;
             let alone = undisturbed && before.rows.are_ours() && after.rows.are_ours();
@@ -903,9 +900,10 @@ impl Reading {
                 .saturating_sub(tenant.spares(device).untaken);
             (charged, ledger.process_releases(index))
         };
-        let let_go = || {
-            let destroyed = tenant.charged_for_destroyed(device);
-            destroyed.max(tenant.let_go_of(device).bytes)
+        // No change announces what pools let go of: it is asked for.
+        let given_back = || match planted(Seed::R137) {
+            true => Bytes::ZERO,
+            false => tenant.given_back(device),
         };
         let changes_beside = || match planted(Seed::V30) {
             true => Some(0),
@@ -915,7 +913,7 @@ impl Reading {
             let begun = changes.quiet(own_changes);
             let told_beside = changes_beside();
             let stood = books();
-            let sooner = let_go();
+            let given = given_back();
             let rows = nvml.rows(index)?;
             let imported = ledger.shown_imports(index, &|pid| rows.of(pid)).certain;
             // Of a graph's memory the device has some before any context has.
@@ -928,9 +926,9 @@ impl Reading {
                 imported: Bytes(imported),
                 shared: ledger.shared_usage(index),
                 device: nvml.device_usage(index),
-                charged: stood.0,
+                charged: stood.0.saturating_sub(given),
                 deferred: tenant.charged_for_launches(device),
-                let_go: sooner.max(let_go()),
+                destroyed: tenant.charged_for_destroyed(device),
                 apart: tenant
                     .pooled_on(device)
                     .saturating_add(tenant.physical_on(device.ordinal))
@@ -942,6 +940,7 @@ impl Reading {
                 || begun.is_some()
                     && changes.quiet(own_changes) == begun
                     && books() == stood
+                    && given_back() == given
                     && told_beside.is_some()
                     && changes_beside() == told_beside;
             if still {

@@ -206,6 +206,24 @@ impl Tenant {
         })
     }
 
+    /// What a device's pools are charged for and the driver has given back: nobody has read them since. What [`Tenant::spares`] tells is none of it, nor what is
+    /// charged for destroyed pools, of which nobody tells.
+    pub fn given_back(self, device: &Device) -> Bytes {
+        let of_device = self.pools().filter(|known| {
+            known.device.ordinal == device.ordinal
+                && known.pool.slack().load(Ordering::SeqCst) & (FREED | SURPLUS) != 0
+                && known.pool.spare() == Bytes::ZERO
+                && !known.pool.is_lendable()
+                && !self.is_doomed(*known)
+        });
+        let given = of_device.map(|known| {
+            let charged = known.pool.charged();
+            let told = self.told_reserved(known);
+            charged.saturating_sub(told.unwrap_or_else(|| known.pool.in_use()))
+        });
+        given.fold(Bytes::ZERO, Bytes::saturating_add)
+    }
+
     /// A device's last context is gone. Pools that are empty then have no records.
     pub fn forget_pools(self, device: &Device) {
         let of_device = self
