@@ -224,6 +224,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        // A child that was forked meanwhile has a copy of the descriptor.
+        // SAFETY: our own descriptor.
+        unsafe { libc::flock(self.0, libc::LOCK_UN) };
         close(self.0);
     }
 }
