@@ -28,8 +28,8 @@ struct Book {
     /// By handle.
     arrays: HashMap<u64, Place>,
     kinds: HashMap<Kind, Held>,
-    /// Since the last look that was due for it: arrays that no more was charged for than before, of kinds with holes.
-    refilled: Bytes,
+    /// By ordinal, since the last look that was due for it: arrays that no more was charged for than before, of kinds with holes.
+    refilled: HashMap<u32, Bytes>,
 }
 
 /// What shares blocks.
@@ -133,7 +133,8 @@ impl Book {
         let more = wanted.saturating_sub(held.charged);
         held.charged = wanted;
         if held.has_holes && more == Bytes::ZERO {
-            self.refilled = self.refilled.saturating_add(place.bytes);
+            let refilled = self.refilled.entry(place.ordinal).or_default();
+            *refilled = refilled.saturating_add(place.bytes);
         }
         more
     }
@@ -196,10 +197,10 @@ impl Tenant {
     /// Holes may be in blocks that are charged and gone: what fills them again begins others, which a look at the driver's figure tells, after as much of it as
     /// after anything else that is held (R136 of `fixtures/defects.txt`).
     pub fn look_for_refilled(self, device: &Device) {
-        let refilled = self.arrays(|book| book.refilled);
-        let due = refilled != Bytes::ZERO && self.has_grown(device.indices, refilled);
+        let refilled = self.arrays(|book| book.refilled.get(&device.ordinal).copied());
+        let due = refilled.is_some_and(|bytes| self.has_grown(device.indices, bytes));
         if due && !planted(Seed::R136) {
-            self.arrays(|book| book.refilled = Bytes::ZERO);
+            self.arrays(|book| book.refilled.remove(&device.ordinal));
             self.look_all(device.indices);
         }
     }
