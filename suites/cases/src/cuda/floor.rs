@@ -55,6 +55,18 @@ fn gets_the_rest(session: &Session, cuda: &Cuda, rooms: Bytes) -> Result<(), Fai
     fills(taken.bytes + UNSEEN, budget(session, 0)?, rooms)
 }
 
+/// Takes memory past the hooks, and by CUDA what is left of the budget beside it and `held`; then without it all of that again, and what was past the hooks.
+fn comes_back(session: &Session, cuda: &Cuda, held: Bytes, rooms: Bytes) -> Result<(), Failure> {
+    let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
+    let beside = fill(cuda);
+    fills(beside.bytes + held + UNSEEN, budget(session, 0)?, rooms)?;
+    for block in beside.held {
+        ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
+    }
+    drop(unseen);
+    fills(fill(cuda).bytes + held, budget(session, 0)?, rooms)
+}
+
 cases! {
     /// A process that took memory past the hooks and asks for nothing more is seen by the next process of the tenant that asks.
     what_an_idle_process_took_unseen_is_granted_to_nobody {
@@ -180,14 +192,7 @@ cases! {
         ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
         let local = before.saturating_sub(free());
         ensure!(local >= UNSEEN, "a launch of 64 KiB a thread was charged {local}");
-        let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
-        let beside = fill(&cuda);
-        fills(beside.bytes + local + UNSEEN, budget(session, 0)?, rooms)?;
-        for block in beside.held {
-            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
-        }
-        drop(unseen);
-        fills(fill(&cuda).bytes + local, budget(session, 0)?, rooms)
+        comes_back(session, &cuda, local, rooms)
     }
 
     /// Managed memory that nobody has touched explains nothing that the driver says of the process.
@@ -270,15 +275,7 @@ cases! {
         let cuda = cuda()?;
         let library = cuda.load_library(&Image::ptx(&program(size)));
         ensure_eq!(library.code, OK, "cuLibraryLoadData of {size}");
-        let rooms = CONTEXT_ROOM + VULKAN_ROOM;
-        let unseen = Unseen::take(&driver(session)?, UNSEEN)?;
-        let beside = fill(&cuda);
-        fills(beside.bytes + UNSEEN + size, budget(session, 0)?, rooms)?;
-        for block in beside.held {
-            ensure_eq!(cuda.free(block), OK, "cuMemFree_v2");
-        }
-        drop(unseen);
-        fills(fill(&cuda).bytes + size, budget(session, 0)?, rooms)
+        comes_back(session, &cuda, size, CONTEXT_ROOM + VULKAN_ROOM)
     }
 
     /// Threads that allocate and free without end change the books all the time, and what was taken past the hooks is charged all the same.
