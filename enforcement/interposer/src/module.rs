@@ -214,25 +214,21 @@ fn reserve(
 }
 
 /// A load that no room was granted for is there before it is judged: so is one of a tenant at a time (R111, R140 of `fixtures/defects.txt`).
-fn alone(tenant: Tenant, (granted, bound): (Bytes, Bytes)) -> Result<Option<Alone>, Refused> {
+/// Among the process's threads, and among the tenant's processes.
+fn alone(
+    tenant: Tenant,
+    (granted, bound): (Bytes, Bytes),
+) -> Result<(Option<Owned<'static>>, Option<ledger::Turn>), Refused> {
     if granted == bound || planted(Seed::R111) {
-        return Ok(None);
+        return Ok((None, None));
     }
     let own = tenant.memory.loading.hold();
-    if planted(Seed::R140) {
-        return Ok(Some(Alone(own, None)));
-    }
     match ledger::turn(&tenant.settings().ledger) {
+        _ if planted(Seed::R140) => Ok((own, None)),
         None => Err(Refused::NotEnforceable),
-        turn => Ok(Some(Alone(own, turn))),
+        turn => Ok((own, turn)),
     }
 }
-
-/// Among the process's threads, and among the tenant's processes.
-struct Alone(
-    #[expect(dead_code, reason = "held")] Option<Owned<'static>>,
-    #[expect(dead_code, reason = "held")] Option<ledger::Turn>,
-);
 
 /// The record leaves first: its handle may come back to another thread at once.
 pub fn unload(tenant: Tenant, module: CUmodule) -> Outcome<CUresult> {
@@ -351,7 +347,6 @@ fn load_for_all(
     let mut loaded = Library {
         own,
         managed,
-        parts: Vec::new(),
         ..Library::default()
     };
     for context in &contexts {

@@ -307,8 +307,13 @@ pub fn free_ptsz(tenant: Tenant, address: CUdeviceptr, stream: CUstream) -> Outc
 }
 
 pub fn trim_to(tenant: Tenant, pool: CUmemoryPool, keep: usize) -> Outcome<CUresult> {
+    giving_back(tenant, || next::cuMemPoolTrimTo(pool, keep))
+}
+
+/// A call within which the driver may give back what any pool holds.
+fn giving_back(tenant: Tenant, call: impl FnOnce() -> CUresult) -> Outcome<CUresult> {
     let change = tenant.change();
-    let code = next::cuMemPoolTrimTo(pool, keep);
+    let code = call();
     tenant.mark_pools();
     drop(change);
     Outcome::Done(tenant.after_synchronisation(code))
@@ -320,11 +325,9 @@ pub fn set_attribute(
     attribute: CUmemPool_attribute,
     value: Out<'_, c_void>,
 ) -> Outcome<CUresult> {
-    let change = tenant.change();
-    let code = next::cuMemPoolSetAttribute(pool, attribute, value);
-    tenant.mark_pools();
-    drop(change);
-    Outcome::Done(tenant.after_synchronisation(code))
+    giving_back(tenant, || {
+        next::cuMemPoolSetAttribute(pool, attribute, value)
+    })
 }
 
 /// A wait of the program's, from before it. What is freed while it lasts may not be waited for.

@@ -407,24 +407,23 @@ impl Tenant {
     /// next look. Answers `known`.
     pub fn settle_unseen(self, device: &Device, grant: Grant, bound: Bytes, known: Bytes) -> Bytes {
         let _held = self.memory.truth.looking.hold();
+        let rest = bound.saturating_sub(known);
         for figures in self.all_figures(device.indices) {
-            let rest = bound.saturating_sub(known);
             figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
         }
-        self.settle_as_drift(device, grant, bound, known);
+        self.settle_as_drift(device, grant, bound, rest);
         known
     }
 
     /// The same where what pools may have let go of hides the rest from looks: it stays drift until they are read.
     pub fn settle_hidden(self, device: &Device, grant: Grant, bound: Bytes, known: Bytes) {
         let _held = self.memory.truth.looking.hold();
-        self.settle_as_drift(device, grant, bound, known);
+        self.settle_as_drift(device, grant, bound, bound.saturating_sub(known));
     }
 
-    fn settle_as_drift(self, device: &Device, grant: Grant, bound: Bytes, known: Bytes) {
+    fn settle_as_drift(self, device: &Device, grant: Grant, bound: Bytes, rest: Bytes) {
         grant.commit_as(bound);
         for figures in self.all_figures(device.indices) {
-            let rest = bound.saturating_sub(known);
             figures.drift.fetch_add(rest.0, Ordering::AcqRel);
         }
     }

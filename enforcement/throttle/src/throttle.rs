@@ -298,10 +298,7 @@ impl<R: Rules> Throttle<R> {
             true => Nanos::ZERO,
             false => lease.work.get().less(lease.used.get()),
         };
-        let needed = match cost {
-            Belief::Takes(cost) => cost,
-            Belief::Unknown => Nanos::ZERO,
-        };
+        let needed = cost.time();
         // There is no place for another: this one goes on.
         if rest <= needed && self.free_slots().next().is_none() {
             let more = needed.max(self.next_size(share));

@@ -116,9 +116,8 @@ impl<R: Rules> Throttle<R> {
             Nanos::ZERO
         };
         let alone = lease.alone.is_set();
-        let span = span.less(lease.charged.get());
-        let whole = span;
-        let span = self.own(span, used);
+        let whole = span.less(lease.charged.get());
+        let span = self.own(whole, used);
         let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
         let busy = if alone {
             span
@@ -133,9 +132,9 @@ impl<R: Rules> Throttle<R> {
             span.min(self.corrected(used).max(span.less(idle)))
         };
         // Others may have had leases beside this one, and the device a turn of theirs in it.
-        let disturbed = shared.leases().wrapping_sub(lease.leases.get().0)
-            != state.taken.get().0.wrapping_sub(lease.taken.get().0);
-        let disturbed = disturbed || self.has_others();
+        let disturbed = self.has_others()
+            || shared.leases().wrapping_sub(lease.leases.get().0)
+                != state.taken.get().0.wrapping_sub(lease.taken.get().0);
         // Nothing was believed of what was never measured.
         let is_known = !lease.unmeasured.is_set() && !lease.charged.is_set();
         let is_compared = !lease.waits.is_set() && is_known;

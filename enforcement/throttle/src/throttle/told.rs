@@ -38,15 +38,15 @@ const DOUBTED: Nanos = Nanos::millis(500);
 const SHORT: Nanos = Nanos::micros(25);
 
 /// Whether other tenants have the device, too. While they do, this one is charged for what its launches are believed to take, and what it would have been charged
-/// says nothing of the others any more: now and then it is charged for all again, until the next answer.
+/// says nothing of the others any more: now and then it is charged for all again, until the next answer. That the device did less than that says that they have gone.
 ///
 /// ```text
 ///           the device did more        again
-/// Nowhere ────────────────────▶ Perhaps ───▶ There
+/// Nowhere ────────────────────▶ Perhaps ───▶ There ──▶ Nowhere, where it did less
 ///    ▲ ▲                           │          │ ▲
 ///    │ └───────────────────────────┘    after │ │ more
-///    │          no more                 a while ▼ │
-///    └───────────────────────────────────── Doubted
+///    │          no more               a while ▼ │
+///    └──────────────────────────────────── Doubted
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
