@@ -155,14 +155,7 @@ impl Tenant {
         if code != CUresult::SUCCESS {
             return Outcome::Done(code);
         }
-        let settled =
-            self.settle_and_tell_grown(device, before, grant, (bound, Bytes::ZERO, bound));
-        // Drift would stay beyond the end of the context, as long as anything was freed that nobody has waited for (R98 of `fixtures/defects.txt`).
-        let settled = settled.map(|(bytes, grown)| match planted(Seed::R98) {
-            true => bytes,
-            false => bytes.saturating_add(self.take_drift(device, grown)),
-        });
-        match settled {
+        match self.settle_by_row(device, before, grant, (bound, Bytes::ZERO, bound)) {
             Ok(bytes) if self.memory.contexts.add_to_primary(device.ordinal, bytes) => {
                 Outcome::Done(code)
             }

@@ -567,20 +567,8 @@ impl Tenant {
         device: &Device,
         before: Option<Before>,
         grant: Grant,
-        bytes: (Bytes, Bytes, Bytes),
-    ) -> Result<Bytes, (Refused, Grant)> {
-        let settled = self.settle_and_tell_grown(device, before, grant, bytes);
-        settled.map(|(given_back, _)| given_back)
-    }
-
-    /// As [`Tenant::settle_by_row`]. Answers beside that what of the drift is the call's, by two looks that nobody disturbed.
-    pub fn settle_and_tell_grown(
-        self,
-        device: &Device,
-        before: Option<Before>,
-        grant: Grant,
         (granted, known, bound): (Bytes, Bytes, Bytes),
-    ) -> Result<(Bytes, Bytes), (Refused, Grant)> {
+    ) -> Result<Bytes, (Refused, Grant)> {
         let _errno = KeptErrno::keep();
         let _held = self.memory.truth.looking.hold();
         let looked = self
@@ -617,8 +605,6 @@ impl Tenant {
         };
         grant.commit_as(taken.min(granted));
         beyond.commit_as(taken.saturating_sub(granted));
-        // What a drift of before explains is not the call's alone.
-        let grown = grown.min(taken.saturating_sub(known));
         match looked {
             // Others change the books all the time: drift until a look finds them at rest, for what is made and destroyed again and again takes no
             // more each time (R30).
@@ -636,17 +622,17 @@ impl Tenant {
                     figures.unseen.fetch_add(rest.0, Ordering::AcqRel);
                     figures.drift.fetch_add(rest.0, Ordering::AcqRel);
                 }
-                Ok((known, grown))
+                Ok(known)
             }
             Some((figures, _)) if wanted > drift => {
                 figures.set_drift(wanted);
-                Ok((known, grown))
+                Ok(known)
             }
             Some((figures, _)) => {
                 let _ = self.lowered(device, figures, drift, wanted);
-                Ok((known, grown))
+                Ok(known)
             }
-            None => Ok((bound, Bytes::ZERO)),
+            None => Ok(bound),
         }
     }
 

@@ -156,7 +156,6 @@ seeds! {
     R95 = "R95", "a handle that two threads release at once stays charged";
     R96 = "R96", "an array of a packed or compressed format is charged as one of the largest texels";
     R97 = "R97", "a primary context ends under a thread that takes one more hold on it";
-    R98 = "R98", "what a green context takes is drift, which outlives it beside what was freed";
     R99 = "R99", "what comes from a pool at an address of a context that another thread ends just now is found by nobody who frees it";
     R100 = "R100", "a destroyed pool waits for ever for a stream of a context that another thread ended meanwhile";
     R101 = "R101", "destroyed pools that the driver has given back stay charged until somebody waits";

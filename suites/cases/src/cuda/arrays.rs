@@ -269,6 +269,15 @@ cases! {
         ensure_eq!(before - left()?, block, "of the budget for the last of {MANY} arrays of a block");
         ensure!(destroy(&[*last]), "the last array of a block could not be destroyed");
         ensure_eq!(left()?, before, "left when all are gone");
+        // Small ones of its kind share another block.
+        let small = (0..5).map(|_| cuda.create_array(1024, 64).granted()).collect::<Result<Vec<_>, _>>();
+        let small = small.or_else(|code| fail!("a small array: {code:?}"))?;
+        let alone = cuda.create_array(width, height).granted().or_else(|code| fail!("an array of a block: {code:?}"))?;
+        ensure_eq!(before - left()?, block + block, "of the budget for small arrays and one of a block");
+        ensure!(destroy(&[alone]), "the array of a block could not be destroyed");
+        ensure_eq!(before - left()?, block, "of the budget for small arrays");
+        ensure!(destroy(&small), "a small array could not be destroyed");
+        ensure_eq!(left()?, before, "left when the small ones are gone, too");
         Ok(())
     }
 

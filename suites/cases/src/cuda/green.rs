@@ -145,7 +145,7 @@ cases! {
 
     /// What green contexts that come and go took is theirs no longer, though beside each something was freed in a stream's order that nobody waits for.
     what_green_contexts_took_ends_with_them_beside_what_was_freed {
-        kind: Budget, defects: ["R98"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
+        kind: Budget, defects: ["R135"], budget: "0=2GiB", needs: ["cuGreenCtxCreate"],
         entry_points: ["cuGreenCtxCreate", "cuGreenCtxDestroy", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemAlloc_v2"],
     } (session) {
         let part = Bytes::mib(64);
