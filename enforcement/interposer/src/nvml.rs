@@ -347,6 +347,7 @@ impl Session {
             last: told.last.max(sample.timeStamp),
             figures: told.figures + 1,
             percent: told.percent + u64::from(unsigned(sample.sampleValue)).min(100),
+            ..told
         }))
     }
 

@@ -54,6 +54,7 @@ enum At {
 
 /// Where a launch happens.
 struct Place<'a> {
+    tenant: Tenant,
     lane: &'a Lane,
     device: &'a Device,
     line: Line,
@@ -161,6 +162,7 @@ impl Tenant {
             (At::Current, current) => current,
         };
         let place = Place {
+            tenant: self,
             lane,
             device,
             line: work.line,
@@ -192,6 +194,15 @@ impl Tenant {
         Some(Budget {
             shared: Shared::new(words),
             share,
+        })
+    }
+
+    /// Whether no processes have a device but this tenant's, by the driver's list.
+    fn has_alone(self, index: DeviceIndex, session: &Session) -> bool {
+        let ledger = self.ledger();
+        let rows = session.rows(index);
+        rows.zip(ledger).is_some_and(|(rows, ledger)| {
+            rows.own().is_some() && ledger.are_of_tenant(index, &rows.pids())
         })
     }
 
@@ -243,7 +254,10 @@ impl<'a> Site for Place<'a> {
         let (index, None) = (indices.next()?, indices.next()) else {
             return None;
         };
-        Session::open()?.told(index, since)
+        let session = Session::open()?;
+        let told = session.told(index, since)?;
+        let alone = self.tenant.has_alone(index, &session);
+        Some(Told { alone, ..told })
     }
 }
 
@@ -257,8 +271,8 @@ impl Marks for Place<'_> {
         marks.of(slot, to).since(marks.of(slot, from))
     }
 
-    fn is_idle(&self) -> bool {
-        self.line.is_idle()
+    fn is_idle(&self) -> Option<bool> {
+        Some(self.line.is_idle())
     }
 
     /// What does is a call of its own ([`note_wait`]).

@@ -236,9 +236,9 @@ impl Marks for Place {
         timed.marking.between(family, (slot, from), (slot, to))
     }
 
-    /// Of a queue nobody can ask it: so it is believed.
-    fn is_idle(&self) -> bool {
-        true
+    /// Of a queue nobody can ask it.
+    fn is_idle(&self) -> Option<bool> {
+        None
     }
 
     fn waits(&self) -> bool {

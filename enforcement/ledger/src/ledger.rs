@@ -341,6 +341,17 @@ impl Ledger {
         }
     }
 
+    /// Whether all of these processes are this tenant's. Only where pids mean the same for everybody: in another PID namespace the driver leaves out, or calls by
+    /// other numbers, whoever is not in it.
+    pub fn are_of_tenant(&self, device: DeviceIndex, pids: &[u32]) -> bool {
+        let others = self.others(device);
+        let is_known = |pid: u32| {
+            pid == std::process::id()
+                || others.iter().any(|other| (other.owner >> 32) as u32 == pid)
+        };
+        self.seat.namespace == seen::INITIAL && pids.iter().all(|pid| is_known(*pid))
+    }
+
     /// Charges what the driver's rows show of processes of the tenant that have no slot: nothing of ours was asked for anything there. `rows` are the
     /// pids that have one, `row` tells each one's figure, and `is_ours` whether a process that looks up paths where this one does has this ledger by its
     /// settings. Answers the first that was not known yet, with what it holds.

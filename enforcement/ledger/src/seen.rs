@@ -18,7 +18,7 @@ use crate::region::processes::{folder_of, own};
 use crate::region::{self, Errno, LISTED, SEEN, Slot};
 
 /// The first PID namespace of a machine, in whose terms a driver's rows are (`PROC_PID_INIT_INO` of Linux).
-const INITIAL: u32 = 0xEFFF_FFFC;
+pub const INITIAL: u32 = 0xEFFF_FFFC;
 
 /// Takes a slot for each process of `rows` that has none and is the tenant's: it is of this PID namespace, looks up paths where this process does, and
 /// `is_ours` says so. Answers those.

@@ -12,6 +12,14 @@ const REACH: usize = 8;
 const COUNTED: u64 = 0xff;
 /// Measurements among which one was probably not slowed by other processes.
 const ROUND: u64 = 64;
+/// Of how many measurements a belief is the mean, about: of a function whose launches differ, and of others.
+const UNEVEN: u64 = 16;
+const EVEN: u64 = 4;
+/// A function's launches differ where the longest takes so many times what is believed; where it is so many quarters of that its belief is the mean of more.
+const DIFFERS: u64 = 4;
+const QUARTERS: u64 = 6;
+/// By this part the longest is forgotten with each measurement.
+const FADES: u64 = 256;
 
 /// What is launched: a function with its size, or a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +111,23 @@ struct Entry {
     before: AtomicU64,
     /// The mean of those near it.
     calm: AtomicU64,
+    /// The longest of the measurements, which fades. Zero where leases were never charged by belief.
+    most: AtomicU64,
+}
+
+fn is_uneven(mean: u64, most: u64) -> bool {
+    most > mean.saturating_mul(QUARTERS) / 4
 }
 
 impl Entry {
+    /// What is believed, and what a launch may take: of launches that differ as long as the longest.
+    fn believed(&self) -> Option<(Nanos, Nanos)> {
+        let mean = self.belief.load(Ordering::Relaxed) >> 8;
+        let most = self.most.load(Ordering::Relaxed);
+        let differs = most > mean.saturating_mul(DIFFERS);
+        (mean != 0).then_some((Nanos(mean), Nanos(if differs { most } else { mean })))
+    }
+
     /// What a launch takes that others do not slow: the least of many measurements, and a little more.
     fn near(&self) -> core::ops::RangeInclusive<u64> {
         let least = self
@@ -126,6 +148,7 @@ impl Default for Costs {
                     least: AtomicU64::new(0),
                     before: AtomicU64::new(0),
                     calm: AtomicU64::new(0),
+                    most: AtomicU64::new(0),
                 }
             }; ENTRIES],
         }
@@ -133,28 +156,53 @@ impl Default for Costs {
 }
 
 impl Costs {
+    /// What a launch may take.
     #[inline]
     pub fn of(&self, key: Key) -> Belief {
         for place in 0..REACH {
             let entry = self.entry(key, place);
             if entry.key.load(Ordering::Relaxed) == key.0 {
-                return match entry.belief.load(Ordering::Relaxed) {
-                    0 => Belief::Unknown,
-                    belief => Belief::Takes(Nanos(belief >> 8)),
+                return match entry.believed() {
+                    None => Belief::Unknown,
+                    Some((_, most)) => Belief::Takes(most),
                 };
             }
         }
         Belief::Unknown
     }
 
-    /// One launch was measured. The belief follows: at once at first, by a quarter of the difference later. What may be too little is no part of the least.
-    pub fn learn(&self, key: Key, took: Nanos, is_exact: bool) {
+    /// Whether launches differ that are charged by belief.
+    pub fn is_uneven(&self, key: Key) -> bool {
+        self.known(key).is_some_and(|entry| {
+            let mean = entry.belief.load(Ordering::Relaxed) >> 8;
+            is_uneven(mean, entry.most.load(Ordering::Relaxed))
+        })
+    }
+
+    /// What launches take together, as believed, that may take so long.
+    pub fn mean(&self, key: Key, may_take: Nanos) -> Nanos {
+        match self.known(key).and_then(Entry::believed) {
+            Some((mean, most)) => may_take.scaled(mean.0, most.0),
+            None => may_take,
+        }
+    }
+
+    /// One launch was measured. The belief follows: at once at first, by a quarter of the difference later, or by less where launches differ. What may be too little is
+    /// no part of the least. Whether its lease was charged by belief (`guessed`): then it matters what the longest takes.
+    pub fn learn(&self, key: Key, took: Nanos, is_exact: bool, guessed: Option<bool>) {
         let entry = self.place_of(key);
         let old = entry.belief.load(Ordering::Relaxed);
         let (count, believed) = (old & COUNTED, old >> 8);
         // Never 0: a launch that takes nothing would never be measured again.
         let took = took.0.clamp(1, u64::MAX >> 16);
-        let weight = (count + 1).min(4);
+        let most = entry.most.load(Ordering::Relaxed);
+        let most = match guessed {
+            Some(guessed) if guessed || most != 0 => took.max(most - most / FADES),
+            _ => most,
+        };
+        entry.most.store(most, Ordering::Relaxed);
+        let uneven = is_uneven(believed, most);
+        let weight = (count + 1).min(if uneven { UNEVEN } else { EVEN });
         let next = (believed - believed / weight + took.div_ceil(weight)).max(1);
         // After its last round a count begins that round again.
         let more = if count == COUNTED {
@@ -229,6 +277,7 @@ impl Costs {
                 .unwrap_or(&self.entries[0])
         });
         entry.belief.store(0, Ordering::Relaxed);
+        entry.most.store(0, Ordering::Relaxed);
         entry.key.store(key.0, Ordering::Relaxed);
         entry
     }
@@ -249,10 +298,10 @@ mod tests {
         let costs = Costs::default();
         let key = Key::kernel(0x7000_1000, 64, 1);
         assert_eq!(costs.of(key), Belief::Unknown);
-        costs.learn(key, Nanos::micros(100), true);
+        costs.learn(key, Nanos::micros(100), true, None);
         assert_eq!(costs.of(key), Belief::Takes(Nanos::micros(100)));
         for _ in 0..40 {
-            costs.learn(key, Nanos::millis(5), true);
+            costs.learn(key, Nanos::millis(5), true, None);
         }
         let Belief::Takes(taken) = costs.of(key) else {
             panic!("known")
@@ -268,13 +317,13 @@ mod tests {
         let costs = Costs::default();
         let key = Key::kernel(0x7000_1000, 64, 1);
         let (real, busy) = (Nanos::micros(100), Nanos::millis(1));
-        costs.learn(key, Nanos::micros(10), false);
+        costs.learn(key, Nanos::micros(10), false, None);
         assert_eq!(costs.alone(key, busy), busy);
         for at in 0..300 {
-            costs.learn(key, real, true);
+            costs.learn(key, real, true, None);
             if at % 7 == 0 {
-                costs.learn(key, Nanos::micros(3), false);
-                costs.learn(key, real.scaled(2, 1), true);
+                costs.learn(key, Nanos::micros(3), false, None);
+                costs.learn(key, real.scaled(2, 1), true, None);
             }
         }
         let Belief::Takes(believed) = costs.of(key) else {
@@ -313,7 +362,7 @@ mod tests {
             .map(|(function, size)| Key::kernel(function, 3 << (size % 20), 64 << (size / 20)))
             .collect();
         for key in &keys {
-            costs.learn(*key, Nanos::micros(3), true);
+            costs.learn(*key, Nanos::micros(3), true, None);
         }
         let forgotten = keys.iter().filter(|key| costs.of(**key) == Belief::Unknown);
         assert_eq!(forgotten.count(), 0, "of {}", keys.len());
@@ -323,9 +372,9 @@ mod tests {
         #[test]
         fn a_belief_lies_between_what_was_measured(times in proptest::collection::vec(1_u64..1 << 40, 1..50), others in 0_u64..5000) {
             let costs = Costs::default();
-            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1, 1), Nanos(7), true));
+            (0..others).for_each(|other| costs.learn(Key::kernel(other << 8, 1, 1), Nanos(7), true, None));
             let key = Key::graph(1);
-            times.iter().for_each(|time| costs.learn(key, Nanos(*time), true));
+            times.iter().for_each(|time| costs.learn(key, Nanos(*time), true, None));
             let Belief::Takes(taken) = costs.of(key) else { panic!("known") };
             prop_assert!(taken.0 + 64 >= *times.iter().min().unwrap() && taken.0 <= *times.iter().max().unwrap() + 64);
         }

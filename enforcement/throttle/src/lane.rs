@@ -30,8 +30,8 @@ pub trait Marks {
     fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool>;
     /// From one mark of a lease to another, both reached.
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
-    /// Whether the launch's stream has nothing before it that a mark would wait for, as far as anybody can say.
-    fn is_idle(&self) -> bool;
+    /// Whether the launch's stream has nothing before it that a mark would wait for; `None` where nobody can say.
+    fn is_idle(&self) -> Option<bool>;
     /// Whether the launch may wait for something else than the device before it begins.
     fn waits(&self) -> bool;
 }
@@ -165,6 +165,7 @@ impl<R: Rules> Lane<R> {
         let launch = Launch {
             key,
             cost: self.costs.of(key),
+            mean: &|time| self.costs.mean(key, time),
             is_idle: &|| marks.is_idle(),
             waits: marks.waits(),
         };
@@ -279,7 +280,8 @@ impl<R: Rules> Lane<R> {
         let before = if opens { Mark::Opened } else { Mark::Last };
         // Copies, or what another stream has to do first, are no turns of others.
         let lease = if opens {
-            self.awaits_turn(slot).filter(|_| site.is_idle())
+            self.awaits_turn(slot)
+                .filter(|_| site.is_idle() != Some(false))
         } else {
             None
         };

@@ -22,6 +22,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IDLE_IS_FREE: bool = true;
     /// No more is charged than the device says it did.
     const TOLD: bool = true;
+    /// A function whose launches differ is measured launch by launch where its leases are charged by belief.
+    const UNEVEN_ARE_KNOWN: bool = true;
     /// What is not done long after it should be is paid for to its end, though nothing waits for it.
     const OVERDUE_IS_PAID: bool = true;
     /// What the device does for other tenants is theirs to pay.

@@ -15,12 +15,20 @@ const NEXT: usize = 0;
 const BUSY: usize = 1;
 const LEASES: usize = 2;
 const HELD: usize = 3;
+const PART: usize = 4;
+const ACCOUNTANT: usize = 5;
+const ACCOUNTED: usize = 6;
 const FIRST_GRAIN: usize = 8;
 
 /// How far the next start may lie behind: what an idle tenant may make up for, and what a late wake-up does not lose.
 pub const CREDIT: Nanos = Nanos::millis(40);
 /// Nobody holds the device for longer without saying so again.
 const MOST_HELD: Nanos = Nanos::millis(20);
+/// What is charged of measured time, in 1024ths: all of it, and the most that it is scaled to.
+pub const FULL: u64 = 1024;
+const MOST_PART: u64 = 64 * FULL;
+/// A process that has said nothing for so long compares no more.
+const ABANDONED: Nanos = Nanos::seconds(3);
 /// The longest that anything ever waits.
 pub const MOST_DEBT: Nanos = Nanos::seconds(10);
 
@@ -56,6 +64,42 @@ impl<'a> Shared<'a> {
     /// How many leases were taken. The count may wrap.
     pub fn leases(&self) -> u64 {
         self.words[LEASES].load(Ordering::Relaxed)
+    }
+
+    /// How many 1024ths of what is measured is charged: more than all where the device did more for the tenant than its marks tell.
+    pub fn part(&self) -> u64 {
+        self.words[PART]
+            .load(Ordering::Relaxed)
+            .clamp(FULL, MOST_PART)
+    }
+
+    pub fn set_part(&self, part: u64) {
+        self.words[PART].store(part, Ordering::Relaxed);
+    }
+
+    /// Whether it is this process (`me` is like no other's) that compares what the tenant is charged with what the device did: one of them does, as long as it goes
+    /// on. Whoever takes its place begins with the next comparison.
+    pub fn compares(&self, me: Nanos, now: Nanos) -> bool {
+        let (who, when) = (&self.words[ACCOUNTANT], &self.words[ACCOUNTED]);
+        let old = who.load(Ordering::Relaxed);
+        let last = Nanos(when.load(Ordering::Relaxed));
+        let is_me = old == me.0;
+        let is_free = last > now || now.less(last) > ABANDONED;
+        let takes = is_free
+            && who
+                .compare_exchange(old, me.0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if is_me || takes {
+            when.store(now.0, Ordering::Relaxed);
+        }
+        is_me
+    }
+
+    /// The device did so much more for the tenant than was measured.
+    pub fn owe(&self, now: Nanos, share: Share, work: Nanos) {
+        self.words[BUSY].fetch_add(work.0, Ordering::Relaxed);
+        // Never refused.
+        let _ = self.change(now, |next| Ok(next.plus(share.period(work))));
     }
 
     /// When the next lease may start.

@@ -86,9 +86,11 @@ pub enum Order {
 #[derive(Clone, Copy)]
 pub struct Launch<'a> {
     pub key: Key,
+    /// What it may take, and what of so much is believed.
     pub cost: Belief,
-    /// Whether its stream has nothing left to do.
-    pub is_idle: &'a dyn Fn() -> bool,
+    pub mean: &'a dyn Fn(Nanos) -> Nanos,
+    /// Whether its stream has nothing left to do, where anybody can say.
+    pub is_idle: &'a dyn Fn() -> Option<bool>,
     /// It may wait for something else than the device.
     pub waits: bool,
 }
@@ -145,6 +147,8 @@ struct State {
     /// Leases without idle time, lately: what was believed and what was measured.
     believed: Word,
     measured: Word,
+    /// What leases of launches that differ took less than was believed.
+    owed: Word,
     size: Word,
     seed: Word,
     /// When the device is to be asked how busy it was; the time of its last figure; when it was told, and for how much the tenant had been charged by then;
@@ -157,6 +161,9 @@ struct State {
     /// By that, whether others than the tenant's processes have the device, too, and since when.
     others: Word,
     others_since: Word,
+    /// Like no other process's of the tenant. Zero: it has never compared.
+    name: Word,
+    with_device: told::Compared,
     /// The leases of the tenant's other processes by the last answer.
     siblings: Word,
 }
@@ -303,10 +310,11 @@ impl<R: Rules> Throttle<R> {
         if rest <= needed && self.free_slots().next().is_none() {
             let more = needed.max(self.next_size(share));
             if !self.is_unpaid(shared, now) {
-                if let Err(next) = shared.pay::<R>(now, share, more) {
+                let mean = (launch.mean)(more);
+                if let Err(next) = shared.pay::<R>(now, share, mean) {
                     return Order::Wait(next.min(now.plus(NAP)));
                 }
-                lease.paid.add(more);
+                lease.paid.add(mean);
             }
             lease.work.add(more);
             rest = rest.plus(more);
@@ -375,7 +383,7 @@ impl<R: Rules> Throttle<R> {
             let first = known.map_or(UNKNOWN, |cost| cost.max(PORTION.scaled(2, 1)));
             let looked = now.plus(toll).plus(first);
             // Whoever is killed leaves no more behind.
-            let paid = work.plus(toll).min(most_paid(share));
+            let paid = (launch.mean)(work).plus(toll).min(most_paid(share));
             if let Err(wait) = self.take(shared, share, now, (others, looked), paid) {
                 return Order::Wait(wait);
             }

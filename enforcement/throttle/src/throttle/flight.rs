@@ -1,7 +1,7 @@
 //! Leases that are on the device, or before it: what they are at, and what they took.
 
 use crate::lease::{LEASES, Lease, Progress, Slot, Stage};
-use crate::shared::Taken;
+use crate::shared::{FULL, Taken};
 use crate::{Belief, Costs, Nanos, Rules, Share, Shared};
 
 use super::{LATE, LEAST, SOON, Throttle};
@@ -10,6 +10,8 @@ use super::{LATE, LEAST, SOON, Throttle};
 const WAITS: u64 = 8;
 /// What it takes to make a launch, where nothing comes in between.
 const CALL: Nanos = Nanos::micros(4);
+/// Of launches that differ some leases take less than is believed of them, for which others take more: so much is remembered.
+const MOST_OWED: Nanos = Nanos::millis(50);
 /// Work after which half of a comparison is forgotten.
 const REMEMBERED: Nanos = Nanos::millis(200);
 /// Work that has not begun so long after nothing of this process was before it waits for something else than the device; with others of its tenant about,
@@ -110,6 +112,8 @@ impl<R: Rules> Throttle<R> {
             return;
         };
         let key = lease.key();
+        // As believed.
+        let mean = costs.mean(key, used);
         let idle = if R::IDLE_IS_FREE {
             lease.idle.get()
         } else {
@@ -117,20 +121,27 @@ impl<R: Rules> Throttle<R> {
         };
         let alone = lease.alone.is_set();
         let whole = span.less(lease.charged.get());
-        let span = self.own(whole, used);
+        let span = self.own(whole, mean);
         let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
+        let owed = match costs.is_uneven(key) {
+            true => mean.plus(state.owed.get()),
+            false => mean,
+        };
         let busy = if alone {
             span
         } else if scattered {
             // Launches here and there between those of other processes: each was slowed by them, and that time is theirs to pay.
-            span.min(costs.alone(key, used))
+            span.min(costs.alone(key, mean))
         } else if lease.waits.is_set() {
-            span.min(self.corrected(used))
+            span.min(self.corrected(owed))
         } else if lease.dense.is_set() {
             span
         } else {
-            span.min(self.corrected(used).max(span.less(idle)))
+            span.min(self.corrected(owed).max(span.less(idle)))
         };
+        if costs.is_uneven(key) && !alone {
+            state.owed.set(owed.less(busy).min(MOST_OWED));
+        }
         // Others may have had leases beside this one, and the device a turn of theirs in it.
         let disturbed = self.has_others()
             || shared.leases().wrapping_sub(lease.leases.get().0)
@@ -139,7 +150,7 @@ impl<R: Rules> Throttle<R> {
         let is_known = !lease.unmeasured.is_set() && !lease.charged.is_set();
         let is_compared = !lease.waits.is_set() && is_known;
         if lease.dense.is_set() && !disturbed && is_compared {
-            self.compare(used, span);
+            self.compare(mean, span);
         }
         let is_own = |last: &Nanos| {
             let believed = costs.of(key).time();
@@ -153,7 +164,8 @@ impl<R: Rules> Throttle<R> {
                 }
                 _ => last,
             };
-            costs.learn(key, last, measured.is_exact());
+            let guessed = (!disturbed && R::UNEVEN_ARE_KNOWN).then_some(busy < span);
+            costs.learn(key, last, measured.is_exact(), guessed);
         }
         if !alone {
             let launches = match costs.of(key) {
@@ -336,6 +348,8 @@ impl<R: Rules> Throttle<R> {
     fn pay(&self, shared: &Shared<'_>, share: Share, now: Nanos, slot: Slot, took: Took) -> Nanos {
         let Took { span, busy, .. } = took;
         let (state, lease) = (&self.state, self.lease(slot));
+        let longest = &state.with_device.longest;
+        longest.set(longest.get().max(span));
         // It began when the one before it had ended, and has ended since the device was last found at it.
         let begun = lease.start.get().max(state.ended.get());
         let seen = match lease.turned_to.is_set() {
@@ -358,6 +372,10 @@ impl<R: Rules> Throttle<R> {
             exact: took.exact,
         };
         shared.settle::<R>(now, share, lease.paid.get(), &taken);
+        let more = busy.scaled(shared.part() - FULL, FULL);
+        if more != Nanos::ZERO {
+            shared.owe(now, share, more);
+        }
         end
     }
 

@@ -22,7 +22,10 @@ impl<R: Rules> Throttle<R> {
             .less(Nanos(self.left.swap(0, Ordering::Relaxed)));
         state.portion.set(Nanos::ZERO);
         lease.used.add(launched);
-        let drained = state.drained.get().plus(self.corrected(launched));
+        let drained = state
+            .drained
+            .get()
+            .plus(self.corrected((launch.mean)(launched)));
         // It is seen to be at work.
         let gap = match state.running.is_set() {
             true => Nanos::ZERO,
@@ -54,7 +57,7 @@ impl<R: Rules> Throttle<R> {
         }
         // It gives the device away with every wait: any of them may have been a turn.
         let gives_away = state.turns.are_given_away();
-        if !gives_away && !(launch.is_idle)() {
+        if !gives_away && (launch.is_idle)() == Some(false) {
             // What should be done and is not has waited for its turn, and been turned to; how much of it was which nobody saw.
             return gap.min(turn.max(gap.scaled(1, 2)));
         }

@@ -3,8 +3,11 @@
 //! Marks around short launches measure more than the device counts as busy: a mark is written, the next launch is fetched, and how much of that is work only the
 //! device says (H200, 580.159.04: of 500 kernels of 2 us that come one by one, 55 % of the time by marks and 28 % by NVML). So now and then a process asks, at
 //! a launch, how busy the device was, whoever's work that was: its tenant cannot have had more. Where the tenant was charged for more, leases of short launches are
-//! charged for less from then on, until the figure is reached; where it was charged for less, for more at once.
+//! charged for less from then on, until the figure is reached; where it was charged for less, for more at once. Where nobody else has the device, the tenant pays all that
+//! the device says it did, whatever its marks tell: kernels of which beliefs were wrong, work that no hook sees, what it takes to turn between its processes.
 
+use crate::shared::FULL;
+use crate::word::Word;
 use crate::{Nanos, Rules, Shared};
 
 use super::Throttle;
@@ -17,6 +20,8 @@ pub struct Told {
     pub figures: u64,
     /// The sum of them, in percent.
     pub percent: u64,
+    /// No processes have the device but the tenant's, as far as the driver tells.
+    pub alone: bool,
 }
 
 /// The device is asked so often; each of its figures covers 200 ms.
@@ -25,10 +30,11 @@ const ASKED: Nanos = Nanos::millis(1_000);
 const RARELY: u64 = 200;
 /// Longer than this nothing was launched, or nobody was told: figures and charges are of different times.
 const COMPARABLE: Nanos = Nanos::seconds(5);
-/// What is charged in full, and at least: of leases whose launches come to an idle device, and of others, in which only the rests between launches are in doubt.
-const FULL: u64 = 1024;
+/// What is charged at least, in 1024ths: of leases whose launches come to an idle device, and of others, in which only the rests between launches are in doubt.
 const LEAST_ALONE: u64 = 256;
 const LEAST_AHEAD: u64 = 896;
+/// Charges and figures differ by this part of the time for no reason.
+const ALIKE: u64 = 64;
 /// Where the device did more for all than the tenant was charged by this part of the time, it did it for somebody else.
 const BESIDE: u64 = 8;
 /// So long they are taken to be there, and it is doubted until the device's next answer.
@@ -74,6 +80,16 @@ impl Others {
     }
 }
 
+/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest lease of this process.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Compared {
+    did: Word,
+    measured: Word,
+    time: Word,
+    pub longest: Word,
+}
+
 impl<R: Rules> Throttle<R> {
     /// Whether the device is to be asked now: the figures' time of the last question, if so. [`Throttle::hear`] is to be called with the answer.
     pub fn is_to_ask(&self, now: Nanos) -> Option<u64> {
@@ -106,27 +122,76 @@ impl<R: Rules> Throttle<R> {
         state.charged.set(charged);
         let span = now.less(since);
         let charged = charged.less(before);
+        let busy = span.scaled(told.percent, told.figures.saturating_mul(100));
+        if state.name.get() == Nanos::ZERO {
+            let place = core::ptr::from_ref(self).addr() as u64;
+            state.name.set(Nanos(now.0.rotate_left(24) ^ place | 1));
+        }
+        let compares = shared.compares(state.name.get(), now);
         // Of little work neither says much.
-        if span > COMPARABLE || charged < span.scaled(1, 50) {
+        let counts = if told.alone {
+            charged.max(busy)
+        } else {
+            charged
+        };
+        if span > COMPARABLE || counts < span.scaled(1, 50) {
             return;
         }
-        let busy = span.scaled(told.percent, told.figures.saturating_mul(100));
+        if compares {
+            self.compare_with_device(shared, told.alone, (busy, charged, span));
+        }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
         let siblings = Nanos(shared.leases().wrapping_sub(state.taken.get().0));
-        if state.siblings.get() == siblings {
+        if told.alone {
+            state.others.set(Others::Nowhere.word());
+        } else if state.siblings.get() == siblings {
             self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
         } else {
             state.siblings.set(siblings);
             state.others.set(Others::Nowhere.word());
         }
-        if state.others.get() != Others::Nowhere.word() {
+        if state.others.get() != Others::Nowhere.word() || shared.part() > FULL {
             return;
         }
         let part = FULL - state.spared.get().0.min(FULL - LEAST_ALONE);
-        let wanted = Nanos(part).scaled(busy.0, charged.0).0;
+        let wanted = Nanos(part).scaled(busy.0, charged.0.max(1)).0;
         let part = wanted.max(part * 3 / 4).clamp(LEAST_ALONE, FULL);
         state.spared.set(Nanos(FULL - part));
+    }
+
+    /// Where the tenant has the device alone it is charged what the device did.
+    fn compare_with_device(
+        &self,
+        shared: &Shared<'_>,
+        alone: bool,
+        (busy, charged, span): (Nanos, Nanos, Nanos),
+    ) {
+        let Compared {
+            did,
+            measured,
+            time,
+            longest,
+        } = &self.state.with_device;
+        did.add(busy);
+        measured.add(charged);
+        time.add(span);
+        let wanted = did.get().less(time.get().scaled(1, ALIKE));
+        let charged = measured.get().max(time.get().scaled(1, 1000));
+        // What is charged late is missing in one answer, and too much in the next.
+        if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
+            return;
+        }
+        let part = shared.part();
+        let next = Nanos(part).scaled(wanted.0, charged.0).0;
+        shared.set_part(match alone {
+            true => next.clamp(part / 4, part * 4),
+            false => FULL,
+        });
+        for word in [did, measured, time] {
+            word.set(Nanos::ZERO);
+        }
+        longest.set(longest.get().scaled(1, 2));
     }
 
     /// Whether the device does work of other tenants, too.

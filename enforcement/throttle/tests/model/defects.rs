@@ -25,6 +25,7 @@ defect!(OneAfterAnother without AHEAD);
 defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
+defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
 defect!(OthersArePaidFor without OTHERS_PAY);
 defect!(OverdueIsFree without OVERDUE_IS_PAID);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
@@ -93,6 +94,12 @@ fn one_lease_after_another_is_caught() {
 #[test]
 fn believing_marks_alone_is_caught() {
     real::late_marks::<MarksAreBelieved>().unwrap_err();
+    scenes::uneven::<MarksAreBelieved>().unwrap_err();
+}
+
+#[test]
+fn taking_launches_of_a_function_for_alike_is_caught() {
+    scenes::uneven::<AllLaunchesAreAlike>().unwrap_err();
 }
 
 #[test]

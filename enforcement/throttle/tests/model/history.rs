@@ -44,6 +44,7 @@ impl History {
                 last: end,
                 figures: told.figures + 1,
                 percent: told.percent + (busy * 100 + FIGURE / 2) / FIGURE,
+                alone: false,
             }
         })
     }

@@ -33,6 +33,8 @@ pub enum Step {
     Close {
         stream: usize,
     },
+    /// A copy, which takes nothing of what is paid for.
+    Copy,
     /// All that is closed.
     Open,
     /// Until the device is done with all that this process launched.
@@ -82,6 +84,8 @@ pub struct Program {
     pub host: u64,
     pub streams: usize,
     pub gate: Option<Gate>,
+    /// Before one launch in so many a copy.
+    pub copies: u64,
     /// Which function, and how often, one after another in a round; none: the functions in turn.
     pub phases: Vec<(usize, u64)>,
     place: Place,
@@ -94,6 +98,8 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Begin,
+    /// The copy before a launch was made.
+    Copied,
     Launch,
     Prepare,
     /// All is launched; the gate is open after a thought, if there is one.
@@ -114,6 +120,7 @@ impl Program {
             host: 0,
             streams: 1,
             gate: None,
+            copies: 0,
             phases: Vec::new(),
             place: Place::Begin,
             launched: 0,
@@ -143,7 +150,12 @@ impl Program {
                 self.place = Place::Launched;
                 self.step(dice)
             }
-            Place::Launch => {
+            Place::Launch if self.copies > 0 && self.launched.is_multiple_of(self.copies) => {
+                self.place = Place::Copied;
+                Step::Copy
+            }
+            Place::Launch | Place::Copied => {
+                self.place = Place::Launch;
                 self.at += 1;
                 self.launched += 1;
                 if self.host > 0 {

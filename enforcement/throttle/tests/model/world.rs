@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use throttle::{
     Budget, End, Key, LEASES, Lane, Launched, Mark, Marks, Nanos, Order, Rules, Share, Shared,
-    Slot, WORDS,
+    Slot, Told, WORDS,
 };
 
 use crate::history::History;
@@ -79,7 +79,7 @@ enum Doing {
 struct Reached {
     marks: [[Option<u64>; 3]; LEASES],
     /// The stream of the launch that is held has nothing to do.
-    idle: bool,
+    idle: Option<bool>,
 }
 
 impl Reached {
@@ -99,7 +99,7 @@ impl Marks for Reached {
         Some(Nanos(to.saturating_sub(from)))
     }
 
-    fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> Option<bool> {
         self.idle
     }
 
@@ -170,6 +170,8 @@ pub struct World<R: Rules> {
     pub late: u64,
     /// A mark behind work that came to an idle stream is reached so much later than the device counts as busy.
     pub lag: u64,
+    /// Nobody can say whether a stream is empty: Vulkan's queues.
+    pub blind: bool,
     /// From the call's end until the device is at work, where the stream was empty: a mark before it is reached by then.
     fetch: u64,
 }
@@ -189,6 +191,7 @@ impl<R: Rules> World<R> {
             until: 0,
             late: 80_000,
             lag: 0,
+            blind: false,
             fetch: FETCH,
         }
     }
@@ -429,6 +432,9 @@ impl<R: Rules> World<R> {
         // Its stream is read now: what is put there is reached at once if it is empty.
         let is_read =
             self.sharing == Sharing::Even || self.turn == Some(at) && self.since <= self.now;
+        let tenant = self.processes[at].tenant;
+        let is_same = |process: &Process<R>| process.lane.is_some() && process.tenant == tenant;
+        let alone = self.processes.iter().all(is_same);
         let process = &mut self.processes[at];
         if let Some((work, stream)) = process.coming.take() {
             let before = process.reach_empty(&work, stream, is_read);
@@ -489,9 +495,10 @@ impl<R: Rules> World<R> {
             process.launch(self.now, cost, None, is_read);
             return;
         }
-        process.reached.idle = process.streams[stream].is_empty();
+        process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
         if let Some(since) = lane.is_to_ask(now) {
             let told = self.device.told(since, self.now - BOOT);
+            let told = Told { alone, ..told };
             lane.hear(&budget, (now, now), Some(told));
         }
         let order = lane.order(&process.reached, &budget, now, key);
@@ -563,6 +570,12 @@ impl<R: Rules> World<R> {
                     ..Work::default()
                 };
                 process.streams[stream].push_back(gate);
+                if let Some(lane) = &process.lane {
+                    lane.note_wait();
+                }
+                process.doing = Doing::Something(self.now + LAUNCH);
+            }
+            Step::Copy => {
                 if let Some(lane) = &process.lane {
                     lane.note_wait();
                 }

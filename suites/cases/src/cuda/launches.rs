@@ -20,6 +20,8 @@ pub const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simul
 pub const BUDGET: f64 = 30.0;
 /// Beyond the budget in one second: idle time that was saved up, and a lease at either end.
 pub const MARGIN: f64 = 5.0;
+/// The same where launches differ, of which the first are taken to be alike.
+const UNEVEN_MARGIN: f64 = 6.0;
 /// Nanoseconds of a long launch.
 const LONG: u64 = 100_000_000;
 /// What a busy machine lets a program do that asks for more: it wakes up when it may.
@@ -94,6 +96,23 @@ cases! {
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
     } (session) {
         four_together(session, 1)
+    }
+
+    /// A kernel's launches take as long as its data or its shared memory say, which is told by nothing that is launched. One in ten takes seven times as long
+    /// here, each behind a wait that may be for anything.
+    launches_that_differ_are_held_to_the_compute_budget {
+        kind: Budget, defects: ["T2"], entry_points: ["cuLaunchKernel"], needs: ["cuStreamWaitValue32_v2"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        uneven_together(session, 1)
+    }
+
+    /// The same by two processes beside each other, where marks tell less: what the device says it did is charged.
+    launches_that_differ_in_two_processes_are_held_to_the_compute_budget {
+        kind: Budget, defects: ["T2"], entry_points: ["cuLaunchKernel"], needs: ["cuStreamWaitValue32_v2"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        uneven_together(session, 2)
     }
 
     /// A program that launches and waits, one kernel at a time, is held to the budget too.
@@ -189,6 +208,52 @@ cases! {
 }
 
 /// Four processes that wait after every `depth` launches, for two seconds: what they do together.
+/// So many processes launch one function, of which some launches take seven times as long as others by what nothing tells before.
+fn uneven_together(session: &Session, count: usize) -> Result<(), Failure> {
+    const BLOCKS: u64 = 2048;
+    const SHARED: u64 = 48 << 10;
+    const SECONDS: u64 = 8;
+    let mut free = unbudgeted(session)?;
+    let mut time = |shared: u64| -> Result<i64, Failure> {
+        let mut least = i64::MAX;
+        for _ in 0..3 {
+            least = least.min(free.ask(&format!("time Kernel {BLOCKS} {shared}"))?);
+        }
+        Ok(least)
+    };
+    let (short, long) = (time(0)?, time(SHARED)?);
+    ensure!(long > short * 5, "{long} ns is not much more than {short}");
+    drop(free);
+    let mut tenants = (0..count)
+        .map(|_| Tenant::start(session))
+        .collect::<Result<Vec<_>, _>>()?;
+    for tenant in &mut tenants {
+        tenant.ask("ready-cuda")?;
+    }
+    let begun = Instant::now();
+    for tenant in &mut tenants {
+        tenant.peer.say(&format!(
+            "uneven {} {BLOCKS} {SHARED} {short} {long}",
+            SECONDS * 1000
+        ))?;
+    }
+    let mut spent = 0;
+    for tenant in &mut tenants {
+        let line = tenant.peer.line()?;
+        let Ok(nanoseconds) = line.parse::<u64>() else {
+            fail!("\"{line}\" is no time")
+        };
+        spent += nanoseconds;
+    }
+    let sum = spent as f64 * 100.0 / begun.elapsed().as_nanos() as f64;
+    ensure!(
+        sum <= BUDGET + UNEVEN_MARGIN,
+        "together {sum} % of the time, of {BUDGET}"
+    );
+    ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
+    Ok(())
+}
+
 fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
     let mut free = unbudgeted(session)?;
     let mut unit = i64::MAX;
@@ -281,16 +346,18 @@ pub fn captured(cuda: &Cuda) -> Result<i64, Failure> {
     Ok(work.nodes as i64)
 }
 
-/// `ROUTE [BLOCKS]`: nanoseconds that one launch takes; negative where the driver lacks the function.
+/// `ROUTE [BLOCKS [SHARED]]`: nanoseconds that one launch takes; negative where the driver lacks the function.
 pub fn time(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
-    let (name, blocks) = object.split_once(' ').unwrap_or((object, "1"));
-    let (Some(route), Ok(blocks)) = (Route::named(name), blocks.parse()) else {
-        fail!("\"time {object}\" is not ROUTE [BLOCKS]")
+    let (name, sizes) = object.split_once(' ').unwrap_or((object, "1"));
+    let sizes: Option<Vec<u32>> = sizes.split(' ').map(|size| size.parse().ok()).collect();
+    let (Some(route), Some([blocks, shared @ ..])) = (Route::named(name), sizes.as_deref()) else {
+        fail!("\"time {object}\" is not ROUTE [BLOCKS [SHARED]]")
     };
     let mut work = cuda
         .workload()
         .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
-    work.blocks = blocks;
+    work.blocks = *blocks;
+    work.shared = shared.first().copied().unwrap_or(0);
     let time = cuda.time(&work, route);
     if time.code == MISSING {
         return Ok(-1);
@@ -330,6 +397,40 @@ fn launch_for(cuda: &Cuda, object: &str) -> Result<Busy, Failure> {
         ensure_eq!(code, CUresult::SUCCESS, "a launch by {route:?}");
         Ok(())
     })
+}
+
+/// `MILLISECONDS BLOCKS SHARED SHORT LONG`: launches of one function for so long, of which one in ten has so much shared memory and takes LONG nanoseconds in place of
+/// SHORT; each behind a wait that is over, and the host waits after eight. Nanoseconds of work.
+pub fn uneven(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
+    let numbers: Option<Vec<u64>> = object
+        .split(' ')
+        .map(|number| number.parse().ok())
+        .collect();
+    let Some([milliseconds, blocks, shared, short, long]) = numbers.as_deref() else {
+        fail!("\"uneven {object}\" is not MILLISECONDS BLOCKS SHARED SHORT LONG")
+    };
+    let mut work = cuda
+        .workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    work.blocks = *blocks as u32;
+    let word = cuda.allocate(4).granted();
+    let word = word.or_else(|code| fail!("a word: {code:?}"))?;
+    let (mut done, mut dice) = (0, 12345_u32);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(*milliseconds) {
+        for _ in 0..8 {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let is_long = (dice >> 16) % 10 == 0;
+            work.shared = if is_long { *shared as u32 } else { 0 };
+            let code = cuda.wait_for_value(work.own_stream(), word, 0);
+            ensure_eq!(code, CUresult::SUCCESS, "cuStreamWaitValue32");
+            let code = cuda.launch(&work, Route::Kernel);
+            ensure_eq!(code, CUresult::SUCCESS, "a launch");
+            done += if is_long { long } else { short };
+        }
+        ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "waiting for work");
+    }
+    Ok(done as i64)
 }
 
 /// What was done, and in what time.

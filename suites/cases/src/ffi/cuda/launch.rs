@@ -71,6 +71,8 @@ pub struct Workload {
     events: [CUevent; 2],
     /// Of one launch by [`Route::Kernel`] or [`Route::Detached`].
     pub blocks: u32,
+    /// Bytes of dynamic shared memory of one by [`Route::Kernel`].
+    pub shared: u32,
 }
 
 fn kernel() -> CString {
@@ -121,6 +123,7 @@ impl Cuda {
             nodes: 0,
             events,
             blocks: 1,
+            shared: 0,
         };
         good(call!(self.cuStreamBeginCapture_v2(stream, 1)))?;
         for _ in 0..GRAPHED {
@@ -170,7 +173,19 @@ impl Cuda {
         };
         match route {
             Route::Kernel => {
-                call!(self.cuLaunchKernel(function, blocks, 1, 1, 1, 1, 1, 0, stream, none, none))
+                call!(self.cuLaunchKernel(
+                    function,
+                    blocks,
+                    1,
+                    1,
+                    1,
+                    1,
+                    1,
+                    work.shared,
+                    stream,
+                    none,
+                    none
+                ))
             }
             Route::KernelPtsz => {
                 call!(self.cuLaunchKernel_ptsz(
