@@ -16,6 +16,7 @@ use crate::arena::{Arena, Id};
 use crate::boundary::nvml::{self, Rows};
 use crate::exports::{Descriptor, Freed, Row};
 use crate::floor::{Books, Floor};
+use crate::memory::Objects;
 use crate::pace::Turns;
 use crate::settings::settings;
 use crate::targets::{self, Held};
@@ -30,6 +31,7 @@ pub struct Attachment {
     turns: [OnceLock<Turns>; MAX_DEVICES],
     holds: Mutex<Holds>,
     floor: Floor,
+    pub objects: Objects,
 }
 
 /// Nothing more is granted.
@@ -74,6 +76,7 @@ fn make() -> Option<&'static Attachment> {
         turns: [const { OnceLock::new() }; MAX_DEVICES],
         holds: Mutex::new(Holds::new()),
         floor: Floor::new(),
+        objects: Objects::new(),
     })?;
     CURRENT.store(id.0, Ordering::Release);
     ATTACHMENTS.get(id)
@@ -224,6 +227,11 @@ impl Attachment {
     pub fn look(&self, targets: DeviceSet, call: Option<&str>) -> bool {
         let ledger = self.ledger.as_ref().filter(|ledger| ledger.is_mine());
         ledger.is_some_and(|ledger| self.floor.look_all(ledger, targets, call))
+    }
+
+    /// The next request looks.
+    pub fn look_later(&self, targets: DeviceSet) {
+        self.floor.look_later(targets);
     }
 
     /// What this process has imported of a device and its row shows, once it has one.

@@ -103,6 +103,14 @@ impl Floor {
         next.store(held.saturating_add(step), Ordering::Relaxed);
     }
 
+    /// The next request looks.
+    pub fn look_later(&self, targets: DeviceSet) {
+        let slots = targets.iter().filter_map(DeviceIndex::slot);
+        for next in slots.filter_map(|slot| self.next.get(slot)) {
+            next.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Looks at every target. Answers whether the tenant has more left than before.
     #[cold]
     pub fn look_all(&self, ledger: &Ledger, targets: DeviceSet, call: Option<&str>) -> bool {

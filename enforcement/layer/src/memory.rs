@@ -33,8 +33,25 @@ pub fn image_bytes(size: Bytes) -> Option<Bytes> {
     })
 }
 
-static RECORDS: Records = Records::new();
-static EXPORTS: Exports = Exports::new();
+/// What a process's memory objects and swapchains are charged. A fork child has others: it would wait for ever for a thread of its parent's that held a lock of
+/// these when it was forked (V34 of `fixtures/defects.txt`).
+pub struct Objects {
+    pub memory: Records,
+    pub swapchains: Records,
+    exports: Exports,
+    naming: Mutex<()>,
+}
+
+impl Objects {
+    pub fn new() -> Objects {
+        Objects {
+            memory: Records::new(),
+            swapchains: Records::new(),
+            exports: Exports::new(),
+            naming: Mutex::new(()),
+        }
+    }
+}
 
 /// What an allocation asks for, as far as it decides the charge.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +111,9 @@ pub fn allocate(
         if let Some(object) = enforced.attachment.hold(descriptor) {
             return import_known(device, enforced, targets, object, request, call);
         }
-        if let Some(held) = EXPORTS.taken_over(descriptor) {
-            return import(device, descriptor, held, request, call);
+        let exports = &enforced.attachment.objects.exports;
+        if let Some(held) = exports.taken_over(descriptor) {
+            return import(device, enforced, descriptor, held, request, call);
         }
     }
     match request.import {
@@ -132,9 +150,9 @@ fn charged(
     if let (true, Some(object)) = (succeeded(result), object) {
         if planted(Seed::V13) {
             // As a map that is keyed by the handle: a record that is still there is overwritten.
-            RECORDS.take(device.id, object);
+            enforced.attachment.objects.memory.take(device.id, object);
         }
-        if !RECORDS.insert(
+        if !enforced.attachment.objects.memory.insert(
             device.id,
             object,
             Charge {
@@ -184,7 +202,7 @@ fn judged_by_driver(
         .round_up(request.granularity())
         .unwrap_or(Bytes::MAX);
     if let Ok(held) = reserve(enforced.attachment, targets, bytes)
-        && RECORDS.insert(
+        && enforced.attachment.objects.memory.insert(
             device.id,
             object,
             Charge {
@@ -205,14 +223,16 @@ fn judged_by_driver(
 /// Memory this process already pays for: the new object holds the charge in its descriptor's place.
 fn import(
     device: &Device,
+    enforced: &Enforced,
     descriptor: Descriptor,
     (id, Freed { targets, bytes, .. }): (SharedId, Freed),
     request: Request,
     call: impl FnOnce() -> (vk::Result, Option<Object>),
 ) -> vk::Result {
+    let objects = &enforced.attachment.objects;
     let (result, object) = call();
     let (true, Some(object)) = (succeeded(result), object) else {
-        EXPORTS.handed_back(descriptor, id);
+        objects.exports.handed_back(descriptor, id);
         return result;
     };
     let charge = Charge {
@@ -221,7 +241,7 @@ fn import(
         shared: Some(id),
         callbacks: request.callbacks,
     };
-    if !RECORDS.insert(device.id, object, charge) {
+    if !objects.memory.insert(device.id, object, charge) {
         // No room for hundreds of millions: the object stays charged until the process ends.
     }
     trace::line(format_args!("import charged=0 verdict=granted"));
@@ -242,7 +262,8 @@ fn import_known(
         enforced.attachment.let_go(held.object);
         return result;
     };
-    let id = EXPORTS.share(Freed {
+    let objects = &enforced.attachment.objects;
+    let id = objects.exports.share(Freed {
         payer: enforced.attachment.id(),
         targets,
         bytes: Bytes::ZERO,
@@ -254,7 +275,7 @@ fn import_known(
         shared: Some(id),
         callbacks: request.callbacks,
     };
-    if !RECORDS.insert(device.id, object, charge) {
+    if !objects.memory.insert(device.id, object, charge) {
         // No room for hundreds of millions: the row stays held until the process ends.
     }
     // Had the driver taken new memory for it, the row would tell.
@@ -279,15 +300,18 @@ fn succeeded(result: vk::Result) -> bool {
 pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     let _leaving = object.map(Leaving::begin);
     let late = planted(Seed::V13).then_some(object).flatten();
-    let mut charge = object
-        .filter(|_| late.is_none())
-        .and_then(|object| RECORDS.take(found.device.id, object));
+    let take = |object| {
+        let enforced = found.device.enforced.as_ref()?;
+        let records = &enforced.attachment.objects.memory;
+        records.take(found.device.id, object)
+    };
+    let mut charge = object.filter(|_| late.is_none()).and_then(take);
     let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
     if let Some(object) = late {
         // Wide enough for another thread to be given the handle meanwhile.
         std::thread::sleep(std::time::Duration::from_micros(200));
-        charge = RECORDS.take(found.device.id, object);
+        charge = take(object);
     }
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {
         give_back(enforced.attachment, charge);
@@ -324,7 +348,13 @@ impl Drop for Leaving {
 
 /// Whether a descriptor that is about to be made of an object would be of something charged, as far as is known.
 pub fn may_be_charged(found: &Found, object: Object) -> bool {
-    let recorded = || RECORDS.update(found.device.id, object, |charge| charge);
+    let recorded = || {
+        let enforced = found.device.enforced.as_ref();
+        enforced.is_some_and(|enforced| {
+            let records = &enforced.attachment.objects.memory;
+            records.update(found.device.id, object, |charge| charge)
+        })
+    };
     let leaves = || Leaving::word(object).load(Ordering::SeqCst) != 0;
     !planted(Seed::R44a) && (recorded() || leaves())
 }
@@ -336,14 +366,19 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor, was_charge
     let Some(enforced) = &found.device.enforced else {
         return true;
     };
-    // One name for all descriptors: the second of two threads finds the first's.
+    let objects = &enforced.attachment.objects;
     static NAMING: Mutex<()> = Mutex::new(());
-    let _held = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _of_all = planted(Seed::V34).then(|| NAMING.lock());
+    // One name for all descriptors: the second of two threads finds the first's.
+    let _held = objects
+        .naming
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let mut shared = None;
-    RECORDS.update(found.device.id, object, |charge| {
+    objects.memory.update(found.device.id, object, |charge| {
         let Charge { targets, bytes, .. } = charge;
         shared = Some(charge.shared.unwrap_or_else(|| {
-            EXPORTS.share(Freed {
+            objects.exports.share(Freed {
                 payer: enforced.attachment.id(),
                 targets,
                 bytes,
@@ -360,18 +395,19 @@ pub fn exported(found: Found, object: Object, descriptor: Descriptor, was_charge
 
 /// A descriptor that has a name holds the ledger's row; another holds the charge. False where it could have one and has none.
 fn name(attachment: &Attachment, id: SharedId, descriptor: Descriptor) -> bool {
-    let freed = EXPORTS.freed(id);
+    let exports = &attachment.objects.exports;
+    let freed = exports.freed(id);
     let freed = freed.filter(|freed| !(planted(Seed::R44) && matches!(freed.row, Row::Held(_))));
     let named = freed.map_or(Err(Unnamed::Impossible), |freed| {
         attachment.name(descriptor, freed)
     });
     match named {
-        Ok(named) if freed.is_some_and(|freed| freed.row == Row::None) => EXPORTS.named(id, named),
+        Ok(named) if freed.is_some_and(|freed| freed.row == Row::None) => exports.named(id, named),
         Ok(_) => {}
-        Err(Unnamed::NoRoom) if !planted(Seed::R48) => EXPORTS.keep(id),
+        Err(Unnamed::NoRoom) if !planted(Seed::R48) => exports.keep(id),
         Err(Unnamed::NoDescriptor) => return false,
         Err(_) => {
-            if let Some(stale) = EXPORTS.opened(descriptor, id) {
+            if let Some(stale) = exports.opened(descriptor, id) {
                 pay_back(attachment, stale);
             }
         }
@@ -430,7 +466,7 @@ pub fn told(refusal: Option<Refusal>, bytes: Bytes) -> Refused {
 
 #[cold]
 fn forget_closed(attachment: &Attachment) -> bool {
-    let closed = EXPORTS.sweep(os::descriptor);
+    let closed = attachment.objects.exports.sweep(os::descriptor);
     for freed in &closed {
         pay_back(attachment, *freed);
     }
@@ -442,7 +478,7 @@ fn forget_closed(attachment: &Attachment) -> bool {
 /// The specification wants it freed before; where it was not, the card keeps it until the instance goes (H200, 580: a GiB
 /// stayed in the process's NVML row after vkDestroyDevice), so that the budget could be granted twice.
 pub fn drain(device: Id, attachment: &Attachment, free: impl Fn(Object, Charge)) {
-    for (object, charge) in RECORDS.drain(device) {
+    for (object, charge) in attachment.objects.memory.drain(device) {
         let _change = attachment.change();
         free(object, charge);
         give_back(attachment, charge);
@@ -453,7 +489,9 @@ fn give_back(attachment: &Attachment, charge: Charge) {
     match charge.shared {
         None => attachment.release(charge.targets, charge.bytes),
         Some(id) => {
-            EXPORTS
+            attachment
+                .objects
+                .exports
                 .left(id)
                 .into_iter()
                 .for_each(|freed| pay_back(attachment, freed));

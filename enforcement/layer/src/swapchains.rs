@@ -11,13 +11,11 @@ use crate::attachment::Attachment;
 use crate::candidates;
 use crate::device::{Enforced, Found};
 use crate::memory::{image_bytes, reserve, reserve_taken};
-use crate::records::{Charge, Object, Records};
+use crate::records::{Charge, Object};
 use crate::trace;
 
 /// Images of a swapchain at least, whatever an application asks for: one is shown while another is drawn.
 pub const FEWEST: u32 = 2;
-
-static RECORDS: Records = Records::new();
 
 /// So many images of this size each, as the driver says what each needs.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +93,8 @@ pub fn create(
             }
         },
     };
-    if !RECORDS.insert(device.id, object, charge) {
+    let records = &enforced.attachment.objects.swapchains;
+    if !records.insert(device.id, object, charge) {
         destroy(object);
         return vk::Result::ERROR_OUT_OF_HOST_MEMORY;
     }
@@ -114,7 +113,11 @@ pub fn create(
 
 /// Destroys. The record goes first: once next has destroyed it, its handle may be another's.
 pub fn destroy(found: Found, object: Option<Object>, call: impl FnOnce()) {
-    let charge = object.and_then(|object| RECORDS.take(found.device.id, object));
+    let charge = object.and_then(|object| {
+        let enforced = found.device.enforced.as_ref()?;
+        let records = &enforced.attachment.objects.swapchains;
+        records.take(found.device.id, object)
+    });
     let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {
@@ -125,7 +128,7 @@ pub fn destroy(found: Found, object: Option<Object>, call: impl FnOnce()) {
 
 /// Destroys what an application left behind in a device that it is about to destroy, and gives the charges back.
 pub fn drain(device: Id, attachment: &Attachment, destroy: impl Fn(Object, Charge)) {
-    for (object, charge) in RECORDS.drain(device) {
+    for (object, charge) in attachment.objects.swapchains.drain(device) {
         let _change = attachment.change();
         destroy(object, charge);
         attachment.release(charge.targets, charge.bytes);

@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, cases, ensure, ensure_eq};
+use harness::{Bytes, Failure, cases, ensure, ensure_eq, fail};
 
 use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::library::{Scope, Visibility, look_up};
 use crate::ffi::process::{Ending, in_fork};
+use crate::ffi::vulkan::Wish;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::vulkan::asked::Asker;
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -142,6 +144,53 @@ cases! {
         });
         children?;
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A child that is forked while other threads export memory makes devices of its own and exports, and waits for none of its parent's threads. (The simulated
+    /// driver's own locks hold up one child in a hundred or so.)
+    a_child_forked_beside_an_export_exports_its_own {
+        defects: ["V34"], entry_points: ["vkGetMemoryFdKHR", "vkAllocateMemory", "vkFreeMemory"], budget: "0=8GiB",
+        unordered: "two threads race with the fork",
+        on_real: No("the vendor's driver makes no promise about forks among its threads"),
+    } (_session) {
+        let export = |asker: &Asker| -> Result<(), Failure> {
+            let wish = Wish { exportable: true, ..Wish::default() };
+            let memory = asker.ask(Bytes::mib(1), wish)?;
+            let _descriptor = asker.device.export(&asker.instance, memory)?;
+            asker.device.free(memory);
+            Ok(())
+        };
+        let asker = Asker::new()?;
+        let stop = AtomicBool::new(false);
+        let hung = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(|| -> Result<(), Failure> {
+                while !stop.load(Ordering::Relaxed) {
+                    export(&asker)?;
+                }
+                Ok(())
+            }));
+            let hung = (0..40).try_fold(0, |hung, number| {
+                let child = || match Asker::new().and_then(|own| export(&own)) {
+                    Ok(()) => 0,
+                    Err(_) => 1,
+                };
+                match in_fork(3, child)? {
+                    Ending::Hung => Ok(hung + 1),
+                    Ending::Exit(0) => Ok(hung),
+                    ending => fail!("child {number}: {ending:?}"),
+                }
+            });
+            stop.store(true, Ordering::Relaxed);
+            for thread in threads {
+                match thread.join() {
+                    Ok(exported) => exported?,
+                    Err(_) => fail!("a thread that exports has panicked"),
+                }
+            }
+            hung
+        })?;
+        ensure!(hung <= 4, "{hung} of 40 children hang");
+        Ok(())
     }
 
     /// A child that is forked while another thread looks names up finds what its parent finds, and waits for nobody.

@@ -1,9 +1,12 @@
 //! Devices and instances that come and go.
 
+use std::time::{Duration, Instant};
+
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 use mock_device::DeviceIndex;
 
 use crate::clients::{Gpu, first_gpu, instance};
+use crate::faults::plan;
 use crate::ffi::vulkan::{Client, Code};
 use crate::greed::{VULKAN_ROOM, budget, fills, teardown_is_over};
 use crate::tenant::Tenant;
@@ -58,6 +61,27 @@ fn standing(session: &Session, more: Bytes) -> Result<(), Failure> {
 }
 
 cases! {
+    /// The loader lists a device until vkDestroyDevice has returned, and reads its handle where another thread makes a swapchain or names an object of another device:
+    /// the driver has given that memory to somebody else by then. So nothing is waited for in between while other devices live: the quickest of so many ends takes less
+    /// than NVML's answer, which is five milliseconds late.
+    a_devices_end_beside_others_asks_for_no_figures {
+        kind: Budget, defects: ["V33"], entry_points: ["vkDestroyDevice"], budget: "0=8GiB", faults: plan!("nvml-rows-late"),
+        on_real: No("a vendor's driver takes its own time"),
+    } (session) {
+        let first = Gpu::first()?;
+        let mut least = Duration::MAX;
+        for _ in 0..12 {
+            let other = first.instance.device(first.physical)?;
+            let begun = Instant::now();
+            drop(other);
+            least = least.min(begun.elapsed());
+        }
+        ensure!(least < Duration::from_millis(4), "a device's end takes {least:?}");
+        let taken = first.fill();
+        taken.refused_with(Code::OUT_OF_DEVICE_MEMORY)?;
+        fills(taken.bytes, budget(session, 0)?, VULKAN_ROOM)
+    }
+
     /// What a process's instances take of a GPU is charged, and once, from the first of them until the last is gone. Between
     /// them preload and layer know it only by NVML's row and a bound of what no row names.
     instances_are_charged_once {
