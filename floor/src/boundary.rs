@@ -1,5 +1,9 @@
 //! The bodies behind the names.
 
+mod heap;
+
+pub use heap::Heap;
+
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 

@@ -10,9 +10,11 @@
 //!   as not there: std has another way for each;
 //! * `build_support::link::old_glibc` links what glibc 2.34 moved into libc by the name that it had before.
 //!
-//! Nothing here is called by name: [`provide!`] stands once in each library.
+//! Nothing of that is called by name: [`provide!`] stands once in each library. Under those that live in strangers' processes lies a [`Heap`], too.
 
 pub mod boundary;
+
+pub use boundary::Heap;
 
 /// Defines this library's own `stat`, `stat64`, `fstat`, `fstat64` and `_dl_find_object`, seen by nobody else, and lets std find no statx, getrandom
 /// and gettid. `#[no_mangle]` would export them, and programs would find ours before their libc's.

@@ -4,6 +4,10 @@ use core::ffi::{c_char, c_int};
 
 floor::provide!(never_unmapped);
 
+#[cfg(not(test))]
+#[global_allocator]
+static HEAP: floor::Heap = floor::Heap;
+
 pub mod arena;
 pub mod cross;
 pub mod drivers;
@@ -11,7 +15,6 @@ mod elf;
 pub mod entries;
 #[cfg(not(proxy))]
 pub mod environment;
-mod heap;
 pub mod image;
 pub mod loader;
 #[cfg(not(proxy))]

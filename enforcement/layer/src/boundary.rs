@@ -3,6 +3,10 @@
 
 floor::provide!(never_unmapped);
 
+#[cfg(not(test))]
+#[global_allocator]
+static HEAP: floor::Heap = floor::Heap;
+
 pub mod chain;
 pub mod commands;
 pub mod hooks;

@@ -327,6 +327,16 @@ fn names_are_looked_up_while_a_library_is_opened() {
     assert_eq!(ours, bare);
 }
 
+/// A Vulkan program lives where malloc has nothing for the layer, which has a reserve as the interposer does (attack 41).
+#[test]
+fn a_vulkan_program_without_memory_lives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dry = folder.path().join("dry");
+    compile("dry.c", &dry, &["-fno-builtin", "-lvulkan"]);
+    let [bare, ours] = ["none", "ours"].map(|target| said(target, &dry, &[]));
+    assert_eq!([bare.trim(), ours.trim()], ["none", "some"]);
+}
+
 /// A program tries several drivers until one can be initialised, and closes the others (attack 25: the first that was looked up in was bound for ever, and
 /// stayed loaded). The one that it stays with is enforced.
 #[test]

@@ -25,12 +25,8 @@ struct Reserve {
 // SAFETY: each byte is one living block's at most.
 unsafe impl Sync for Reserve {}
 
-/// The program's malloc, and where that has nothing the reserve.
-struct Heap;
-
-#[cfg(not(test))]
-#[global_allocator]
-static HEAP: Heap = Heap;
+/// The program's malloc, and where that has nothing a reserve, which is the library's own. For a library's `#[global_allocator]`.
+pub struct Heap;
 
 static KEPT: Reserve = Reserve::new();
 
