@@ -1,6 +1,7 @@
 //! `ringfence ledger show`.
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,9 +11,11 @@ use ledger::{Bytes, DeviceIndex, MAX_DEVICES, View};
 pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let view = View::find(path)?;
     let slots = view.slots();
-    println!(
+    let mut text = String::new();
+    writeln!(
+        text,
         "device  budget          usage           draining        compute  memory of the device"
-    );
+    )?;
     for device in (0..MAX_DEVICES as u32).map(DeviceIndex) {
         let (budget, usage, draining) = (
             view.budget(device),
@@ -27,34 +30,42 @@ pub fn run(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
                 Percent(share).to_string(),
             );
             let total = view.total(device).map_or("not seen".to_owned(), number);
-            println!(
+            writeln!(
+                text,
                 "{:<6}  {budget:<14}  {:<14}  {:<14}  {compute:<7}  {total}",
                 device.0, usage.0, draining.0
-            );
+            )?;
         }
     }
-    println!("\nslot  pid      alive  device  usage           leased");
+    writeln!(
+        text,
+        "\nslot  pid      alive  device  usage           leased"
+    )?;
     for slot in &slots {
         let alive = if slot.alive { "yes" } else { "no" };
         if slot.devices.is_empty() {
-            println!("{:<4}  {:<7}  {alive:<5}  -", slot.slot, slot.pid);
+            writeln!(text, "{:<4}  {:<7}  {alive:<5}  -", slot.slot, slot.pid)?;
         }
         for share in &slot.devices {
             let (device, usage, leased) = (share.device.0, share.usage.0, share.leased.0);
-            println!(
+            writeln!(
+                text,
                 "{:<4}  {:<7}  {alive:<5}  {device:<6}  {usage:<14}  {leased}",
                 slot.slot, slot.pid
-            );
+            )?;
         }
     }
     let stats = view.stats();
-    println!(
+    writeln!(
+        text,
         "\n{} refusals, {} retries, {} dead processes found",
         stats.refusals, stats.retries, stats.reaps
-    );
-    println!(
+    )?;
+    writeln!(
+        text,
         "longest request {} ns, longest wait for a teardown {} ns",
         stats.longest_stall, stats.longest_drain
-    );
+    )?;
+    crate::say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
