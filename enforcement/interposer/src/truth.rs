@@ -157,6 +157,15 @@ impl Look {
         charged.saturating_sub(held)
     }
 
+    /// After destroyed pools were: so much is charged no longer, and nobody may let go of it any more.
+    fn relieved_of(self, relieved: Bytes) -> Look {
+        Look {
+            known: self.known.saturating_sub(relieved),
+            let_go: self.let_go.saturating_sub(relieved),
+            ..self
+        }
+    }
+
     /// What the drift is, with `more` charged besides. Of what is deferred nobody knows how much the driver has taken: the drift
     /// changes little from one look to the next, so within what is possible it stays.
     fn drift_beside(self, more: Bytes) -> Bytes {
@@ -518,11 +527,16 @@ impl Tenant {
             return Looked::Nothing;
         };
         figures.seen.store(began, Ordering::Relaxed);
-        let wanted = look.drift_beside(Bytes::ZERO);
         let unused = look.unused.filter(|_| relieves);
         let relieved = unused.map_or(Bytes::ZERO, |unused| {
+            let wanted = look.drift_beside(Bytes::ZERO);
             self.relieve(device, unused, look.beyond_row(wanted))
         });
+        let look = match planted(Seed::R141) {
+            true => look,
+            false => look.relieved_of(relieved),
+        };
+        let wanted = look.drift_beside(Bytes::ZERO);
         let more = wanted > look.charged;
         let looked = if more {
             if self.charge_anyway(device.indices, wanted.saturating_sub(look.charged)) {

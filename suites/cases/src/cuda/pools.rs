@@ -781,6 +781,46 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))
     }
 
+    /// What a destroyed pool gave back is free again though another pool may have let go of something, too: what was freed in a context's stream that has ended.
+    what_a_destroyed_pool_gave_back_is_free_beside_other_pools {
+        kind: Budget, defects: ["R141"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemAlloc_v2", "cuCtxDestroy_v2"],
+    } (session) {
+        let cuda = cuda()?;
+        let first = context(&cuda, 0)?;
+        let budget = budget(session, 0)?;
+        let nvml = nvml()?;
+        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
+        let pool = cuda.create_pool(0);
+        ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+        let sizes = [268, 196, 41, 177].map(Bytes::mib);
+        let blocks = sizes.map(|size| cuda.allocate_from_pool(Stream::Legacy, pool.out, size.0));
+        ensure!(blocks.iter().all(|block| block.code == OK), "cuMemAllocFromPoolAsync");
+        ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+        ensure_eq!(cuda.free(blocks[0].out), OK, "cuMemFree_v2");
+        ensure_eq!(cuda.free_async(Stream::Legacy, blocks[1].out), OK, "cuMemFreeAsync");
+        let other = cuda.create_context(0);
+        ensure_eq!(other.code, OK, "cuCtxCreate_v2");
+        let ordered = cuda.allocate_async(Stream::Legacy, Bytes::mib(396).0);
+        ensure_eq!(ordered.code, OK, "cuMemAllocAsync");
+        ensure_eq!(cuda.free_async(Stream::Legacy, ordered.out), OK, "cuMemFreeAsync of the other context's");
+        ensure_eq!(cuda.destroy_context(other.out), OK, "cuCtxDestroy_v2");
+        ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
+        let held = || {
+            let rows = told("nvmlDeviceGetComputeRunningProcesses", nvml.processes(device))?;
+            let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
+            Ok::<_, Failure>(own.map_or(Bytes::ZERO, |(_, held)| Bytes(held)))
+        };
+        let before = held()?;
+        let fits = Bytes((budget.0 - before.0 - Bytes::mib(150).0) / Bytes::mib(2).0 * Bytes::mib(2).0);
+        let block = cuda.allocate(fits.0);
+        ensure_eq!(block.code, OK, "{fits} beside {before} under {budget}");
+        ensure_eq!(cuda.free(block.out), OK, "cuMemFree_v2");
+        let taken = fill(&cuda);
+        taken.refused_with(CUresult::ERROR_OUT_OF_MEMORY)?;
+        fills(held()?, budget, CONTEXT_ROOM)
+    }
+
     /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
     many_pools_and_streams_are_known {
         kind: Budget, defects: ["C11"], budget: "0=4GiB",
