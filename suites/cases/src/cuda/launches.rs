@@ -212,18 +212,39 @@ cases! {
 fn uneven_together(session: &Session, count: usize) -> Result<(), Failure> {
     const BLOCKS: u64 = 2048;
     const SHARED: u64 = 48 << 10;
-    const SECONDS: u64 = 8;
-    let mut free = unbudgeted(session)?;
-    let mut time = |shared: u64| -> Result<i64, Failure> {
-        let mut least = i64::MAX;
-        for _ in 0..3 {
-            least = least.min(free.ask(&format!("time Kernel {BLOCKS} {shared}"))?);
-        }
-        Ok(least)
-    };
-    let (short, long) = (time(0)?, time(SHARED)?);
+    const MILLISECONDS: u64 = 8_000;
+    let (short, long) = (
+        quickest(session, &format!("Kernel {BLOCKS}"))?,
+        quickest(session, &format!("Kernel {BLOCKS} {SHARED}"))?,
+    );
     ensure!(long > short * 5, "{long} ns is not much more than {short}");
-    drop(free);
+    let asked = format!("uneven {MILLISECONDS} {BLOCKS} {SHARED} {short} {long}");
+    are_held_together(session, count, &asked, UNEVEN_MARGIN)
+}
+
+fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
+    let unit = quickest(session, "Kernel")?;
+    let asked = format!("spend Kernel 2000 {depth} {unit}");
+    are_held_together(session, 4, &asked, MARGIN)
+}
+
+/// Nanoseconds that a launch takes, of three.
+fn quickest(session: &Session, launch: &str) -> Result<i64, Failure> {
+    let mut free = unbudgeted(session)?;
+    let mut least = i64::MAX;
+    for _ in 0..3 {
+        least = least.min(free.ask(&format!("time {launch}"))?);
+    }
+    Ok(least)
+}
+
+/// So many processes are asked the same at once, which each answers with its nanoseconds of work: together they stay within the budget and so much more.
+fn are_held_together(
+    session: &Session,
+    count: usize,
+    asked: &str,
+    margin: f64,
+) -> Result<(), Failure> {
     let mut tenants = (0..count)
         .map(|_| Tenant::start(session))
         .collect::<Result<Vec<_>, _>>()?;
@@ -232,46 +253,7 @@ fn uneven_together(session: &Session, count: usize) -> Result<(), Failure> {
     }
     let begun = Instant::now();
     for tenant in &mut tenants {
-        tenant.peer.say(&format!(
-            "uneven {} {BLOCKS} {SHARED} {short} {long}",
-            SECONDS * 1000
-        ))?;
-    }
-    let mut spent = 0;
-    for tenant in &mut tenants {
-        let line = tenant.peer.line()?;
-        let Ok(nanoseconds) = line.parse::<u64>() else {
-            fail!("\"{line}\" is no time")
-        };
-        spent += nanoseconds;
-    }
-    let sum = spent as f64 * 100.0 / begun.elapsed().as_nanos() as f64;
-    ensure!(
-        sum <= BUDGET + UNEVEN_MARGIN,
-        "together {sum} % of the time, of {BUDGET}"
-    );
-    ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
-    Ok(())
-}
-
-fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
-    let mut free = unbudgeted(session)?;
-    let mut unit = i64::MAX;
-    for _ in 0..3 {
-        unit = unit.min(free.ask("time Kernel")?);
-    }
-    drop(free);
-    let mut tenants = (0..4)
-        .map(|_| Tenant::start(session))
-        .collect::<Result<Vec<_>, _>>()?;
-    for tenant in &mut tenants {
-        tenant.ask("ready-cuda")?;
-    }
-    let begun = Instant::now();
-    for tenant in &mut tenants {
-        tenant
-            .peer
-            .say(&format!("spend Kernel 2000 {depth} {unit}"))?;
+        tenant.peer.say(asked)?;
     }
     let mut spent = 0;
     for tenant in &mut tenants {
@@ -285,7 +267,7 @@ fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
     let elapsed = begun.elapsed().as_nanos();
     let sum = spent as f64 * 100.0 / elapsed as f64;
     ensure!(
-        sum <= BUDGET + MARGIN,
+        sum <= BUDGET + margin,
         "together {sum} % of the time, of {BUDGET}"
     );
     ensure!(sum >= LEAST, "together {sum} % of the time, of {BUDGET}");
