@@ -17,6 +17,8 @@ const UNEVEN: u64 = 16;
 const EVEN: u64 = 4;
 /// A function's launches differ where the longest takes so many times what is believed; where it is so many quarters of that its belief is the mean of more.
 const DIFFERS: u64 = 4;
+/// Nanoseconds: what takes less is measured by itself at a price that shows, and now and then any launch is put off by something.
+const WORTH: u64 = 100_000;
 const QUARTERS: u64 = 6;
 /// By this part the longest is forgotten with each measurement.
 const FADES: u64 = 256;
@@ -124,7 +126,7 @@ impl Entry {
     fn believed(&self) -> Option<(Nanos, Nanos)> {
         let mean = self.belief.load(Ordering::Relaxed) >> 8;
         let most = self.most.load(Ordering::Relaxed);
-        let differs = most > mean.saturating_mul(DIFFERS);
+        let differs = most > mean.saturating_mul(DIFFERS).max(WORTH);
         (mean != 0).then_some((Nanos(mean), Nanos(if differs { most } else { mean })))
     }
 
@@ -310,6 +312,38 @@ mod tests {
             taken > Nanos::micros(4_900) && taken < Nanos::micros(5_100),
             "{taken:?}"
         );
+    }
+
+    /// Of launches that differ a lease is counted by the longest and charged by the mean, as long as its launches were charged by belief; those that take little are
+    /// counted by their mean.
+    #[test]
+    fn launches_that_differ_are_counted_by_the_longest() {
+        let costs = Costs::default();
+        let keys = [1, 2, 3].map(|function| Key::kernel(function << 8, 64, 1));
+        let [guessed, measured, short] = keys;
+        for round in 0..400 {
+            let long = round % 20 == 7;
+            let took = Nanos::micros(if long { 3_000 } else { 10 });
+            costs.learn(guessed, took, true, Some(true));
+            costs.learn(measured, took, true, Some(false));
+            let took = Nanos::micros(if long { 60 } else { 3 });
+            costs.learn(short, took, true, Some(true));
+        }
+        let time = |key| costs.of(key).time();
+        assert!(time(guessed) > Nanos::micros(2_800), "{:?}", time(guessed));
+        let mean = costs.mean(guessed, time(guessed));
+        assert!(
+            mean > Nanos::micros(60) && mean < Nanos::micros(400),
+            "{mean:?}"
+        );
+        assert!(costs.is_uneven(guessed) && costs.is_uneven(short));
+        assert!(!costs.is_uneven(measured));
+        assert_eq!(costs.mean(measured, Nanos::micros(700)), Nanos::micros(700));
+        assert!(time(short) < Nanos::micros(40), "{:?}", time(short));
+        for _ in 0..2_000 {
+            costs.learn(guessed, Nanos::micros(10), true, Some(true));
+        }
+        assert!(time(guessed) < Nanos::micros(12), "{:?}", time(guessed));
     }
 
     #[test]

@@ -258,6 +258,7 @@ pub fn uneven<R: Rules>() -> Result<(), String> {
         (5_000, 10, 6_300_000),
         (5_000, 50, 6_300_000),
         (60_000, 3, 240_000),
+        (5_000, 10, 90_000),
     ] {
         for (copies, blind, depth, processes, sharing) in [
             (0, false, 8, 1, Sharing::Even),
