@@ -5,9 +5,10 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq, fail};
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{context, cuda, cuda_without_context, fill, nvml, told};
+use crate::clients::{context, cuda, cuda_without_context, fill, nvml};
 use crate::ffi::cuda::{Cuda, Graph, Green, Instantiate, Purpose, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::vulkan::floor::row;
 
 const OK: CUresult = CUresult::SUCCESS;
 /// CU_LIMIT_STACK_SIZE.
@@ -26,14 +27,7 @@ fn green() -> Result<(Cuda, Green), Failure> {
 
 /// NVML's own figure of this process is within the budget.
 pub fn within(session: &Session) -> Result<(), Failure> {
-    let nvml = nvml()?;
-    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
-    let rows = told(
-        "nvmlDeviceGetComputeRunningProcesses",
-        nvml.processes(device),
-    )?;
-    let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
-    let held = own.map_or(Bytes::ZERO, |(_, held)| Bytes(held));
+    let held = row(&nvml()?)?;
     let budget = budget(session, 0)?;
     ensure!(
         held <= budget,

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, cases, ensure, ensure_eq};
 
-use crate::clients::{context, cuda, cuda_without_context, fill, fill_async, nvml, told};
+use crate::clients::{context, cuda, cuda_without_context, fill, fill_async, nvml};
 use crate::ffi::cuda::{Answer, Cuda, MISSING, OwnStream, Pool, Stream, Wait};
 use crate::greed::{CONTEXT_ROOM, STEPS, budget, fills, until_refused};
+use crate::vulkan::floor::row;
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -721,12 +722,7 @@ cases! {
         let cuda = cuda()?;
         let budget = budget(session, 0)?;
         let nvml = nvml()?;
-        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
-        let held = || {
-            let rows = told("nvmlDeviceGetComputeRunningProcesses", nvml.processes(device))?;
-            let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
-            Ok::<_, Failure>(own.map_or(Bytes::ZERO, |(_, held)| Bytes(held)))
-        };
+        let held = || row(&nvml);
         for round in 0..160 {
             let pool = cuda.create_pool(0);
             ensure_eq!(pool.code, OK, "cuMemPoolCreate in round {round}");
@@ -790,7 +786,6 @@ cases! {
         let first = context(&cuda, 0)?;
         let budget = budget(session, 0)?;
         let nvml = nvml()?;
-        let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
         let pool = cuda.create_pool(0);
         ensure_eq!(pool.code, OK, "cuMemPoolCreate");
         let sizes = [268, 196, 41, 177].map(Bytes::mib);
@@ -806,11 +801,7 @@ cases! {
         ensure_eq!(cuda.free_async(Stream::Legacy, ordered.out), OK, "cuMemFreeAsync of the other context's");
         ensure_eq!(cuda.destroy_context(other.out), OK, "cuCtxDestroy_v2");
         ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
-        let held = || {
-            let rows = told("nvmlDeviceGetComputeRunningProcesses", nvml.processes(device))?;
-            let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
-            Ok::<_, Failure>(own.map_or(Bytes::ZERO, |(_, held)| Bytes(held)))
-        };
+        let held = || row(&nvml);
         let before = held()?;
         let fits = Bytes((budget.0 - before.0 - Bytes::mib(150).0) / Bytes::mib(2).0 * Bytes::mib(2).0);
         let block = cuda.allocate(fits.0);

@@ -7,9 +7,10 @@ use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use super::routes::OUT_OF_MEMORY;
-use crate::clients::{context, cuda, fill, nvml, told};
+use crate::clients::{context, cuda, fill, nvml};
 use crate::ffi::cuda::{Cuda, Image, Stream};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
+use crate::vulkan::floor::row;
 
 const OK: CUresult = CUresult::SUCCESS;
 
@@ -26,14 +27,7 @@ fn room(cuda: &Cuda) -> Result<Bytes, Failure> {
 /// With all that can be had allocated NVML's own figure of this process is within the budget, and not far from it.
 pub fn within(session: &Session, cuda: &Cuda) -> Result<(), Failure> {
     fill(cuda).refused_with(OUT_OF_MEMORY)?;
-    let nvml = nvml()?;
-    let device = told("nvmlDeviceGetHandleByIndex_v2", nvml.device(0))?;
-    let rows = told(
-        "nvmlDeviceGetComputeRunningProcesses",
-        nvml.processes(device),
-    )?;
-    let own = rows.into_iter().find(|(pid, _)| *pid == std::process::id());
-    let held = own.map_or(Bytes::ZERO, |(_, held)| Bytes(held));
+    let held = row(&nvml()?)?;
     let budget = budget(session, 0)?;
     ensure!(
         held <= budget,
