@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 use abi::cuda::{CUcontext, CUresult, CUstream};
 use budget::Bytes;
 use ledger::KeptErrno;
-
 use seeds::{Seed, planted};
 
 use crate::boundary::cross::Out;

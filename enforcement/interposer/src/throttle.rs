@@ -199,11 +199,12 @@ impl Tenant {
 
     /// Whether no processes have a device but this tenant's, by the driver's list.
     fn has_alone(self, index: DeviceIndex, session: &Session) -> bool {
-        let ledger = self.ledger();
-        let rows = session.rows(index);
-        rows.zip(ledger).is_some_and(|(rows, ledger)| {
-            rows.own().is_some() && ledger.are_of_tenant(index, &rows.pids())
-        })
+        let pids = || {
+            let rows = session.rows(index)?;
+            rows.own().map(|_| rows.pids())
+        };
+        self.ledger()
+            .is_some_and(|ledger| ledger.has_all(index, pids))
     }
 
     /// A context is about to be destroyed. Nobody asks for its events meanwhile or afterwards.

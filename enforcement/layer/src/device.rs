@@ -15,7 +15,7 @@ use crate::boundary::next::{DeviceNext, HeapUse};
 use crate::boundary::nvml;
 use crate::floor::Books;
 use crate::instance::Instance;
-use crate::memory;
+use crate::memory::{self, Objects};
 use crate::pace::Timed;
 use crate::physical::{MemoryTypes, Physical};
 use crate::records::{Charge, Object};
@@ -50,6 +50,14 @@ pub struct Enforced {
 pub struct Found {
     pub device: &'static Device,
     pub registered: bool,
+}
+
+impl Found {
+    /// What its objects are charged; `None` where nothing is.
+    pub fn objects(&self) -> Option<&'static Objects> {
+        let enforced = self.device.enforced.as_ref()?;
+        Some(&enforced.attachment.objects)
+    }
 }
 
 /// What next gave for vkCreateDevice.

@@ -300,11 +300,7 @@ fn succeeded(result: vk::Result) -> bool {
 pub fn free(found: Found, object: Option<Object>, call: impl FnOnce()) {
     let _leaving = object.map(Leaving::begin);
     let late = planted(Seed::V13).then_some(object).flatten();
-    let take = |object| {
-        let enforced = found.device.enforced.as_ref()?;
-        let records = &enforced.attachment.objects.memory;
-        records.take(found.device.id, object)
-    };
+    let take = |object| found.objects()?.memory.take(found.device.id, object);
     let mut charge = object.filter(|_| late.is_none()).and_then(take);
     let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
@@ -348,13 +344,11 @@ impl Drop for Leaving {
 
 /// Whether a descriptor that is about to be made of an object would be of something charged, as far as is known.
 pub fn may_be_charged(found: &Found, object: Object) -> bool {
-    let recorded = || {
-        let enforced = found.device.enforced.as_ref();
-        enforced.is_some_and(|enforced| {
-            let records = &enforced.attachment.objects.memory;
-            records.update(found.device.id, object, |charge| charge)
-        })
+    let of_device = |objects: &Objects| {
+        let records = &objects.memory;
+        records.update(found.device.id, object, |charge| charge)
     };
+    let recorded = || found.objects().is_some_and(of_device);
     let leaves = || Leaving::word(object).load(Ordering::SeqCst) != 0;
     !planted(Seed::R44a) && (recorded() || leaves())
 }

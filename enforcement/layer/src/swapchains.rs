@@ -113,11 +113,8 @@ pub fn create(
 
 /// Destroys. The record goes first: once next has destroyed it, its handle may be another's.
 pub fn destroy(found: Found, object: Option<Object>, call: impl FnOnce()) {
-    let charge = object.and_then(|object| {
-        let enforced = found.device.enforced.as_ref()?;
-        let records = &enforced.attachment.objects.swapchains;
-        records.take(found.device.id, object)
-    });
+    let take = |object| found.objects()?.swapchains.take(found.device.id, object);
+    let charge = object.and_then(take);
     let _change = found.device.enforced.as_ref().map(Enforced::change);
     call();
     if let (Some(charge), Some(enforced)) = (charge, &found.device.enforced) {

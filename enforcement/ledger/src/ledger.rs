@@ -120,6 +120,12 @@ pub struct Charged {
     seen: bool,
 }
 
+impl Charged {
+    fn pid(&self) -> u32 {
+        (self.owner >> 32) as u32
+    }
+}
+
 /// Bytes that are charged but not in use yet. Dropping it cancels.
 #[must_use = "dropping a reservation cancels it"]
 pub struct Reservation<'a> {
@@ -318,7 +324,7 @@ impl Ledger {
         };
         let now = self.others(device);
         for other in before.iter().filter(|other| now.contains(other)) {
-            let told = row((other.owner >> 32) as u32);
+            let told = row(other.pid());
             // By its row alone a process without a slot is known, and what is beyond the books of one with a slot: without one it holds nothing of either. The
             // row was the image's before execve, say (R126 of `fixtures/defects.txt`).
             let mut slots = other.slots.iter();
@@ -341,15 +347,17 @@ impl Ledger {
         }
     }
 
-    /// Whether all of these processes are this tenant's. Only where pids mean the same for everybody: in another PID namespace the driver leaves out, or calls by
-    /// other numbers, whoever is not in it.
-    pub fn are_of_tenant(&self, device: DeviceIndex, pids: &[u32]) -> bool {
-        let others = self.others(device);
-        let is_known = |pid: u32| {
-            pid == std::process::id()
-                || others.iter().any(|other| (other.owner >> 32) as u32 == pid)
+    /// Whether all processes that have a row are this tenant's. `rows` is asked only where pids mean the same for everybody: in another PID namespace the driver leaves
+    /// out, or calls by other numbers, whoever is not in it.
+    pub fn has_all(&self, device: DeviceIndex, rows: impl FnOnce() -> Option<Vec<u32>>) -> bool {
+        let Some(pids) = (self.seat.namespace == seen::INITIAL).then(rows).flatten() else {
+            return false;
         };
-        self.seat.namespace == seen::INITIAL && pids.iter().all(|pid| is_known(*pid))
+        let others = self.others(device);
+        let is_known = |pid: &u32| {
+            *pid == std::process::id() || others.iter().any(|other| other.pid() == *pid)
+        };
+        pids.iter().all(is_known)
     }
 
     /// Charges what the driver's rows show of processes of the tenant that have no slot: nothing of ours was asked for anything there. `rows` are the
@@ -372,7 +380,7 @@ impl Ledger {
         let first = *found.first()?;
         // The others' rows may be older than what they are charged now.
         let mut others = self.others(device);
-        others.retain(|other| found.contains(&((other.owner >> 32) as u32)));
+        others.retain(|other| found.contains(&other.pid()));
         self.note_beyond(device, &others, row);
         Some((first, row(first)?))
     }

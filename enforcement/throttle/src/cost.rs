@@ -15,11 +15,12 @@ const ROUND: u64 = 64;
 /// Of how many measurements a belief is the mean, about: of a function whose launches differ, and of others.
 const UNEVEN: u64 = 16;
 const EVEN: u64 = 4;
-/// A function's launches differ where the longest takes so many times what is believed; where it is so many quarters of that its belief is the mean of more.
-const DIFFERS: u64 = 4;
-/// Nanoseconds: what takes less is measured by itself at a price that shows, and now and then any launch is put off by something.
-const WORTH: u64 = 100_000;
+/// A function's launches differ where the longest takes so many quarters of what is believed: then the belief is the mean of more.
 const QUARTERS: u64 = 6;
+/// A lease is counted by the longest where that is so many times what is believed, and so many nanoseconds at least: what takes less is measured by itself at a price
+/// that shows, and now and then any launch is put off by something.
+const DIFFERS: u64 = 4;
+const WORTH: u64 = 100_000;
 /// By this part the longest is forgotten with each measurement.
 const FADES: u64 = 256;
 

@@ -96,7 +96,7 @@ impl<'a> Shared<'a> {
     }
 
     /// The device did so much more for the tenant than was measured.
-    pub fn owe(&self, now: Nanos, share: Share, work: Nanos) {
+    pub fn charge(&self, now: Nanos, share: Share, work: Nanos) {
         self.words[BUSY].fetch_add(work.0, Ordering::Relaxed);
         // Never refused.
         let _ = self.change(now, |next| Ok(next.plus(share.period(work))));

@@ -123,7 +123,8 @@ impl<R: Rules> Throttle<R> {
         let whole = span.less(lease.charged.get());
         let span = self.own(whole, mean);
         let scattered = measured.found_idle() && state.crowded.is_set() && !alone;
-        let owed = match costs.is_uneven(key) {
+        let uneven = costs.is_uneven(key);
+        let owed = match uneven {
             true => mean.plus(state.owed.get()),
             false => mean,
         };
@@ -139,7 +140,7 @@ impl<R: Rules> Throttle<R> {
         } else {
             span.min(self.corrected(owed).max(span.less(idle)))
         };
-        if costs.is_uneven(key) && !alone {
+        if uneven && !alone {
             state.owed.set(owed.less(busy).min(MOST_OWED));
         }
         // Others may have had leases beside this one, and the device a turn of theirs in it.
@@ -374,7 +375,7 @@ impl<R: Rules> Throttle<R> {
         shared.settle::<R>(now, share, lease.paid.get(), &taken);
         let more = busy.scaled(shared.part() - FULL, FULL);
         if more != Nanos::ZERO {
-            shared.owe(now, share, more);
+            shared.charge(now, share, more);
         }
         end
     }

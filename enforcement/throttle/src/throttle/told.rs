@@ -85,7 +85,7 @@ impl Others {
 #[repr(C)]
 pub(super) struct Compared {
     did: Word,
-    measured: Word,
+    paid: Word,
     time: Word,
     pub longest: Word,
 }
@@ -169,15 +169,15 @@ impl<R: Rules> Throttle<R> {
     ) {
         let Compared {
             did,
-            measured,
+            paid,
             time,
             longest,
         } = &self.state.with_device;
         did.add(busy);
-        measured.add(charged);
+        paid.add(charged);
         time.add(span);
         let wanted = did.get().less(time.get().scaled(1, ALIKE));
-        let charged = measured.get().max(time.get().scaled(1, 1000));
+        let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
         if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
             return;
@@ -188,7 +188,7 @@ impl<R: Rules> Throttle<R> {
             true => next.clamp(part / 4, part * 4),
             false => FULL,
         });
-        for word in [did, measured, time] {
+        for word in [did, paid, time] {
             word.set(Nanos::ZERO);
         }
         longest.set(longest.get().scaled(1, 2));
