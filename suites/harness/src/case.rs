@@ -73,6 +73,8 @@ pub enum Absent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum RealDriver {
     Yes,
+    /// Beside no other case, and why.
+    Alone(&'static str),
     /// The reason, shown with the Skip.
     No(&'static str),
 }

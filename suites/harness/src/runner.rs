@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mock_device::{Api, Bytes};
@@ -236,14 +237,26 @@ impl Runner {
         }
     }
 
-    /// Runs entries, `jobs` at a time, and shows each result to the observer as it comes. Answers in the entries' order.
+    /// Runs entries, `jobs` at a time but for what a real machine is to run alone, and shows each result to the observer as it comes. Answers in the entries' order.
     pub fn run(
         &self,
         entries: &[Entry],
         jobs: usize,
         observe: impl FnMut(&EntryResult),
     ) -> Vec<EntryResult> {
-        pool::all(jobs, entries, |entry| self.run_one(entry), observe)
+        let beside = RwLock::new(());
+        let run = |entry: &Entry| {
+            let is_alone = matches!(entry.case.on_real, RealDriver::Alone(_));
+            // What they keep is nothing.
+            if self.driver.is_real() && is_alone {
+                let _alone = beside.write().unwrap_or_else(PoisonError::into_inner);
+                self.run_one(entry)
+            } else {
+                let _beside = beside.read().unwrap_or_else(PoisonError::into_inner);
+                self.run_one(entry)
+            }
+        };
+        pool::all(jobs, entries, run, observe)
     }
 
     /// Runs a case under `none` and under the target, and compares what the drivers were asked, process by process.

@@ -10,7 +10,7 @@ use harness::{
 use crate::clients::{Gpu, context, cuda, fill, nvml, told};
 use crate::ffi::cuda::Cuda;
 use crate::ffi::library::Library;
-use crate::ffi::process::{give_up_looking, hide, overhear};
+use crate::ffi::process::{HIDES, give_up_looking, hide, overhear};
 use crate::ffi::vulkan::Code;
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::symbols::proc_address::newest_look_up;
@@ -190,7 +190,7 @@ cases! {
 
     /// So is one that lets nobody look at it, where it is of the same user, in the same control groups and PID namespace.
     what_a_process_that_hides_takes_past_the_preload_the_tenants_others_lack {
-        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED,
+        kind: Budget, defects: ["R8"], entry_points: ["cuMemAlloc_v2", "cuInit"], budget: "0=6GiB", unaccounted: UNLISTED, on_real: Alone(HIDES),
     } (session) {
         let other = holding(session.launch("hidden_core"))?;
         give_up_looking()?;

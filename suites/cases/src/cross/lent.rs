@@ -282,6 +282,7 @@ cases! {
         entry_points: ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolDestroy"],
     } (session) {
         let cuda = cuda()?;
+        let before = available(&cuda)?;
         let mut stranger = Holder::stranger(session)?;
         let mut other = Holder::start(session)?;
         other.allocates(Bytes::mib(2), OK)?;
@@ -292,9 +293,10 @@ cases! {
         let refused = cuda.import_pool_pointer(pool.out, data);
         ensure_eq!((refused.code, refused.out), (OUT_OF_MEMORY, UNTOUCHED), "4 GiB of 8 beside 4");
         other.0.finish()?;
-        // A driver that is lost says so with the next question, not by never saying anything else.
+        // A driver that is lost says so with the next question, not by never saying anything else. An H200 has 19 MiB of the other's context for
+        // half a second after its end.
         session.eventually("what the other held is back", || {
-            available(&cuda).map_or(true, |free| free > Bytes::gib(7))
+            available(&cuda).map_or(true, |free| free + Bytes::mib(8) >= before)
         })?;
         let left = available(&cuda)?;
         for round in ["a first", "a second"] {

@@ -21,6 +21,9 @@ pub enum Ending {
     Hung,
 }
 
+/// Why a case with a process that hides is alone on a real machine: others' tenants are charged for it, too.
+pub const HIDES: &str = "who hides may be of any tenant of its user, control groups and namespace";
+
 /// Lets nobody without privileges look at this process: its environment, its memory map, its namespaces.
 pub fn hide() -> std::io::Result<()> {
     // SAFETY: changes a flag of this process.
