@@ -276,7 +276,10 @@ fn ptx(text: &[u8]) -> Needs {
         calls_malloc: false,
         whole: true,
     };
-    let mut words = Words { rest: text };
+    let mut words = Words {
+        rest: text,
+        depth: 0,
+    };
     let mut before: &[u8] = b"";
     while let Some(word) = words.next() {
         // `.ptr .global` says where a parameter points, `.extern .global` what another image has.
@@ -292,6 +295,8 @@ fn ptx(text: &[u8]) -> Needs {
 /// The words and signs of a text; comments and what is quoted are none.
 struct Words<'t> {
     rest: &'t [u8],
+    /// Braces that are open: outside of them there are no instructions.
+    depth: usize,
 }
 
 impl<'t> Words<'t> {
@@ -323,14 +328,20 @@ impl<'t> Iterator for Words<'t> {
             } else if first.is_ascii_whitespace() {
                 self.rest = &self.rest[1..];
             } else {
-                // Directives may stand without a space between them; an instruction's name has its own points.
+                // Directives may stand without a space before them; an instruction's name has its own points.
                 let is_more = |byte: &&u8| match first {
+                    _ if self.depth == 0 && **byte == b'.' => false,
                     b'.' => is_word(byte) && **byte != b'.',
                     b'0'..=b'9' => byte.is_ascii_alphanumeric(),
                     _ => is_word(byte),
                 };
                 let length = 1 + self.rest[1..].iter().take_while(is_more).count();
                 let length = if is_word(&first) { length } else { 1 };
+                self.depth = match first {
+                    b'{' => self.depth + 1,
+                    b'}' => self.depth.saturating_sub(1),
+                    _ => self.depth,
+                };
                 let (word, rest) = self.rest.split_at(length);
                 self.rest = rest;
                 return Some(word);
@@ -485,13 +496,18 @@ mod tests {
     )]
     #[case(".extern .global .u32 there;\n.const .b8 c[2097152];", 0)]
     #[case(
-        "ld.global.u32 %r1, [%d1]; .entry k(.param .u64 .ptr .global .align 16 a, .param .b8 c[4194304])",
+        ".entry k(.param .u64 .ptr .global .align 16 a, .param .b8 c[4194304]) { { ld.global.u32 %r1, [%d1]; } st.global.u32 [%d1], 4194304; }",
         0
     )]
     #[case(".extern .global .b8 theirs[104857600];\n.global .b8 ours[2097152];", 2 * MIB)]
     #[case(".global .u64 x[18446744073709551615][4];", u64::MAX)]
     #[case(".global .attribute(.managed) .b8 m[2097152];", 0)]
     #[case(".visible.global.align 4.b8 glued[4194304];", 4 * MIB)]
+    #[case(".version 7.0.target sm_70.global.b8 glued[4194304];", 4 * MIB)]
+    #[case(
+        ".entry k.maxntid 1, 1, 1 { ret; }.entry other { ld.global.u32 %r1, [%d1]; }.global.b8 glued[4194304];",
+        4 * MIB
+    )]
     #[case(".global .b8 x[0b10000000000000000000000];", 4 * MIB)]
     #[case(".global .b8 x[020000000U];", 4 * MIB)]
     #[case(".global", 0)]
