@@ -18,10 +18,11 @@ budget at most:
 
 The bare line is without the library. The first second is not counted. Needs Python and the driver, nothing else.
 
-    benches/compute.py --preload [NAME=]LIB[,NAME=LIB] --programs gpt32,gpt8,infer,gemm+gemm,... [--budgets 95,80,50,30,20] [--seconds 4]
+    benches/compute.py --preload [NAME=]LIB[,NAME=LIB] --programs gpt32,gpt8,infer,gemm+gemm,... [--budgets 95,80,50,30,20] [--seconds 4] [--warm 8]
 
 measures real programs instead, which `programs.py` lists with what they need: steps a second, in percent of bare and of the part that the budget is of
-what bare needs (`of part`), the 50th and 99th percentile of a step, NVML's mean and most second; several libraries in one run.
+what bare needs (`of part`), the 50th and 99th percentile of a step, NVML's mean and most second, behind the first `--warm` seconds, and steps a second in these (`cold`);
+several libraries in one run.
 """
 import argparse, array, ctypes, os, subprocess, sys, tempfile, time
 
@@ -290,6 +291,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--keep", help="where to leave what every launch wrote down")
+    parser.add_argument("--warm", type=int, default=8, help="seconds of a program that do not count: by then the card's figures are known")
     parser.add_argument("--programs", help="real programs instead of kernels: see programs.py")
     parser.add_argument("--bare", type=int, default=2, choices=[1, 2], help="runs of a program without a library: before, and behind")
     parser.add_argument("--vulkan", help="the program behind the name `vulkan`")

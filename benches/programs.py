@@ -22,7 +22,6 @@
 """
 import collections, json, os, subprocess, sys, tempfile, time
 
-WARM = 1.0  # seconds of steps that are not counted, after which credit and beliefs have settled
 AHEAD = 3  # cells whose programs load their frameworks while another is measured
 
 
@@ -339,7 +338,7 @@ class Run:
             ledger = os.path.join(self.folder.name, f"tenant{tenant}")
             environment.update(LD_PRELOAD=self.library, CUDA_DEVICE_SM_LIMIT=str(self.budget), RINGFENCE_LEDGER=ledger,
                                CUDA_DEVICE_MEMORY_SHARED_CACHE=ledger, LIBCUDA_LOG_LEVEL="0")
-        seconds = str(self.options.seconds + WARM)
+        seconds = str(self.options.seconds + self.options.warm)
         if program == "vulkan":
             if self.library:
                 environment.update(XDG_DATA_HOME=os.path.abspath(self.options.layer or "."), HAMI_VULKAN_ENABLE="1")
@@ -371,7 +370,7 @@ class Run:
             if not self.heard("ready"):
                 return None
             self.say()
-            time.sleep(WARM + 0.2)
+            time.sleep(self.options.warm + 0.2)
             nvml.timed()
             time.sleep(self.options.seconds - 0.2)
             samples = nvml.timed()
@@ -397,12 +396,13 @@ def members(name):
     return [list(programs(tenant)) for tenant in name.split("+")]
 
 
-def counted(ends, seconds):
-    """Steps a second behind WARM, and how long each took, in milliseconds, sorted."""
-    took = [(end, end - before) for before, end in zip(ends, ends[1:]) if end > WARM]
+def counted(ends, options):
+    """Steps a second in the seconds that count, how long each took, in milliseconds, sorted, and steps a second before."""
+    cold = sum(end <= options.warm for end in ends) / options.warm
+    took = [(end, end - before) for before, end in zip(ends, ends[1:]) if end > options.warm]
     if not took:
-        return 0.0, [1000 * seconds]
-    return (len(took) / sum(length for _, length in took)), sorted(1000 * length for _, length in took)
+        return 0.0, [1000 * options.seconds], cold
+    return (len(took) / sum(length for _, length in took)), sorted(1000 * length for _, length in took), cold
 
 
 def percentile(those, part):
@@ -411,8 +411,9 @@ def percentile(those, part):
 
 def shown(run, told, bare):
     ends, samples = told
-    steps = [counted(those, run.options.seconds) for those in ends]
-    rates, lengths = [rate for rate, _ in steps], sorted(length for _, those in steps for length in those)
+    steps = [counted(those, run.options) for those in ends]
+    rates, lengths = [rate for rate, _, _ in steps], sorted(length for _, those, _ in steps for length in those)
+    cold = sum(rate for _, _, rate in steps)
     values = [value for _, value in samples]
     seconds = [value for value in (mean([other for time, other in samples if start <= time < start + 1_000_000]) for start, _ in samples
                                    if start + 1_000_000 <= samples[-1][0] + 200_000) if value is not None]
@@ -422,7 +423,7 @@ def shown(run, told, bare):
     median, late = percentile(lengths, 0.5), percentile(lengths, 0.99)
     nvml = f"{mean(values):6.1f} {max(seconds or [0]):6.1f}" if values else "     -      -"
     label = "bare" if run.budget == 100 else str(run.budget)
-    print(f"{run.name:14} {run.which:10} {label:>6} | {sum(rates):8.1f} {of_bare} {part} | {median:8.2f} {late:8.2f} {late / median:5.2f} | {nvml} | {each}",
+    print(f"{run.name:14} {run.which:10} {label:>6} | {sum(rates):8.1f} {of_bare} {part} | {median:8.2f} {late:8.2f} {late / median:5.2f} | {nvml} | {cold:8.1f} | {each}",
           flush=True)
     return sum(rates), mean(values)
 
@@ -435,7 +436,7 @@ def mean(those):
 def table(options, nvml):
     libraries = [(place.partition("=")[0], os.path.abspath(place.partition("=")[2])) if "=" in place else ("ours", os.path.abspath(place))
                  for place in options.preload.split(",")]
-    print(f"{'program':14} {'library':10} budget |  steps/s  of bare  of part |  p50 ms   p99 ms  ratio |   nvml second | each", flush=True)
+    print(f"{'program':14} {'library':10} budget |  steps/s  of bare  of part |  p50 ms   p99 ms  ratio |   nvml second |     cold | each", flush=True)
     for name in options.programs.split(","):
         cells = [("", 100, None)] + [(which, budget, path) for budget in options.budgets for which, path in libraries]
         cells += [("", 100, None)] * (options.bare - 1)
