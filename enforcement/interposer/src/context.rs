@@ -583,13 +583,17 @@ fn end_primary(
         return Outcome::PassThrough(Reason::TakesNothing);
     };
     let _held = tenant.memory.changing.hold();
+    let mut paced = None;
     if let Some(context) = tenant.memory.contexts.primary_of(device.ordinal) {
-        tenant.forget_marks(context);
+        paced = tenant.forget_marks(context);
         tenant.forget_streams_of(context);
     }
     let _ending = begin_to_end(tenant);
     let change = tenant.change();
     let code = ends(tenant, || call(ordinal));
+    if let Some(device) = paced {
+        tenant.settle_marks(device);
+    }
     if code == CUresult::SUCCESS
         && !is_active(ordinal)
         && let Some(context) = tenant.memory.contexts.take_primary(device.ordinal)
@@ -601,10 +605,13 @@ fn end_primary(
 
 fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> Outcome<CUresult> {
     let _held = tenant.memory.changing.hold();
-    tenant.forget_marks(context.0 as u64);
+    let paced = tenant.forget_marks(context.0 as u64);
     tenant.forget_streams_of(context.0 as u64);
     let change = tenant.change();
     let code = ends(tenant, || call(context));
+    if let Some(device) = paced {
+        tenant.settle_marks(device);
+    }
     if code == CUresult::SUCCESS
         && let Some(context) = tenant.memory.contexts.take(context.0 as u64)
         && let Some(device) = tenant
@@ -648,13 +655,17 @@ pub fn detach(tenant: Tenant, context: CUcontext) -> Outcome<CUresult> {
 /// Makes a call that may end primary contexts, by letting go of the last hold on one, and ends what is charged for those that it ended.
 pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
     let primaries: Vec<Context> = tenant.memory.contexts.list();
+    let mut paced = Vec::new();
     for context in primaries.iter().filter(|context| context.primary) {
-        tenant.forget_marks(context.handle);
+        paced.extend(tenant.forget_marks(context.handle));
         tenant.forget_streams_of(context.handle);
     }
     let _ending = begin_to_end(tenant);
     let mut change = Some(tenant.change());
     let code = ends(tenant, call);
+    for device in paced {
+        tenant.settle_marks(device);
+    }
     for context in primaries.into_iter().filter(|context| context.primary) {
         let ordinal = context.ordinal as CUdevice;
         if !is_active(ordinal)

@@ -1,4 +1,4 @@
-//! Marks in a stream: three events per context and lease in flight, by which that is measured (FINDINGS 30).
+//! Marks in a stream: four events per context and lease in flight, by which that is measured (FINDINGS 30).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +34,8 @@ pub struct Marks {
     events: [[Event; MARKS]; LEASES],
 }
 
-/// [`Mark::Opened`], [`Mark::Last`] and [`Mark::Closed`].
-const MARKS: usize = 3;
+/// [`Mark::Opened`], [`Mark::Last`], [`Mark::Closed`] and [`Mark::Behind`].
+const MARKS: usize = 4;
 
 #[repr(transparent)]
 pub struct Event(AtomicU64);

@@ -44,11 +44,12 @@ struct Work {
     at: At,
 }
 
-/// Which device gets it.
+/// Whose context it is done in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// The current context's; where there is none, its stream's.
+    /// The current one; where there is none, its stream's.
     Current,
+    /// Its stream's, whichever is current; where nobody knows that, the current one.
     Stream,
 }
 
@@ -101,12 +102,10 @@ impl Tenant {
         if let Some(only) = self.devices()?.only() {
             return Some(only);
         }
+        let current = || self.current_device().ok();
         match work.at {
-            At::Current => self
-                .current_device()
-                .ok()
-                .or_else(|| self.stream_device(work.line)),
-            At::Stream => self.stream_device(work.line),
+            At::Current => current().or_else(|| self.stream_device(work.line)),
+            At::Stream => self.stream_device(work.line).or_else(current),
         }
     }
 
@@ -158,8 +157,11 @@ impl Tenant {
             return Outcome::PassThrough(Reason::TakesNothing);
         }
         let context = match (work.at, current_context()) {
-            (At::Stream, _) | (At::Current, 0) => work.line.context(),
-            (At::Current, current) => current,
+            (At::Current, current) if current != 0 => current,
+            (_, current) => match work.line.context() {
+                0 => current,
+                context => context,
+            },
         };
         let place = Place {
             tenant: self,
@@ -207,21 +209,44 @@ impl Tenant {
             .is_some_and(|ledger| ledger.has_all(index, pids))
     }
 
-    /// A context is about to be destroyed. Nobody asks for its events meanwhile or afterwards.
-    pub fn forget_marks(self, context: u64) {
+    /// A context is about to be destroyed: what the device has done in it is paid for, and nobody asks for its events meanwhile or afterwards. On which device
+    /// [`Tenant::settle_marks`] is to be called when it is gone.
+    pub fn forget_marks(self, context: u64) -> Option<&'static Device> {
         if !is_paced() {
+            return None;
+        }
+        let device = self.device(self.memory.contexts.ordinal_of(context)?)?;
+        self.settle_marks(device);
+        let lane = self.lane_of(device)?;
+        let _errno = KeptErrno::keep();
+        let _held = lane.turn.hold();
+        lane.marks.forget(context);
+        Some(device)
+    }
+
+    /// What marks tell of what was launched on a device is paid for; of what was launched where there are none any more, all until now.
+    pub fn settle_marks(self, device: &Device) {
+        if planted(Seed::T7) {
             return;
         }
-        let lane = self
-            .memory
-            .contexts
-            .ordinal_of(context)
-            .and_then(|ordinal| self.memory.lanes.get(ordinal as usize));
-        if let Some(lane) = lane {
-            let _errno = KeptErrno::keep();
+        let _errno = KeptErrno::keep();
+        if let Some(lane) = self.lane_of(device)
+            && let Some(budget) = self.time_budget(device)
+        {
             let _held = lane.turn.hold();
-            lane.marks.forget(context);
+            lane.pace.look(lane, &budget, time::now());
         }
+    }
+}
+
+impl Marks for Lane {
+    fn reached(&self, context: u64, slot: Slot, mark: Mark) -> Option<bool> {
+        self.marks.of(context)?.of(slot, mark).reached()
+    }
+
+    fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+        let marks = self.marks.of(context)?;
+        marks.of(slot, to).since(marks.of(slot, from))
     }
 }
 
@@ -264,21 +289,15 @@ impl<'a> Site for Place<'a> {
 
 impl Marks for Place<'_> {
     fn reached(&self, context: u64, slot: Slot, mark: Mark) -> Option<bool> {
-        self.lane.marks.of(context)?.of(slot, mark).reached()
+        self.lane.reached(context, slot, mark)
     }
 
     fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
-        let marks = self.lane.marks.of(context)?;
-        marks.of(slot, to).since(marks.of(slot, from))
+        self.lane.between(context, slot, from, to)
     }
 
     fn is_idle(&self) -> Option<bool> {
         Some(self.line.is_idle())
-    }
-
-    /// What does is a call of its own ([`note_wait`]).
-    fn waits(&self) -> bool {
-        false
     }
 }
 
@@ -322,7 +341,11 @@ fn graph(exec: CUgraphExec, stream: CUstream, default: NoStream) -> Work {
         // Its own hook has seen to that.
         launched: Launched::None,
         line: Line { stream, default },
-        at: At::Current,
+        at: if planted(Seed::T6) {
+            At::Current
+        } else {
+            At::Stream
+        },
     }
 }
 
@@ -414,7 +437,7 @@ pub fn set_memory(
         key,
         launched: Launched::None,
         line,
-        at: At::Current,
+        at: At::Stream,
     };
     tenant.pace(work, call)
 }

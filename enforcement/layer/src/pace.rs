@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ash::vk;
 use ash::vk::Handle;
 use seeds::{Seed, planted};
-use throttle::{Key, Lane, Mark, Marks, Nanos, Paced, Site, Slot, Told};
+use throttle::{Budget, Key, Lane, Mark, Marks, Nanos, Paced, Site, Slot, Told};
 
 use crate::arena::Id;
 use crate::boundary::marks::Marking;
@@ -124,12 +124,7 @@ pub fn submit(
     if site.turns.lane.pass(key) {
         return call();
     }
-    let budget = site
-        .device
-        .enforced
-        .as_ref()
-        .and_then(|enforced| enforced.attachment.time_budget(enforced.all));
-    let Some(budget) = budget else {
+    let Some(budget) = time_budget(site.device) else {
         return call();
     };
     let mut answer = vk::Result::SUCCESS;
@@ -150,9 +145,38 @@ pub fn end(device: &Device) {
     };
     if let Some(turns) = turns(device) {
         let _turn = turns.turn();
+        let budget = time_budget(device);
+        let look = || {
+            if let Some(budget) = &budget {
+                turns.lane.look(&Anywhere, budget, os::now());
+            }
+        };
+        look();
         timed.gone.store(true, Ordering::Relaxed);
+        // Whatever it has not done by now nobody will know of.
+        look();
     }
     timed.marking.end();
+}
+
+fn time_budget(device: &Device) -> Option<Budget<'_>> {
+    let enforced = device.enforced.as_ref()?;
+    enforced.attachment.time_budget(enforced.all)
+}
+
+/// Marks of any device.
+struct Anywhere;
+
+impl Marks for Anywhere {
+    fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool> {
+        let (timed, family) = at(place)?;
+        timed.marking.reached(family, (slot, mark))
+    }
+
+    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+        let (timed, family) = at(place)?;
+        timed.marking.between(family, (slot, from), (slot, to))
+    }
 }
 
 struct Place {
@@ -207,7 +231,11 @@ impl Site for Place {
         os::sleep_until(until);
     }
 
+    /// Batches are seldom so short that a mark's own time matters.
     fn set(&self, slot: Slot, mark: Mark) -> u64 {
+        if mark == Mark::Behind {
+            return 0;
+        }
         if self
             .timed
             .marking
@@ -219,26 +247,20 @@ impl Site for Place {
         }
     }
 
-    /// Batches are seldom so short that a timestamp's own time matters.
+    /// For the same reason.
     fn told(&self, _since: u64) -> Option<Told> {
         None
     }
 }
 
+/// Of a queue nobody can ask whether it is idle.
 impl Marks for Place {
     fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool> {
-        let (timed, family) = at(place)?;
-        timed.marking.reached(family, (slot, mark))
+        Anywhere.reached(place, slot, mark)
     }
 
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
-        let (timed, family) = at(place)?;
-        timed.marking.between(family, (slot, from), (slot, to))
-    }
-
-    /// Of a queue nobody can ask it.
-    fn is_idle(&self) -> Option<bool> {
-        None
+        Anywhere.between(place, slot, from, to)
     }
 
     fn waits(&self) -> bool {

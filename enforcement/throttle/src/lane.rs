@@ -12,6 +12,10 @@ const NAPS: Nanos = Nanos::micros(50);
 /// Of the time from a mark in an idle stream to the end of the kernel behind it, what NVML does not count (an H200 under 50 %: kernels of 10 us were held to 45.9
 /// with all of it paid, which is 1.1 us; a mark comes 3.5 us before the work behind it).
 const FETCH: Nanos = Nanos::micros(1);
+/// A launch between two marks takes longer than one among others by so many eighths of the time between two marks with nothing between them (an H200: 3.5 us for an
+/// empty kernel, 1.4 each of many, 1.3 from mark to mark), and this at most.
+const SLOWED: u64 = 13;
+const MOST_SLOWED: Nanos = Nanos::micros(4);
 
 /// A mark in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +26,8 @@ pub enum Mark {
     Last,
     /// After its last launch.
     Closed,
+    /// Now and then: right behind that one.
+    Behind,
 }
 
 /// What can be asked of marks that were set.
@@ -31,9 +37,13 @@ pub trait Marks {
     /// From one mark of a lease to another, both reached.
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
     /// Whether the launch's stream has nothing before it that a mark would wait for; `None` where nobody can say.
-    fn is_idle(&self) -> Option<bool>;
+    fn is_idle(&self) -> Option<bool> {
+        None
+    }
     /// Whether the launch may wait for something else than the device before it begins.
-    fn waits(&self) -> bool;
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// Where a launch happens: the clock, the waiting and the marks of the library that it comes by.
@@ -45,7 +55,7 @@ pub trait Site: Marks {
     fn now(&self) -> Nanos;
     fn sleep_until(&self, until: Nanos);
     /// Sets a lease's mark behind what the launch's stream holds so far. Answers by which number it can be asked for, 0 where it could not be set.
-    /// Two marks can be compared where their numbers are the same.
+    /// Two marks can be compared where their numbers are the same. [`Mark::Behind`] may be refused for good.
     fn set(&self, slot: Slot, mark: Mark) -> u64;
     /// How busy the device was by the driver's figures after the one of that time. `None` where nobody can say. It may take milliseconds.
     fn told(&self, since: u64) -> Option<Told>;
@@ -76,6 +86,8 @@ pub struct End {
     pub ended: bool,
     /// How long the mark before the launch had been reached when the launch was made; or not 0, if the stream was idle at the mark that ended it.
     pub gap: Nanos,
+    /// There is a mark behind its mark.
+    pub gauged: bool,
 }
 
 /// All zeros is nothing yet.
@@ -159,9 +171,7 @@ impl<R: Rules> Lane<R> {
     /// What is to be done with a launch that did not pass. To be called by one thread at a time.
     pub fn order(&self, marks: &impl Marks, budget: &Budget<'_>, now: Nanos, key: Key) -> Order {
         let Budget { shared, share } = budget;
-        for slot in self.throttle.in_flight() {
-            self.ask(marks, budget, now, slot);
-        }
+        self.look(marks, budget, now);
         let launch = Launch {
             key,
             cost: self.costs.of(key),
@@ -170,6 +180,14 @@ impl<R: Rules> Lane<R> {
             waits: marks.waits(),
         };
         self.throttle.submit(shared, *share, now, &launch)
+    }
+
+    /// What the device is done with is paid for, and what is in marks that are gone by the time of now. To be called by one thread at a time: before marks go, and when
+    /// what stands before them is over.
+    pub fn look(&self, marks: &impl Marks, budget: &Budget<'_>, now: Nanos) {
+        for slot in self.throttle.in_flight() {
+            self.ask(marks, budget, now, slot);
+        }
     }
 
     /// Whether the device is done with a lease, and what it took.
@@ -198,13 +216,20 @@ impl<R: Rules> Lane<R> {
         } else {
             Nanos::ZERO
         };
-        let last = last.map(|last| last.less(gap));
-        let last = last.map(|last| last.less(fetch).max(last.scaled(1, 4)));
-        let measured = Measured {
-            lease: if alone { last } else { whole },
-            last,
-            gap,
+        if lease.gauged.is_set()
+            && let Some(took) = marks.between(place, slot, Mark::Closed, Mark::Behind)
+        {
+            self.throttle.gauge(took);
+        }
+        let slowed = self.throttle.gauged().scaled(SLOWED, 8).min(MOST_SLOWED);
+        let without = |more: Nanos| {
+            let last = last.map(|last| last.less(gap));
+            last.map(|last| last.less(fetch.plus(more)).max(last.scaled(1, 4)))
         };
+        // What marks take is part of what the device does for the lease.
+        let lease = if alone { without(Nanos::ZERO) } else { whole };
+        let last = without(slowed);
+        let measured = Measured { lease, last, gap };
         self.throttle
             .finished(shared, *share, &self.costs, now, (slot, measured));
     }
@@ -232,6 +257,7 @@ impl<R: Rules> Lane<R> {
             let lease = self.throttle.lease(slot);
             lease.ended.note(end.ended);
             lease.gap.set(end.gap);
+            lease.gauged.note(end.gauged);
             lease.closed_in.set(Nanos(end.place));
         }
         self.throttle
@@ -262,6 +288,7 @@ impl<R: Rules> Lane<R> {
             place,
             ended: true,
             gap: Nanos(u64::from(idle)),
+            gauged: false,
         };
         let _turn = site.turn();
         self.closed(budget, site.now(), (slot, number), end, launched);
@@ -301,8 +328,12 @@ impl<R: Rules> Lane<R> {
         // An idle stream reaches a mark at once, and what it then waits for is the launch.
         let idle = site.reached(place, slot, before) == Some(true);
         let gap = if idle { made.less(begun).0.max(1) } else { 0 };
+        let mut gauged = false;
         let launched = match was_made {
-            true if site.set(slot, Mark::Closed) == place && place != 0 => Launched::Marked,
+            true if site.set(slot, Mark::Closed) == place && place != 0 => {
+                gauged = self.throttle.is_to_gauge(slot) && site.set(slot, Mark::Behind) == place;
+                Launched::Marked
+            }
             true => Launched::Unmarked,
             false => Launched::Failed,
         };
@@ -310,6 +341,7 @@ impl<R: Rules> Lane<R> {
             place,
             ended: false,
             gap: Nanos(gap),
+            gauged,
         };
         {
             let _turn = site.turn();

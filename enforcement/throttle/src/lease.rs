@@ -104,6 +104,8 @@ pub struct Lease {
     pub ended: Word,
     /// How long the mark before the last launch had been reached when the launch was made.
     pub gap: Word,
+    /// There is a mark behind its last one.
+    pub gauged: Word,
 }
 
 impl Lease {
@@ -191,6 +193,7 @@ impl Lease {
             &self.closed_in,
             &self.ended,
             &self.gap,
+            &self.gauged,
         ] {
             word.set(Nanos::ZERO);
         }

@@ -18,12 +18,16 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const AHEAD: bool = true;
     /// Work that has not begun is paid for when it was done, and keeps nobody waiting.
     const HELD_UP_IS_FREE: bool = true;
+    /// What is held up has not all places of leases for itself.
+    const PLACES_ARE_KEPT_FREE: bool = true;
     /// Time in a lease without work is not paid for.
     const IDLE_IS_FREE: bool = true;
     /// No more is charged than the device says it did.
     const TOLD: bool = true;
     /// A function whose launches differ is measured launch by launch where its leases are charged by belief.
     const UNEVEN_ARE_KNOWN: bool = true;
+    /// What marks themselves take of a launch between them is not the launch's.
+    const MARKS_ARE_GAUGED: bool = true;
     /// What is not done long after it should be is paid for to its end, though nothing waits for it.
     const OVERDUE_IS_PAID: bool = true;
     /// What the device does for other tenants is theirs to pay.

@@ -57,6 +57,9 @@ const NAP: Nanos = Nanos::millis(5);
 const LATE: Nanos = Nanos::millis(1);
 /// Who waits for the device asks again no sooner.
 const SOON: Nanos = Nanos::micros(30);
+/// Of so many leases one is gauged; of so many of these the least counts.
+const GAUGED: u64 = 8;
+const ROUND: u64 = 16;
 /// What a process may launch unpaid behind work that is held up.
 const MOST_HELD_UP: Nanos = Nanos::millis(250);
 
@@ -149,6 +152,9 @@ struct State {
     measured: Word,
     /// What leases of launches that differ took less than was believed.
     owed: Word,
+    /// The least time from a mark to the next one in this round of leases and in the round before, and a nanosecond.
+    gauged: Word,
+    gauged_before: Word,
     size: Word,
     seed: Word,
     /// When the device is to be asked how busy it was; the time of its last figure; when it was told, and for how much the tenant had been charged by then;
@@ -161,6 +167,8 @@ struct State {
     /// By that, whether others than the tenant's processes have the device, too, and since when.
     others: Word,
     others_since: Word,
+    /// By the driver's lists nobody else has it.
+    alone: Word,
     /// Like no other process's of the tenant. Zero: it has never compared.
     name: Word,
     with_device: told::Compared,
@@ -257,6 +265,37 @@ impl<R: Rules> Throttle<R> {
         }
     }
 
+    /// Whether a mark belongs behind the lease's last one.
+    pub(crate) fn is_to_gauge(&self, slot: Slot) -> bool {
+        self.lease(slot).number.get().0.is_multiple_of(GAUGED) || !self.state.gauged.is_set()
+    }
+
+    /// From a mark to the next one, with nothing between them, it took so long.
+    pub(crate) fn gauge(&self, took: Nanos) {
+        let (state, took) = (&self.state, took.plus(Nanos(1)));
+        let least = state.gauged.get();
+        if state.count.get().0.is_multiple_of(GAUGED * ROUND) {
+            state.gauged_before.set(least);
+            state.gauged.set(took);
+        } else if !state.gauged.is_set() || took < least {
+            state.gauged.set(took);
+        }
+    }
+
+    /// What a mark takes of the device's time.
+    pub(crate) fn gauged(&self) -> Nanos {
+        let state = &self.state;
+        let least = match state.gauged_before.is_set() {
+            true => state.gauged.get().min(state.gauged_before.get()),
+            false => state.gauged.get(),
+        };
+        if R::MARKS_ARE_GAUGED {
+            least.less(Nanos(1))
+        } else {
+            Nanos::ZERO
+        }
+    }
+
     pub(crate) fn lease(&self, slot: Slot) -> &Lease {
         &self.leases[slot.index()]
     }
@@ -274,8 +313,10 @@ impl<R: Rules> Throttle<R> {
         }
         let unpaid = Slot::all()
             .map(|slot| self.lease(slot))
-            .filter(|lease| lease.stage() != Stage::Free && !lease.paid.is_set())
-            .fold(Nanos::ZERO, |sum, lease| sum.plus(lease.used.get()));
+            .filter(|lease| lease.stage() != Stage::Free)
+            .fold(Nanos::ZERO, |sum, lease| {
+                sum.plus(lease.used.get().less(lease.paid.get()))
+            });
         // Else all other streams' work would be, as long as one is held up.
         let owes = shared.next(now) > now.plus(MOST_HELD_UP);
         unpaid < MOST_HELD_UP && !owes
@@ -283,6 +324,29 @@ impl<R: Rules> Throttle<R> {
 
     fn free_slots(&self) -> impl Iterator<Item = Slot> {
         Slot::all().filter(|slot| self.lease(*slot).stage() == Stage::Free)
+    }
+
+    /// A place for another lease. Where what is held up has them all, and the launch is not behind it, or no more may come behind it unpaid, the oldest is paid for as is
+    /// believed: else nothing else would be measured for as long as it waits.
+    fn room(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        now: Nanos,
+        launch: &Launch<'_>,
+        is_unpaid: bool,
+    ) -> Option<Slot> {
+        self.free_slots().next().or_else(|| {
+            let held_up = Slot::all().filter(|slot| self.is_held_up(self.lease(*slot), now));
+            let oldest = held_up.min_by_key(|slot| self.lease(*slot).number.get())?;
+            let may_be_behind = is_unpaid && (launch.is_idle)() != Some(true);
+            if may_be_behind || !R::PLACES_ARE_KEPT_FREE {
+                return None;
+            }
+            let used = self.lease(oldest).used.get();
+            self.settle_evenly(shared, share, now, oldest, used.max(UNMEASURED));
+            Some(oldest)
+        })
     }
 
     /// A launch while the lease is open, and what is handed out does not cover it.
@@ -306,10 +370,11 @@ impl<R: Rules> Throttle<R> {
             false => lease.work.get().less(lease.used.get()),
         };
         let needed = cost.time();
+        let is_unpaid = self.is_unpaid(shared, now);
         // There is no place for another: this one goes on.
-        if rest <= needed && self.free_slots().next().is_none() {
+        if rest <= needed && self.room(shared, share, now, launch, is_unpaid).is_none() {
             let more = needed.max(self.next_size(share));
-            if !self.is_unpaid(shared, now) {
+            if !is_unpaid {
                 let mean = (launch.mean)(more);
                 if let Err(next) = shared.pay::<R>(now, share, mean) {
                     return Order::Wait(next.min(now.plus(NAP)));
@@ -358,7 +423,7 @@ impl<R: Rules> Throttle<R> {
             return Order::Wait(drained.clamp(now.plus(SOON), now.plus(LATE)));
         }
         let is_unpaid = self.is_unpaid(shared, now);
-        let Some(slot) = self.free_slots().next() else {
+        let Some(slot) = self.room(shared, share, now, launch, is_unpaid) else {
             return match self.reopened(share, now).filter(|_| is_unpaid) {
                 Some(slot) => self.go_on(shared, share, now, slot, launch),
                 None => Order::Wait(now.plus(SOON)),

@@ -218,6 +218,7 @@ impl Hands {
             "time" => launches::time(self.cuda()?, object)?,
             "work" => launches::work(self.cuda()?, object)?,
             "spend" => launches::spend(self.cuda()?, object)?,
+            "work-beside-waits" => launches::work_beside_waits(self.cuda()?, object)?,
             "uneven" => launches::uneven(self.cuda()?, object)?,
             "captured-memsets" => memsets::captured(object)?,
             "time-memset" => memsets::time(object)?,

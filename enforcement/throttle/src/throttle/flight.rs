@@ -1,5 +1,6 @@
 //! Leases that are on the device, or before it: what they are at, and what they took.
 
+use crate::cost::Seen;
 use crate::lease::{LEASES, Lease, Progress, Slot, Stage};
 use crate::shared::{FULL, Taken};
 use crate::{Belief, Costs, Nanos, Rules, Share, Shared};
@@ -104,9 +105,14 @@ impl<R: Rules> Throttle<R> {
         let used = lease.used.get();
         let Some(span) = measured.lease.filter(|_| R::PAID_BY_TIME) else {
             // Its context has ended, say. Of what was never measured either the device may have been at it all the time.
-            let busy = match lease.unmeasured.is_set() {
-                true => now.less(lease.start.get().max(state.ended.get())),
-                false => used,
+            let busy = match (lease.unmeasured.is_set(), measured.last) {
+                // It was opened behind something that still waits, and closed elsewhere.
+                (_, Some(last)) if R::PAID_BY_TIME => {
+                    costs.learn(lease.key(), last, measured.is_exact(), None);
+                    used.max(last)
+                }
+                (true, _) => now.less(lease.start.get().max(state.ended.get())),
+                (false, _) => used,
             };
             self.settle_evenly(shared, share, now, slot, busy);
             return;
@@ -165,8 +171,12 @@ impl<R: Rules> Throttle<R> {
                 }
                 _ => last,
             };
-            let guessed = (!disturbed && R::UNEVEN_ARE_KNOWN).then_some(busy < span);
-            costs.learn(key, last, measured.is_exact(), guessed);
+            let is_seen = !disturbed && !self.may_have_others() && R::UNEVEN_ARE_KNOWN;
+            let seen = is_seen.then(|| Seen {
+                guessed: busy < span,
+                alone: state.alone.is_set(),
+            });
+            costs.learn(key, last, measured.is_exact(), seen);
         }
         if !alone {
             let launches = match costs.of(key) {
@@ -275,11 +285,7 @@ impl<R: Rules> Throttle<R> {
             Progress::Overdue => self.free(slot),
             Progress::Begun => {
                 let expected = self.expected(lease);
-                let theirs = match self.has_others() {
-                    true => OTHERS_TURNS,
-                    false => Nanos::ZERO,
-                };
-                let late = now > expected.plus(LATE.max(used)).plus(theirs);
+                let late = self.is_late(lease, now);
                 if lease.waits.is_set() {
                     state.running.note(state.running.is_set() || !late);
                 } else {
@@ -302,6 +308,27 @@ impl<R: Rules> Throttle<R> {
                 }
             }
         }
+    }
+
+    /// The device should long be done with a lease that is closed.
+    fn is_late(&self, lease: &Lease, now: Nanos) -> bool {
+        let theirs = match self.has_others() {
+            true => OTHERS_TURNS,
+            false => Nanos::ZERO,
+        };
+        let patience = LATE.max(lease.used.get()).plus(theirs);
+        now > self.expected(lease).plus(patience)
+    }
+
+    /// Something else than the device holds it up, as far as anybody can tell.
+    pub(super) fn is_held_up(&self, lease: &Lease, now: Nanos) -> bool {
+        let waits = lease.waits.is_set() && self.is_late(lease, now);
+        lease.is_closed()
+            && match lease.progress() {
+                Progress::HeldUp => true,
+                Progress::Begun => waits,
+                Progress::Unknown | Progress::Overdue => false,
+            }
     }
 
     /// When the device should be done with a lease that is closed.

@@ -112,6 +112,7 @@ impl<R: Rules> Throttle<R> {
             state.spared.set(Nanos::ZERO);
             return;
         };
+        state.alone.note(told.alone);
         let (since, before) = (state.compared.get(), state.charged.get());
         if told.figures == 0 && since != Nanos::ZERO {
             return;
@@ -198,6 +199,11 @@ impl<R: Rules> Throttle<R> {
     pub(super) fn has_others(&self) -> bool {
         let state = &self.state;
         state.others.get() == Others::There.word() && !state.crowded.is_set() && R::OTHERS_PAY
+    }
+
+    /// Whether other tenants may have the device, too.
+    pub(super) fn may_have_others(&self) -> bool {
+        self.state.others.get() != Others::Nowhere.word()
     }
 
     /// The device did `more` than this tenant can have had, or `less` than it had with what is taken for others' turns.

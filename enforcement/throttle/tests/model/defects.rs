@@ -26,8 +26,10 @@ defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
 defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
+defect!(MarksTakeNothing without MARKS_ARE_GAUGED);
 defect!(OthersArePaidFor without OTHERS_PAY);
 defect!(OverdueIsFree without OVERDUE_IS_PAID);
+defect!(PlacesMayRunOut without PLACES_ARE_KEPT_FREE);
 defect!(TurnsAreFree without TURNS_ARE_PAID);
 defect!(TurnsAreGivenAway without TURNS_ARE_KEPT);
 
@@ -103,6 +105,11 @@ fn taking_launches_of_a_function_for_alike_is_caught() {
 }
 
 #[test]
+fn charging_what_marks_take_is_caught() {
+    real::tenants::<MarksTakeNothing>(["gpt8", "gpt8"], [50, 50]).unwrap_err();
+}
+
+#[test]
 fn paying_for_what_has_not_begun_is_caught() {
     real::gates::<WhatWaitsIsPaid>().unwrap_err();
 }
@@ -110,6 +117,11 @@ fn paying_for_what_has_not_begun_is_caught() {
 #[test]
 fn paying_for_other_tenants_is_caught() {
     real::tenants::<OthersArePaidFor>(["gpt8", "gpt8"], [50, 50]).unwrap_err();
+}
+
+#[test]
+fn leaving_no_place_beside_what_is_held_up_is_caught() {
+    scenes::held_up::<PlacesMayRunOut>().unwrap_err();
 }
 
 #[test]

@@ -20,6 +20,11 @@ const PARTS: u64 = 2520;
 const LAUNCH: u64 = 2_300;
 const WAKE: u64 = 8_000;
 const ASK: u64 = 3_000;
+/// What setting a mark takes the host, and from one to the next on a card (an H200: 1.3 us); by how much a launch between two takes longer there. Where processes
+/// share the device evenly, as on the mock, marks take nothing of it.
+const MARK: u64 = 2_000;
+const PASSES: u64 = 1_300;
+const SLOWED: u64 = 2_100;
 /// Asking whether a mark is reached.
 const QUERY: u64 = 1_500;
 /// For how long it is asked whether a lease's first mark is.
@@ -77,7 +82,7 @@ enum Doing {
 /// When the marks of each lease were reached.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reached {
-    marks: [[Option<u64>; 3]; LEASES],
+    marks: [[Option<u64>; 4]; LEASES],
     /// The stream of the launch that is held has nothing to do.
     idle: Option<bool>,
 }
@@ -129,6 +134,8 @@ struct Process<R: Rules> {
     watches: Option<(Slot, Nanos, u64)>,
     /// See [`World::lag`].
     lag: u64,
+    /// Marks take something of the device.
+    is_card: bool,
     launches: u64,
     /// When each of its program's rounds ended.
     rounds: Vec<u64>,
@@ -240,6 +247,7 @@ impl<R: Rules> World<R> {
             coming: None,
             watches: None,
             lag: self.lag,
+            is_card: self.sharing != Sharing::Even,
             launches: 0,
             rounds: Vec::new(),
         });
@@ -450,6 +458,7 @@ impl<R: Rules> World<R> {
                     place: PLACE,
                     ended: false,
                     gap: Nanos(if before { LAUNCH } else { 0 }),
+                    gauged: true,
                 };
                 let of = (slot, lane.number(slot));
                 lane.closed(&budget, Nanos(self.now), of, end, Launched::Marked);
@@ -520,6 +529,7 @@ impl<R: Rules> World<R> {
                     place: PLACE,
                     ended: true,
                     gap: Nanos(u64::from(idle)),
+                    gauged: false,
                 };
                 lane.closed(
                     &budget,
@@ -634,9 +644,17 @@ impl<R: Rules> Process<R> {
             left: (cost + REST) * PARTS,
             ..Work::default()
         };
+        let (set, slowed) = match marked {
+            Some((_, _, true)) => (now + MARK, SLOWED),
+            Some((_, true, _)) => (now + MARK, PASSES),
+            _ => (now, 0),
+        };
+        if self.is_card {
+            work.left += slowed * PARTS;
+        }
         if let Some((slot, opens, closes)) = marked {
             // A mark in an idle stream is reached at once.
-            let at_once = (self.streams[stream].is_empty() && is_read).then_some(now);
+            let at_once = (self.streams[stream].is_empty() && is_read).then_some(set);
             if opens {
                 *self.reached.of(slot, Mark::Opened) = at_once;
                 work.opens = Some(slot);
@@ -648,7 +666,7 @@ impl<R: Rules> Process<R> {
             }
         }
         self.coming = Some((work, stream));
-        self.doing = Doing::Something(now + LAUNCH);
+        self.doing = Doing::Something(set + LAUNCH);
     }
 
     /// A launch is made, of which the marks before it were set in its stream. Whether these were reached before it was.
@@ -689,7 +707,8 @@ impl<R: Rules> Process<R> {
                 work.left += START / 2 * PARTS;
             }
         }
-        self.doing = Doing::Something(now + 100);
+        let marked = if work.closes.is_some() { MARK } else { 0 };
+        self.doing = Doing::Something(now + 100 + marked);
     }
 
     fn begin_all(&mut self, now: u64) {
@@ -730,6 +749,8 @@ impl<R: Rules> Process<R> {
             let alone = self.streams[stream].is_empty();
             let lag = if alone { self.lag } else { 0 };
             *self.reached.of(slot, Mark::Closed) = Some(now + lag);
+            let passes = if self.is_card { PASSES } else { 0 };
+            *self.reached.of(slot, Mark::Behind) = Some(now + lag + passes);
         }
     }
 

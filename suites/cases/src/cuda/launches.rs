@@ -30,7 +30,7 @@ pub const LEAST: f64 = 1.0;
 cases! {
     /// By every way to give a device work, a tenant has work on it for no more of the time than its budget says.
     every_launch_is_held_to_the_compute_budget {
-        kind: Budget, defects: ["T1", "T2", "T3"],
+        kind: Budget, defects: ["T1", "T2", "T3", "T6"],
         entry_points: [
             "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel",
             "cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernelMultiDevice", "cuLaunch", "cuLaunchGrid",
@@ -78,6 +78,46 @@ cases! {
         }
         // Who waits for what does not come gives up after a quarter of a second, and pays for that then.
         ensure!(waited < Duration::from_millis(250), "{ROUNDS} times 20 launches behind a closed gate took {waited:?}");
+        Ok(())
+    }
+
+    /// Streams that wait for what the host has not written yet, each before a launch of a size that was never measured, leave the others paid for as ever.
+    streams_that_wait_leave_the_others_held_to_the_compute_budget {
+        kind: Budget, defects: ["T8", "T2"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+    } (session) {
+        const TIME: u64 = 10_000_000;
+        let long = Long::lasting(&mut unbudgeted(session)?, TIME)?;
+        let mut held = Tenant::start(session)?;
+        let share = held.ask(&format!("work-beside-waits 5000 {} {}", long.unit, long.blocks))? as f64 / 100.0;
+        // What is held up when it is launched may be launched for nothing, 250 ms of it.
+        ensure!(share <= BUDGET + 2.0 * MARGIN, "{share} % of the time, of {BUDGET}");
+        ensure!(share >= LEAST, "{share} % of the time, of {BUDGET}");
+        Ok(())
+    }
+
+    /// Who makes a context for one launch, ends it, and does nothing for a while has nothing to pay for that while.
+    what_a_context_has_launched_is_charged_until_its_end {
+        kind: Neutral, defects: ["T7"], entry_points: ["cuCtxDestroy_v2", "cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more",
+    } (_session) {
+        const PAUSE: Duration = Duration::from_millis(200);
+        let cuda = crate::clients::cuda_without_context()?;
+        let mut waited = Vec::new();
+        for _ in 0..5 {
+            let made = cuda.create_context(0);
+            ensure_eq!(made.code, CUresult::SUCCESS, "cuCtxCreate_v2");
+            let work = cuda.workload().map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+            let begun = Instant::now();
+            ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch");
+            waited.push(begun.elapsed());
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+            ensure_eq!(cuda.destroy_context(made.out), CUresult::SUCCESS, "cuCtxDestroy_v2");
+            std::thread::sleep(PAUSE);
+        }
+        // A machine that is busy may keep some of them waiting.
+        let least = waited[1..].iter().min();
+        ensure!(least.is_some_and(|least| *least < PAUSE), "launches behind a pause of {PAUSE:?} took {waited:?}");
         Ok(())
     }
 
@@ -413,6 +453,57 @@ pub fn uneven(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
         ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "waiting for work");
     }
     Ok(done as i64)
+}
+
+/// `MILLISECONDS UNIT BLOCKS`: launches for so long, one at a time, while eight other streams wait for the host before a launch each. As [`work`].
+pub fn work_beside_waits(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
+    const STREAMS: u32 = 8;
+    let numbers: Option<Vec<u64>> = object
+        .split(' ')
+        .map(|number| number.parse().ok())
+        .collect();
+    let Some([milliseconds, unit, blocks]) = numbers.as_deref() else {
+        fail!("\"work-beside-waits {object}\" is not MILLISECONDS UNIT BLOCKS")
+    };
+    let mut work = cuda
+        .workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let stream = work.own_stream();
+    let word = cuda.allocate_host(4096).out;
+    for place in 1..=STREAMS {
+        let waiting = cuda.create_stream().out;
+        let code = cuda.wait_for_value(waiting, word, 1);
+        ensure_eq!(code, CUresult::SUCCESS, "cuStreamWaitValue32_v2");
+        work.in_stream(waiting);
+        work.blocks = 2 * place;
+        let code = cuda.launch(&work, Route::Kernel);
+        ensure_eq!(code, CUresult::SUCCESS, "a launch behind a wait");
+    }
+    work.in_stream(stream);
+    work.blocks = *blocks as u32;
+    let begun = Instant::now();
+    let mut done = 0;
+    while begun.elapsed() < Duration::from_millis(*milliseconds) {
+        let code = cuda.launch(&work, Route::Kernel);
+        ensure_eq!(code, CUresult::SUCCESS, "a launch beside waits");
+        ensure_eq!(
+            cuda.synchronize_stream(stream),
+            CUresult::SUCCESS,
+            "waiting for work"
+        );
+        done += unit;
+    }
+    let busy = Busy {
+        work: done,
+        elapsed: begun.elapsed(),
+    };
+    ensure_eq!(
+        cuda.write_value(stream, word, 1),
+        CUresult::SUCCESS,
+        "cuStreamWriteValue32_v2"
+    );
+    ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "waiting for work");
+    Ok(busy.share())
 }
 
 /// What was done, and in what time.

@@ -1,5 +1,6 @@
 //! Giving a device work, by every entry point that does.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
 use std::ptr::{null_mut, without_provenance_mut};
 
@@ -26,12 +27,14 @@ pub enum Route {
     /// A graph of [`GRAPHED`] launches.
     Graph,
     GraphPtsz,
+    /// A graph, while another context of its stream's device is current.
+    GraphAside,
     /// By a thread that has no current context: its stream has one.
     Detached,
 }
 
 impl Route {
-    pub const ALL: [Route; 13] = [
+    pub const ALL: [Route; 14] = [
         Route::Kernel,
         Route::KernelPtsz,
         Route::KernelEx,
@@ -44,6 +47,7 @@ impl Route {
         Route::GridAsync,
         Route::Graph,
         Route::GraphPtsz,
+        Route::GraphAside,
         Route::Detached,
     ];
 
@@ -66,6 +70,8 @@ pub struct Workload {
     function: CUfunction,
     stream: CUstream,
     graph: CUgraphExec,
+    /// Of [`Route::GraphAside`].
+    aside: OnceCell<CUcontext>,
     /// Nodes that the captured launches became.
     pub nodes: usize,
     events: [CUevent; 2],
@@ -84,6 +90,11 @@ fn kernel() -> CString {
 }
 
 impl Workload {
+    /// Its launches are in another stream.
+    pub fn in_stream(&mut self, stream: OwnStream) {
+        self.stream = stream.0;
+    }
+
     /// In which its launches are.
     pub fn own_stream(&self) -> OwnStream {
         OwnStream(self.stream)
@@ -120,6 +131,7 @@ impl Cuda {
             function,
             stream,
             graph: CUgraphExec::NULL,
+            aside: OnceCell::new(),
             nodes: 0,
             events,
             blocks: 1,
@@ -249,6 +261,19 @@ impl Cuda {
                 code
             }
             Route::Graph => call!(self.cuGraphLaunch(work.graph, stream)),
+            Route::GraphAside => {
+                let mut current = CUcontext::NULL;
+                let aside = *work.aside.get_or_init(|| {
+                    let mut made = CUcontext::NULL;
+                    call!(self.cuCtxCreate_v2(&mut made, 0, 0));
+                    call!(self.cuCtxPopCurrent_v2(&mut current));
+                    made
+                });
+                call!(self.cuCtxPushCurrent_v2(aside));
+                let code = call!(self.cuGraphLaunch(work.graph, stream));
+                call!(self.cuCtxPopCurrent_v2(&mut current));
+                code
+            }
             Route::GraphPtsz => call!(self.cuGraphLaunch_ptsz(work.graph, CUstream::NULL)),
         }
     }
@@ -262,7 +287,8 @@ impl Cuda {
             | Route::CooperativeMultiDevice
             | Route::GridAsync
             | Route::Detached
-            | Route::Graph => work.stream,
+            | Route::Graph
+            | Route::GraphAside => work.stream,
             Route::OneBlock | Route::Grid => CUstream::NULL,
             _ => PER_THREAD,
         };
