@@ -1,6 +1,7 @@
 //! A process's way to one device: what [`Throttle`] orders is done here, for whatever API the work comes by.
 
 use crate::throttle::WATCHED;
+use crate::word::Word;
 use crate::{
     Costs, Key, Launch, Launched, Measured, Nanos, Order, Rules, Share, Shared, Slot, Sound,
     Throttle, Told,
@@ -16,6 +17,11 @@ const FETCH: Nanos = Nanos::micros(1);
 /// empty kernel, 1.4 each of many, 1.3 from mark to mark), and this at most.
 const SLOWED: u64 = 13;
 const MOST_SLOWED: Nanos = Nanos::micros(4);
+
+/// Whoever waits behind others of its process looks whether they are done when the first of them does, and after these times; and goes before them where the first has
+/// not asked for so long.
+const BEHIND: [Nanos; 2] = [Nanos::micros(200), Nanos::millis(5)];
+const GONE: Nanos = Nanos::millis(20);
 
 /// A mark in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +102,51 @@ pub struct End {
 pub struct Lane<R: Rules = Sound> {
     throttle: Throttle<R>,
     costs: Costs,
+    line: Line,
+}
+
+/// The threads of a process that wait for the budget go one after another, whoever began to wait first: else who wakes first takes every lease, and the others
+/// wait for hundreds of milliseconds.
+#[derive(Default)]
+#[repr(C)]
+struct Line {
+    /// When the first of them began to wait, when it last asked, and until when it sleeps. Zero: nobody waits.
+    first: Word,
+    asked: Word,
+    until: Word,
+}
+
+impl Line {
+    /// Whether who waits since then is the first, at a time.
+    fn is_first(&self, since: Nanos, now: Nanos) -> bool {
+        let first = self.first.get();
+        let is_gone = now > self.asked.get().plus(GONE);
+        if first != Nanos::ZERO && first < since && !is_gone {
+            return false;
+        }
+        self.first.set(since);
+        self.asked.set(now);
+        true
+    }
+
+    /// The first sleeps until then.
+    fn wait(&self, since: Nanos, until: Nanos) {
+        if self.first.get() == since {
+            self.until.set(until);
+        }
+    }
+
+    /// Until when the others do.
+    fn behind(&self, now: Nanos) -> Nanos {
+        let [least, most] = BEHIND.map(|pause| now.plus(pause));
+        self.until.get().clamp(least, most)
+    }
+
+    fn leave(&self, since: Nanos) {
+        if self.first.get() == since {
+            self.first.set(Nanos::ZERO);
+        }
+    }
 }
 
 impl<R: Rules> Lane<R> {
@@ -120,11 +171,20 @@ impl<R: Rules> Lane<R> {
         call: &mut dyn FnMut() -> bool,
     ) -> Paced {
         self.ask_device(site, budget);
+        let since = site.now();
         loop {
             let order = {
                 let _turn = site.turn();
-                self.order(site, budget, site.now(), key)
+                let now = site.now();
+                match self.line.is_first(since, now) {
+                    true => self.order(site, budget, now, key),
+                    false => Order::Wait(self.line.behind(now)),
+                }
             };
+            match order {
+                Order::Wait(until) => self.line.wait(since, until),
+                _ => self.line.leave(since),
+            }
             match order {
                 Order::Go => return Paced::Covered,
                 Order::Wait(until) => site.sleep_until(until),
@@ -139,6 +199,7 @@ impl<R: Rules> Lane<R> {
                 }
             }
             if self.pass(key) {
+                self.line.leave(since);
                 return Paced::Covered;
             }
         }
@@ -377,5 +438,32 @@ impl<R: Rules> Lane<R> {
                 site.sleep_until(made.plus(took).plus(NAPS));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_began_to_wait_first_goes_first() {
+        let line = Line::default();
+        let [early, late] = [10, 20].map(Nanos::micros);
+        assert!(line.is_first(late, Nanos::micros(21)));
+        assert!(line.is_first(early, Nanos::micros(22)));
+        assert!(!line.is_first(late, Nanos::micros(23)));
+        line.leave(late);
+        assert!(!line.is_first(late, Nanos::micros(24)));
+        line.leave(early);
+        assert!(line.is_first(late, Nanos::micros(25)));
+    }
+
+    #[test]
+    fn who_does_not_come_back_keeps_nobody_waiting() {
+        let line = Line::default();
+        let [gone, other] = [10, 20].map(Nanos::micros);
+        assert!(line.is_first(gone, gone));
+        assert!(!line.is_first(other, gone.plus(GONE)));
+        assert!(line.is_first(other, gone.plus(GONE).plus(Nanos(1))));
     }
 }
