@@ -4,6 +4,7 @@
 //! its number of command buffers, and measured by timestamps around it. A queue that was never seen is passed on, and so is one that only copies.
 
 use std::array;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -105,35 +106,44 @@ pub struct Batch {
     pub buffers: u64,
     /// Semaphores that it waits for.
     pub waits: u64,
+    /// Its first part waits, and may have a command buffer more.
+    pub has_room: bool,
 }
 
-/// Lets `call`, which submits a batch to a queue, happen when it may.
+/// Lets `call`, which submits a batch to a queue, happen when it may; with a command buffer of ours before all of it, where the batch has room for one.
 pub fn submit(
     found: Found,
     queue: vk::Queue,
     batch: Batch,
-    call: &mut dyn FnMut() -> vk::Result,
+    call: &mut dyn FnMut(Option<vk::CommandBuffer>) -> vk::Result,
 ) -> vk::Result {
     let Some(site) = site(found, queue, batch).filter(|_| batch.buffers > 0) else {
-        return call();
+        return call(None);
     };
     let key = Key::batch(queue.as_raw(), batch.buffers);
     if site.waits {
         site.turns.lane.note_wait();
     }
     if site.turns.lane.pass(key) {
-        return call();
+        return call(None);
     }
     let Some(budget) = time_budget(site.device) else {
-        return call();
+        return call(None);
     };
     let mut answer = vk::Result::SUCCESS;
     let paced = site.turns.lane.pace(&site, &budget, key, &mut || {
-        answer = call();
-        answer == vk::Result::SUCCESS
+        let lent = site.lent.take();
+        answer = call(lent.map(|(_, buffer)| buffer));
+        let was_made = answer == vk::Result::SUCCESS;
+        if let Some((mark, _)) = lent {
+            site.timed
+                .marking
+                .submitted(queue, site.family, mark, was_made);
+        }
+        was_made
     });
     match paced {
-        Paced::Covered => call(),
+        Paced::Covered => call(None),
         Paced::Made => answer,
     }
 }
@@ -186,6 +196,9 @@ struct Place {
     queue: vk::Queue,
     family: u32,
     waits: bool,
+    has_room: bool,
+    /// A mark that the batch takes along.
+    lent: Cell<Option<((Slot, Mark), vk::CommandBuffer)>>,
 }
 
 fn site(found: Found, queue: vk::Queue, batch: Batch) -> Option<Place> {
@@ -201,6 +214,8 @@ fn site(found: Found, queue: vk::Queue, batch: Batch) -> Option<Place> {
         queue,
         family,
         waits: batch.waits > 0 && !planted(Seed::T5),
+        has_room: batch.has_room && !planted(Seed::T9),
+        lent: Cell::new(None),
     })
 }
 
@@ -233,14 +248,17 @@ impl Site for Place {
 
     /// Batches are seldom so short that a mark's own time matters.
     fn set(&self, slot: Slot, mark: Mark) -> u64 {
-        if mark == Mark::Behind {
-            return 0;
-        }
-        if self
-            .timed
-            .marking
-            .set(self.queue, self.family, (slot, mark))
-        {
+        let marking = &self.timed.marking;
+        let was_set = match mark {
+            Mark::Behind => false,
+            Mark::Opened | Mark::Last if self.has_room => {
+                let lent = marking.lend(self.family, (slot, mark));
+                self.lent.set(lent.map(|buffer| ((slot, mark), buffer)));
+                lent.is_some()
+            }
+            _ => marking.set(self.queue, self.family, (slot, mark)),
+        };
+        if was_set {
             u64::from(self.device.id.0) << FAMILY | u64::from(self.family)
         } else {
             0

@@ -369,7 +369,7 @@ impl<R: Rules> Lane<R> {
         // Copies, or what another stream has to do first, are no turns of others.
         let lease = if opens {
             self.awaits_turn(slot)
-                .filter(|_| site.is_idle() != Some(false))
+                .filter(|_| !site.waits() && site.is_idle() != Some(false))
         } else {
             None
         };

@@ -112,6 +112,35 @@ impl Marking {
         was_set
     }
 
+    /// A mark that the caller's caller is to submit first of all in his own batch, so that it comes behind what that waits for. [`Marking::submitted`] follows.
+    /// It counts as reached when the batch is done.
+    #[must_use]
+    pub fn lend(&self, family: u32, mark: (Slot, Mark)) -> Option<vk::CommandBuffer> {
+        let set = self.set_of(family)?;
+        let state = &set.states[index(mark)];
+        if state.busy.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        if self.is_free(state) {
+            return Some(set.buffers[index(mark)]);
+        }
+        state.busy.store(false, Ordering::Release);
+        None
+    }
+
+    /// The batch with the mark that was lent was submitted to the queue, or was not.
+    pub fn submitted(&self, queue: vk::Queue, family: u32, mark: (Slot, Mark), was_made: bool) {
+        let Some(set) = self.set_of(family) else {
+            return;
+        };
+        let state = &set.states[index(mark)];
+        if was_made && self.submit_all(queue, &[], state.fence).is_some() {
+            state.at.store(os::now().0, Ordering::Relaxed);
+            state.was_set.store(true, Ordering::Release);
+        }
+        state.busy.store(false, Ordering::Release);
+    }
+
     /// Whether the device has reached a mark; `None` where nobody can say.
     pub fn reached(&self, family: u32, mark: (Slot, Mark)) -> Option<bool> {
         let state = &self.made(family)?.states[index(mark)];
@@ -275,8 +304,17 @@ impl Marking {
     fn submit(&self, queue: vk::Queue, buffer: vk::CommandBuffer, fence: vk::Fence) -> Option<()> {
         let buffers = [buffer];
         let info = vk::SubmitInfo::default().command_buffers(&buffers);
-        // SAFETY: the application has the queue to itself and waits for us; the command buffer is recorded and in no queue.
-        good(unsafe { (self.next.submit?)(queue, 1, &info, fence) })
+        self.submit_all(queue, &[info], fence)
+    }
+
+    fn submit_all(
+        &self,
+        queue: vk::Queue,
+        infos: &[vk::SubmitInfo<'_>],
+        fence: vk::Fence,
+    ) -> Option<()> {
+        // SAFETY: the application has the queue to itself and waits for us; command buffers are recorded and in no queue.
+        good(unsafe { (self.next.submit?)(queue, infos.len() as u32, infos.as_ptr(), fence) })
     }
 
     fn status(&self, fence: vk::Fence) -> Option<vk::Result> {

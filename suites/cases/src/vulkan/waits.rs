@@ -94,4 +94,30 @@ cases! {
         ensure!(quickest < Duration::from_millis(250), "of {ROUNDS} batches that wait, and what they wait for, the quickest took {quickest:?}");
         Ok(())
     }
+
+    /// What a batch waits for is no work: frames that each wait for the host, as for a swapchain's image, come as often as without a budget.
+    what_a_batch_waits_for_is_not_paid_for {
+        kind: Neutral, defects: ["T9"], entry_points: ["vkQueueSubmit", "vkSignalSemaphore"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the drivers are asked more",
+    } (_session) {
+        const FRAMES: u64 = 16;
+        const FRAME: Duration = Duration::from_millis(30);
+        let instance = instance(Client::V1_3)?;
+        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
+            skip!("the first family has one queue");
+        };
+        let frame = |value| {
+            let begun = Instant::now();
+            timeline.submit_work_behind(value)?;
+            std::thread::sleep(FRAME);
+            timeline.signal(value)?;
+            timeline.wait_for_fence()?;
+            Ok::<_, Failure>(begun.elapsed())
+        };
+        let took = (1..=FRAMES).map(frame).collect::<Result<Vec<_>, _>>()?;
+        // What is saved up pays for the first ones; a busy machine keeps some waiting.
+        let quickest = took[FRAMES as usize / 2..].iter().min().copied().unwrap_or_default();
+        ensure!(quickest < 2 * FRAME, "the quickest of the last frames of {FRAME:?} took {quickest:?}: {took:?}");
+        Ok(())
+    }
 }

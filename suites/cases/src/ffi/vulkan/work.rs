@@ -10,14 +10,19 @@ pub enum Route {
     Submit2Khr,
     /// vkQueueSubmit, to a queue that vkGetDeviceQueue2 gave out.
     SubmitToSecond,
+    /// By vkQueueSubmit and vkQueueSubmit2, behind a semaphore that a batch of nothing before it signals.
+    Behind,
+    Behind2,
 }
 
 impl Route {
-    pub const ALL: [Route; 4] = [
+    pub const ALL: [Route; 6] = [
         Route::Submit,
         Route::Submit2,
         Route::Submit2Khr,
         Route::SubmitToSecond,
+        Route::Behind,
+        Route::Behind2,
     ];
 
     pub fn named(name: &str) -> Option<Route> {
@@ -43,6 +48,7 @@ pub struct Worker {
     pipeline: vk::Pipeline,
     work: vk::CommandBuffer,
     timed: vk::CommandBuffer,
+    semaphore: vk::Semaphore,
     /// What the driver has.
     pub routes: Vec<Route>,
     /// Nanoseconds per tick.
@@ -99,6 +105,8 @@ impl Instance {
                 Route::SubmitToSecond,
                 properties.api_version >= vk::API_VERSION_1_1,
             ),
+            (Route::Behind, true),
+            (Route::Behind2, core),
         ];
         let first = vk::DeviceQueueInfo2::default();
         let queues = [vk::DeviceQueueCreateInfo::default()
@@ -147,6 +155,7 @@ impl Instance {
                     .command_pool(pool)
                     .command_buffer_count(2),
             )?;
+            let semaphore = raw.create_semaphore(&vk::SemaphoreCreateInfo::default(), None)?;
             let worker = Worker {
                 khr: ash::khr::synchronization2::Device::new(instance, &raw),
                 queue: match route {
@@ -161,6 +170,7 @@ impl Instance {
                 pipeline,
                 work: buffers[0],
                 timed: buffers[1],
+                semaphore,
                 period: properties.limits.timestamp_period,
                 routes: routes
                     .into_iter()
@@ -232,6 +242,16 @@ impl Worker {
             ],
         );
         let none = vk::Fence::null();
+        let semaphores = [self.semaphore];
+        let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
+        let behind = [first[0]
+            .wait_semaphores(&semaphores)
+            .wait_dst_stage_mask(&stages)];
+        let signals = [vk::SubmitInfo::default().signal_semaphores(&semaphores)];
+        let waits = [vk::SemaphoreSubmitInfo::default()
+            .semaphore(self.semaphore)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+        let behind2 = [second[1].wait_semaphore_infos(&waits)];
         // SAFETY: the queue and its command buffer are this device's, and nobody else submits.
         unsafe {
             match route {
@@ -240,6 +260,14 @@ impl Worker {
                 }
                 Route::Submit2 => self.raw.queue_submit2(self.queue, &second, none)?,
                 Route::Submit2Khr => self.khr.queue_submit2(self.queue, &second, none)?,
+                Route::Behind => {
+                    self.raw.queue_submit(self.queue, &signals, none)?;
+                    self.raw.queue_submit(self.queue, &behind, none)?;
+                }
+                Route::Behind2 => {
+                    self.raw.queue_submit(self.queue, &signals, none)?;
+                    self.raw.queue_submit2(self.queue, &behind2, none)?;
+                }
             }
         }
         Ok(())
@@ -301,6 +329,7 @@ impl Drop for Worker {
         // SAFETY: nobody else holds the device; its objects go once and before it, when it is done with them.
         unsafe {
             let _lost = self.raw.device_wait_idle();
+            self.raw.destroy_semaphore(self.semaphore, None);
             self.raw.destroy_command_pool(self.pool, None);
             self.raw.destroy_query_pool(self.queries, None);
             self.raw.destroy_pipeline(self.pipeline, None);
