@@ -1,6 +1,5 @@
 //! The hooks of a compute budget: queues as they are given out, and what is submitted to them, which is also followed by a look now and then.
 
-use std::ffi::c_void;
 use std::slice;
 
 use ash::vk;
@@ -72,78 +71,11 @@ pub unsafe extern "system" fn submit(
 ) -> vk::Result {
     // SAFETY: valid usage.
     unsafe {
-        by(
+        parts(
             queue,
+            (submits, count),
             |next| next.submit,
-            || Batch {
-                buffers: total(submits, count, |one| one.command_buffer_count),
-                waits: total(submits, count, |one| one.wait_semaphore_count),
-                has_room: first(submits, count)
-                    .is_some_and(|one| one.wait_semaphore_count > 0 && is_plain(one.p_next)),
-            },
-            |next, ours| {
-                let (buffer, list);
-                let first = first(submits, count).zip(ours);
-                let submits = match first {
-                    None => submits,
-                    Some((first, ours)) => {
-                        let theirs = first.command_buffer_count as usize;
-                        buffer = with(ours, first.p_command_buffers, theirs);
-                        let first = vk::SubmitInfo {
-                            command_buffer_count: buffer.len() as u32,
-                            p_command_buffers: buffer.as_ptr(),
-                            ..*first
-                        };
-                        list = with(first, submits.add(1), count as usize - 1);
-                        list.as_ptr()
-                    }
-                };
-                next(queue, count, submits.cast(), fence)
-            },
-        )
-    }
-}
-
-/// # Safety
-/// As the command.
-unsafe fn submit2_by(
-    queue: vk::Queue,
-    count: u32,
-    submits: *const vk::SubmitInfo2<'_>,
-    fence: vk::Fence,
-    of: impl Fn(&DeviceNext) -> Option<vk::PFN_vkQueueSubmit2>,
-) -> vk::Result {
-    // SAFETY: the caller's obligation.
-    unsafe {
-        by(
-            queue,
-            of,
-            || Batch {
-                buffers: total(submits, count, |one| one.command_buffer_info_count),
-                waits: total(submits, count, |one| one.wait_semaphore_info_count),
-                has_room: first(submits, count)
-                    .is_some_and(|one| one.wait_semaphore_info_count > 0 && one.p_next.is_null()),
-            },
-            |next, ours| {
-                let (buffer, list);
-                let first = first(submits, count).zip(ours);
-                let submits = match first {
-                    None => submits,
-                    Some((first, ours)) => {
-                        let ours = vk::CommandBufferSubmitInfo::default().command_buffer(ours);
-                        let theirs = first.command_buffer_info_count as usize;
-                        buffer = with(ours, first.p_command_buffer_infos, theirs);
-                        let first = vk::SubmitInfo2 {
-                            command_buffer_info_count: buffer.len() as u32,
-                            p_command_buffer_infos: buffer.as_ptr(),
-                            ..*first
-                        };
-                        list = with(first, submits.add(1), count as usize - 1);
-                        list.as_ptr()
-                    }
-                };
-                next(queue, count, submits.cast(), fence)
-            },
+            |next, parts| next(queue, count, parts.cast(), fence),
         )
     }
 }
@@ -155,7 +87,14 @@ pub unsafe extern "system" fn submit2(
     fence: vk::Fence,
 ) -> vk::Result {
     // SAFETY: valid usage.
-    unsafe { submit2_by(queue, count, submits, fence, |next| next.submit2) }
+    unsafe {
+        parts(
+            queue,
+            (submits, count),
+            |next| next.submit2,
+            |next, parts| next(queue, count, parts.cast(), fence),
+        )
+    }
 }
 
 pub unsafe extern "system" fn submit2_khr(
@@ -165,7 +104,14 @@ pub unsafe extern "system" fn submit2_khr(
     fence: vk::Fence,
 ) -> vk::Result {
     // SAFETY: valid usage.
-    unsafe { submit2_by(queue, count, submits, fence, |next| next.submit2_khr) }
+    unsafe {
+        parts(
+            queue,
+            (submits, count),
+            |next| next.submit2_khr,
+            |next, parts| next(queue, count, parts.cast(), fence),
+        )
+    }
 }
 
 pub unsafe extern "system" fn bind_sparse(
@@ -189,6 +135,125 @@ pub unsafe extern "system" fn bind_sparse(
     }
 }
 
+/// What is submitted together.
+trait Part: Copy {
+    type Buffer: Copy;
+
+    fn of(buffer: vk::CommandBuffer) -> Self::Buffer;
+    fn buffers(&self) -> (*const Self::Buffer, u32);
+    fn with(self, buffers: &[Self::Buffer]) -> Self;
+    /// How many semaphores it waits for.
+    fn waits(&self) -> u32;
+    /// Whether its chain says nothing of single command buffers, as a device group's does.
+    fn is_plain(&self) -> bool;
+}
+
+impl Part for vk::SubmitInfo<'_> {
+    type Buffer = vk::CommandBuffer;
+
+    fn of(buffer: vk::CommandBuffer) -> vk::CommandBuffer {
+        buffer
+    }
+
+    fn buffers(&self) -> (*const vk::CommandBuffer, u32) {
+        (self.p_command_buffers, self.command_buffer_count)
+    }
+
+    fn with(self, buffers: &[vk::CommandBuffer]) -> Self {
+        vk::SubmitInfo {
+            command_buffer_count: buffers.len() as u32,
+            p_command_buffers: buffers.as_ptr(),
+            ..self
+        }
+    }
+
+    fn waits(&self) -> u32 {
+        self.wait_semaphore_count
+    }
+
+    fn is_plain(&self) -> bool {
+        // SAFETY: a part is as its command has it: its chain is valid.
+        let first = unsafe { self.p_next.cast::<vk::BaseInStructure<'_>>().as_ref() };
+        first.is_none_or(|first| {
+            first.s_type == vk::StructureType::TIMELINE_SEMAPHORE_SUBMIT_INFO
+                && first.p_next.is_null()
+        })
+    }
+}
+
+impl Part for vk::SubmitInfo2<'_> {
+    type Buffer = vk::CommandBufferSubmitInfo<'static>;
+
+    fn of(buffer: vk::CommandBuffer) -> Self::Buffer {
+        vk::CommandBufferSubmitInfo::default().command_buffer(buffer)
+    }
+
+    fn buffers(&self) -> (*const Self::Buffer, u32) {
+        let list = self.p_command_buffer_infos.cast();
+        (list, self.command_buffer_info_count)
+    }
+
+    fn with(self, buffers: &[Self::Buffer]) -> Self {
+        vk::SubmitInfo2 {
+            command_buffer_info_count: buffers.len() as u32,
+            p_command_buffer_infos: buffers.as_ptr(),
+            ..self
+        }
+    }
+
+    fn waits(&self) -> u32 {
+        self.wait_semaphore_info_count
+    }
+
+    fn is_plain(&self) -> bool {
+        self.p_next.is_null()
+    }
+}
+
+/// # Safety
+/// As the command that `of` names; `queue` is null or a queue, the list null or of so many members.
+unsafe fn parts<P: Part, F: Copy>(
+    queue: vk::Queue,
+    (list, count): (*const P, u32),
+    of: impl Fn(&DeviceNext) -> Option<F>,
+    call: impl Fn(F, *const P) -> vk::Result,
+) -> vk::Result {
+    // SAFETY: the caller's obligation.
+    unsafe {
+        let first = list.as_ref().filter(|_| count > 0);
+        let work = || Batch {
+            buffers: total(list, count, |one| one.buffers().1),
+            waits: total(list, count, Part::waits),
+            has_room: first.is_some_and(|first| first.waits() > 0 && first.is_plain()),
+        };
+        by(queue, of, work, |next, ours| {
+            let (buffers, parts);
+            let list = match first.zip(ours) {
+                None => list,
+                Some((first, ours)) => {
+                    buffers = before(P::of(ours), first.buffers());
+                    parts = before(first.with(&buffers), (list.add(1), count - 1));
+                    parts.as_ptr()
+                }
+            };
+            call(next, list)
+        })
+    }
+}
+
+/// One, and the list behind it.
+///
+/// # Safety
+/// The list has so many members.
+unsafe fn before<T: Copy>(one: T, (list, count): (*const T, u32)) -> Vec<T> {
+    let mut all = vec![one];
+    if count > 0 {
+        // SAFETY: the caller's obligation.
+        all.extend_from_slice(unsafe { slice::from_raw_parts(list, count as usize) });
+    }
+    all
+}
+
 /// # Safety
 /// As the command that `of` names; `queue` is null or a queue.
 unsafe fn by<F: Copy>(
@@ -208,37 +273,6 @@ unsafe fn by<F: Copy>(
         floor::poll(found);
         answer
     })
-}
-
-/// Whether a chain says nothing of single command buffers, as a device group's does.
-///
-/// # Safety
-/// The chain is valid.
-unsafe fn is_plain(chain: *const c_void) -> bool {
-    // SAFETY: the caller's obligation.
-    unsafe { chain.cast::<vk::BaseInStructure<'_>>().as_ref() }.is_none_or(|first| {
-        first.s_type == vk::StructureType::TIMELINE_SEMAPHORE_SUBMIT_INFO && first.p_next.is_null()
-    })
-}
-
-/// # Safety
-/// The list is null or has so many members.
-unsafe fn first<'a, T>(list: *const T, count: u32) -> Option<&'a T> {
-    // SAFETY: the caller's obligation.
-    unsafe { list.as_ref() }.filter(|_| count > 0)
-}
-
-/// One, and the list behind it.
-///
-/// # Safety
-/// The list has so many members.
-unsafe fn with<T: Copy>(one: T, list: *const T, count: usize) -> Vec<T> {
-    let mut all = vec![one];
-    if count > 0 {
-        // SAFETY: the caller's obligation.
-        all.extend_from_slice(unsafe { slice::from_raw_parts(list, count) });
-    }
-    all
 }
 
 /// # Safety
