@@ -207,14 +207,15 @@ fn site(found: Found, queue: vk::Queue, batch: Batch) -> Option<Place> {
     let family = timed
         .family_of(queue)
         .filter(|family| timed.marking.computes(*family))?;
+    let waits = batch.waits > 0 && !planted(Seed::T5);
     Some(Place {
         device,
         timed,
         turns: turns(device)?,
         queue,
         family,
-        waits: batch.waits > 0 && !planted(Seed::T5),
-        has_room: batch.has_room && !planted(Seed::T9),
+        waits,
+        has_room: waits && batch.has_room && !planted(Seed::T9),
         lent: Cell::new(None),
     })
 }
