@@ -3,8 +3,8 @@
 use crate::throttle::WATCHED;
 use crate::word::Word;
 use crate::{
-    Costs, Key, Launch, Launched, Measured, Nanos, Order, Rules, Share, Shared, Slot, Sound,
-    Throttle, Told,
+    Belief, Costs, Key, Launch, Launched, Measured, Nanos, Order, Rules, Share, Shared, Slot,
+    Sound, Throttle, Told,
 };
 
 /// Most turns are over by then.
@@ -283,9 +283,14 @@ impl<R: Rules> Lane<R> {
             self.throttle.gauge(took);
         }
         let slowed = self.throttle.gauged().scaled(SLOWED, 8).min(MOST_SLOWED);
+        // The first time that a call takes long its launch may have run within it.
+        let is_first = self.costs.of(lease.key()) == Belief::Unknown;
         let without = |more: Nanos| {
-            let last = last.map(|last| last.less(gap));
-            last.map(|last| last.less(fetch.plus(more)).max(last.scaled(1, 4)))
+            last.map(|whole| {
+                let last = whole.less(gap);
+                let least = if is_first { whole } else { last };
+                last.less(fetch.plus(more)).max(least.scaled(1, 4))
+            })
         };
         // What marks take is part of what the device does for the lease.
         let lease = if alone { without(Nanos::ZERO) } else { whole };
@@ -386,8 +391,9 @@ impl<R: Rules> Lane<R> {
         let begun = site.now();
         let was_made = call();
         let made = site.now();
-        // An idle stream reaches a mark at once, and what it then waits for is the launch.
-        let idle = site.reached(place, slot, before) == Some(true);
+        // An idle stream reaches a mark at once, and what it then waits for is the launch. What waits for something else tells nothing of that: its mark may be within it,
+        // and is reached when it is done.
+        let idle = !site.waits() && site.reached(place, slot, before) == Some(true);
         let gap = if idle { made.less(begun).0.max(1) } else { 0 };
         let mut gauged = false;
         let launched = match was_made {
