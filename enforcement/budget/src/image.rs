@@ -280,11 +280,25 @@ fn ptx(text: &[u8]) -> Needs {
         rest: text,
         depth: 0,
     };
-    let mut before: &[u8] = b"";
+    let (mut before, mut points): (&[u8], bool) = (b"", false);
     while let Some(word) = words.next() {
-        // `.ptr .global` says where a parameter points, `.extern .global` what another image has.
-        if word == b".global" && before != b".ptr" && before != b".extern" {
-            declared(&mut words, &mut needs);
+        match word {
+            // `.tex` is `.global .texref`, and of any type.
+            b".global" | b".tex" if !points && before != b".extern" => {
+                declared(&mut words, &mut needs);
+            }
+            // Where a parameter points: `.ptr .align 16 .global`.
+            b".ptr" => points = true,
+            b"," | b")" => points = false,
+            b".pragma" => {
+                let depth = words.depth;
+                words
+                    .by_ref()
+                    .take_while(|word| *word != b";")
+                    .for_each(drop);
+                words.depth = depth;
+            }
+            _ => {}
         }
         needs.calls_malloc |= word == b"malloc";
         before = word;
@@ -356,9 +370,13 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
     let mut variable = Variable::default();
     let mut depth = 0;
     let mut is_managed = false;
-    let mut add = |variable: Variable, each, is_managed| {
+    let mut add = |variable: Variable, each: u64, is_managed| {
         needs.whole &= !variable.unread;
         match is_managed {
+            // No row of the driver's shows it: of a type that is not known the largest.
+            true if variable.unread => {
+                needs.add_managed(variable.bytes(each.saturating_mul(LARGEST)))
+            }
             true => needs.add_managed(variable.bytes(each)),
             false => needs.add_variable(variable.bytes(each)),
         }
@@ -367,7 +385,7 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
     while let Some(word) = words.next() {
         match word {
             b";" => break,
-            b".managed" => is_managed = true,
+            b".attribute" => is_managed |= is_managed_by(words),
             b"," if depth == 0 => add(
                 std::mem::take(&mut variable).aligned(align),
                 each,
@@ -379,7 +397,6 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
             b"}" | b")" => depth -= 1,
             b"," => variable.written = variable.written.map(|count| count + 1),
             b".align" => align = words.next().and_then(number_of).unwrap_or(u64::MAX),
-            b".attribute" | b".unified" => {}
             word if variable.written.is_some() || !word.starts_with(b".") => {}
             word => match width(word) {
                 Some(width) => each = each.saturating_mul(width),
@@ -390,6 +407,26 @@ fn declared(words: &mut Words<'_>, needs: &mut Needs) {
     let variable = variable.aligned(align);
     add(variable, each, is_managed);
 }
+
+/// What stands between parentheses behind `.attribute`: whether `.managed` does.
+fn is_managed_by(words: &mut Words<'_>) -> bool {
+    let (mut depth, mut is_managed) = (0, false);
+    for word in words {
+        match word {
+            b"(" => depth += 1,
+            b")" => depth -= 1,
+            b".managed" => is_managed = true,
+            _ => {}
+        }
+        if depth <= 0 {
+            break;
+        }
+    }
+    is_managed
+}
+
+/// Bytes of the largest type (`.b128`).
+const LARGEST: u64 = 16;
 
 /// What is known of a variable while its declaration is read.
 #[derive(Default)]
@@ -445,8 +482,11 @@ fn width(word: &[u8]) -> Option<u64> {
     match word {
         b".v2" => Some(2),
         b".f16x2" if planted(Seed::R68) => Some(1),
-        b".v4" | b".f16x2" => Some(4),
-        b".b128" => Some(16),
+        b".e4m3" | b".e5m2" => Some(1),
+        b".bf16" | b".e4m3x2" | b".e5m2x2" => Some(2),
+        b".v4" | b".f16x2" | b".bf16x2" | b".tf32" => Some(4),
+        b".v8" | b".texref" | b".samplerref" | b".surfref" => Some(8),
+        b".b128" => Some(LARGEST),
         _ => bits(word).map(|bits| (bits / 8).max(1)),
     }
 }
@@ -508,6 +548,15 @@ mod tests {
         ".entry k.maxntid 1, 1, 1 { ret; }.entry other { ld.global.u32 %r1, [%d1]; }.global.b8 glued[4194304];",
         4 * MIB
     )]
+    #[case(".tex .align 8 .b8 t[4194304];", 4 * MIB)]
+    #[case(".global .v8 .b64 x[65536];", 4 * MIB)]
+    #[case(".global .bf16x2 x[1048576]; .global .texref t[524288];", 8 * MIB)]
+    #[case(".pragma \"x\" { ;\n.loc 1 2 3, function_name foo.global .b8 x[4194304];", 4 * MIB)]
+    #[case(
+        ".entry q(.param .u64 .ptr .align 8 .global a, .param .u64 b) .attribute([0]) {} .global .b8 x[4194304];",
+        4 * MIB
+    )]
+    #[case(".global .attribute(.unified(=)) .b8 x[4194304];", 4 * MIB)]
     #[case(".global .b8 x[0b10000000000000000000000];", 4 * MIB)]
     #[case(".global .b8 x[020000000U];", 4 * MIB)]
     #[case(".global", 0)]
@@ -534,6 +583,18 @@ mod tests {
     ) {
         let read = needs(text.as_bytes());
         assert_eq!((read.own, read.whole), (Bytes(own), whole));
+    }
+
+    #[rstest]
+    #[case(".tex .attribute(.managed) .b8 m[4194304];", 4 * MIB)]
+    #[case(".global .attribute(.unified(=), .managed) .b8 m[4194304];", 4 * MIB)]
+    #[case(".global .attribute(.unified(0x1,[0]), .managed) .b8 m[4194304];", 4 * MIB)]
+    #[case(".global .attribute(.managed) .f8x4 m[4194304];", 64 * MIB)]
+    fn managed_variables_are_read_however_they_are_written(
+        #[case] text: &str,
+        #[case] managed: u64,
+    ) {
+        assert_eq!(needs(text.as_bytes()).managed, Bytes(managed));
     }
 
     #[rstest]
