@@ -205,13 +205,22 @@ fn sections(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((number(bytes, 0x28, 8)?, number(bytes, 0x3c, 2)?))
 }
 
-/// Bytes of managed variables that a section of symbols names, each rounded up by `needs`: by STO_CUDA_MANAGED, as cuda-gdb knows it.
-fn managed(symbols: &[u8], needs: &mut Needs) -> Bytes {
-    const SYMBOL: usize = 24;
+/// A symbol's bytes in a section of symbols.
+const SYMBOL: usize = 24;
+
+/// By STO_CUDA_MANAGED, as cuda-gdb knows it.
+fn is_managed(symbol: &[u8]) -> bool {
     const STO_CUDA_MANAGED: u64 = 4;
-    let is_managed = |symbol: &&[u8]| number(symbol, 5, 1).unwrap_or(0) & STO_CUDA_MANAGED != 0;
+    number(symbol, 5, 1).unwrap_or(0) & STO_CUDA_MANAGED != 0
+}
+
+/// Bytes of managed variables that a section of symbols names, each rounded up by `needs`.
+fn managed(symbols: &[u8], needs: &mut Needs) -> Bytes {
     let mut all = Bytes::ZERO;
-    for symbol in symbols.chunks_exact(SYMBOL).filter(is_managed) {
+    for symbol in symbols
+        .chunks_exact(SYMBOL)
+        .filter(|symbol| is_managed(symbol))
+    {
         let size = Bytes(number(symbol, 16, 8).unwrap_or(0));
         needs.add_managed(size);
         all = all.saturating_add(size);
@@ -219,8 +228,8 @@ fn managed(symbols: &[u8], needs: &mut Needs) -> Bytes {
     all
 }
 
-/// By the sections' names: `.nv.global` and its like are variables, code and constants are kept beside them. Which variables are managed is said by
-/// their symbols.
+/// By the sections' names: `.nv.global` and its like are variables, as large as their section or their symbols say, code and constants are kept beside them. Which
+/// variables are managed is said by their symbols.
 fn elf(bytes: &[u8]) -> Needs {
     let mut needs = Needs::default();
     let Some(headers) = sections(bytes).and_then(|(at, count)| {
@@ -236,26 +245,32 @@ fn elf(bytes: &[u8]) -> Needs {
             bytes.get(at..)
         })
         .unwrap_or_default();
-    let mut apart = Bytes::ZERO;
-    for header in headers
+    let symbols = headers
         .clone()
         .filter(|header| number(header, 4, 4) == Some(SYMBOLS))
-    {
-        let place = |at| usize::try_from(number(header, at, 8)?).ok();
-        let symbols = place(24).zip(place(32)).and_then(|(at, length)| {
-            let end = at.checked_add(length)?;
-            bytes.get(at..end)
+        .filter_map(|header| {
+            let place = |at| usize::try_from(number(header, at, 8)?).ok();
+            let (at, length) = place(24).zip(place(32))?;
+            bytes.get(at..at.checked_add(length)?)
         });
-        apart = apart.saturating_add(managed(symbols.unwrap_or_default(), &mut needs));
+    let mut apart = Bytes::ZERO;
+    for symbols in symbols.clone() {
+        apart = apart.saturating_add(managed(symbols, &mut needs));
     }
-    for header in headers {
+    for (index, header) in (0..).zip(headers) {
         let at = number(header, 0, 4).unwrap_or(0) as usize;
         let name = names.get(at..).unwrap_or_default();
         let size = Bytes(number(header, 32, 8).unwrap_or(0));
         if name.starts_with(b".nv.global") {
             let managed = apart.min(size);
             apart = apart.saturating_sub(managed);
-            needs.add_variable(size.saturating_sub(managed));
+            let own = symbols
+                .clone()
+                .flat_map(|symbols| symbols.chunks_exact(SYMBOL))
+                .filter(|symbol| number(symbol, 6, 2) == Some(index) && !is_managed(symbol))
+                .filter_map(|symbol| number(symbol, 16, 8))
+                .fold(Bytes::ZERO, |sum, size| sum.saturating_add(Bytes(size)));
+            needs.add_variable(size.saturating_sub(managed).max(own));
         } else if name.starts_with(b".text") || name.starts_with(b".nv.constant") {
             needs.rest = needs.rest.saturating_add(size);
         }
