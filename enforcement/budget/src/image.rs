@@ -316,7 +316,10 @@ fn ptx(text: &[u8]) -> Needs {
             _ => {}
         }
         needs.calls_malloc |= word == b"malloc";
-        before = word;
+        // `.extern .weak .global`.
+        if before != b".extern" || word != b".weak" {
+            before = word;
+        }
     }
     needs
 }
@@ -549,6 +552,7 @@ mod tests {
         "// .global .b8 x[2147483648];\n/* .global .b8 y[2147483648]; */ .file 1 \".global .b8 z[2147483648];\"",
         0
     )]
+    #[case(".extern .weak .global .b8 there[4194304];", 0)]
     #[case(".extern .global .u32 there;\n.const .b8 c[2097152];", 0)]
     #[case(
         ".entry k(.param .u64 .ptr .global .align 16 a, .param .b8 c[4194304]) { { ld.global.u32 %r1, [%d1]; } st.global.u32 [%d1], 4194304; }",
