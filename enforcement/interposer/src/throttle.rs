@@ -226,7 +226,7 @@ impl Tenant {
 
     /// What marks tell of what was launched on a device is paid for; of what was launched where there are none any more, all until now.
     pub fn settle_marks(self, device: &Device) {
-        if planted(Seed::T7) {
+        if planted(Seed::T11) {
             return;
         }
         let _errno = KeptErrno::keep();
@@ -341,7 +341,7 @@ fn graph(exec: CUgraphExec, stream: CUstream, default: NoStream) -> Work {
         // Its own hook has seen to that.
         launched: Launched::None,
         line: Line { stream, default },
-        at: if planted(Seed::T6) {
+        at: if planted(Seed::T10) {
             At::Current
         } else {
             At::Stream

@@ -215,7 +215,7 @@ fn site(found: Found, queue: vk::Queue, batch: Batch) -> Option<Place> {
         queue,
         family,
         waits,
-        has_room: waits && batch.has_room && !planted(Seed::T9),
+        has_room: waits && batch.has_room && !planted(Seed::T13),
         lent: Cell::new(None),
     })
 }

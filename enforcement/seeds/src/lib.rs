@@ -300,9 +300,9 @@ seeds! {
     T2 = "T2", "work is paid for with half of its time";
     T2a = "T2a", "a tenth of the budget is granted";
     T5 = "T5", "a batch that waits for a semaphore is waited for and paid for as work";
-    T6 = "T6", "a graph is paid for in the context that is current";
-    T7 = "T7", "what a context took that has ended is found at the next launch";
-    T9 = "T9", "what a batch waits for is measured as its work";
+    T10 = "T10", "a graph is paid for in the context that is current";
+    T11 = "T11", "what a context took that has ended is found at the next launch";
+    T13 = "T13", "what a batch waits for is measured as its work";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
     V17 = "V17", "memory that an image has to itself is taken for any other";
     V17a = "V17a", "an import of handle type 0 is taken for an import";

@@ -30,7 +30,7 @@ pub const LEAST: f64 = 1.0;
 cases! {
     /// By every way to give a device work, a tenant has work on it for no more of the time than its budget says.
     every_launch_is_held_to_the_compute_budget {
-        kind: Budget, defects: ["T1", "T2", "T3", "T6"],
+        kind: Budget, defects: ["T1", "T2", "T3", "T10"],
         entry_points: [
             "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz", "cuLaunchCooperativeKernel",
             "cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernelMultiDevice", "cuLaunch", "cuLaunchGrid",
@@ -83,7 +83,7 @@ cases! {
 
     /// Streams that wait for what the host has not written yet, each before a launch of a size that was never measured, leave the others paid for as ever.
     streams_that_wait_leave_the_others_held_to_the_compute_budget {
-        kind: Budget, defects: ["T8", "T2"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        kind: Budget, defects: ["T12", "T2"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
     } (session) {
         const TIME: u64 = 10_000_000;
@@ -98,7 +98,7 @@ cases! {
 
     /// Who makes a context for one launch, ends it, and does nothing for a while has nothing to pay for that while.
     what_a_context_has_launched_is_charged_until_its_end {
-        kind: Neutral, defects: ["T7"], entry_points: ["cuCtxDestroy_v2", "cuLaunchKernel"],
+        kind: Neutral, defects: ["T11"], entry_points: ["cuCtxDestroy_v2", "cuLaunchKernel"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more",
     } (_session) {
         const PAUSE: Duration = Duration::from_millis(200);

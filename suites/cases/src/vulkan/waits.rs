@@ -97,7 +97,7 @@ cases! {
 
     /// What a batch waits for is no work: frames that each wait for the host, as for a swapchain's image, come as often as without a budget.
     what_a_batch_waits_for_is_not_paid_for {
-        kind: Neutral, defects: ["T9"], entry_points: ["vkQueueSubmit", "vkSignalSemaphore"],
+        kind: Neutral, defects: ["T13"], entry_points: ["vkQueueSubmit", "vkSignalSemaphore"],
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the drivers are asked more",
     } (_session) {
         const FRAMES: u64 = 16;
