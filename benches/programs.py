@@ -398,7 +398,7 @@ def members(name):
 
 def counted(ends, options):
     """Steps a second in the seconds that count, how long each took, in milliseconds, sorted, and steps a second before."""
-    cold = sum(end <= options.warm for end in ends) / options.warm
+    cold = sum(end <= options.warm for end in ends) / (options.warm or 1)
     took = [(end, end - before) for before, end in zip(ends, ends[1:]) if end > options.warm]
     if not took:
         return 0.0, [1000 * options.seconds], cold

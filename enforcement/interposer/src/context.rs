@@ -568,10 +568,20 @@ fn begin_to_end(tenant: Tenant) -> Change<'static> {
 }
 
 /// Makes a call that ends a context. The driver waits for host functions then, of other contexts too (H200: *host functions* in
-/// `fixtures/oracle/held-580.txt`), and these may wait for a thread that makes one or ends one meanwhile.
-fn ends(tenant: Tenant, call: impl FnOnce() -> CUresult) -> CUresult {
-    let _lent = tenant.memory.changing.lend();
-    call()
+/// `fixtures/oracle/held-580.txt`), and these may wait for a thread that makes one or ends one meanwhile. What was launched there is `paced` on these devices.
+fn ends(
+    tenant: Tenant,
+    paced: impl IntoIterator<Item = &'static Device>,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let code = {
+        let _lent = tenant.memory.changing.lend();
+        call()
+    };
+    for device in paced {
+        tenant.settle_marks(device);
+    }
+    code
 }
 
 fn end_primary(
@@ -590,10 +600,7 @@ fn end_primary(
     }
     let _ending = begin_to_end(tenant);
     let change = tenant.change();
-    let code = ends(tenant, || call(ordinal));
-    if let Some(device) = paced {
-        tenant.settle_marks(device);
-    }
+    let code = ends(tenant, paced, || call(ordinal));
     if code == CUresult::SUCCESS
         && !is_active(ordinal)
         && let Some(context) = tenant.memory.contexts.take_primary(device.ordinal)
@@ -608,10 +615,7 @@ fn end(tenant: Tenant, context: CUcontext, call: fn(CUcontext) -> CUresult) -> O
     let paced = tenant.forget_marks(context.0 as u64);
     tenant.forget_streams_of(context.0 as u64);
     let change = tenant.change();
-    let code = ends(tenant, || call(context));
-    if let Some(device) = paced {
-        tenant.settle_marks(device);
-    }
+    let code = ends(tenant, paced, || call(context));
     if code == CUresult::SUCCESS
         && let Some(context) = tenant.memory.contexts.take(context.0 as u64)
         && let Some(device) = tenant
@@ -662,10 +666,7 @@ pub fn end_primaries(tenant: Tenant, call: &dyn Fn() -> CUresult) -> CUresult {
     }
     let _ending = begin_to_end(tenant);
     let mut change = Some(tenant.change());
-    let code = ends(tenant, call);
-    for device in paced {
-        tenant.settle_marks(device);
-    }
+    let code = ends(tenant, paced, call);
     for context in primaries.into_iter().filter(|context| context.primary) {
         let ordinal = context.ordinal as CUdevice;
         if !is_active(ordinal)

@@ -106,7 +106,7 @@ pub struct Lane<R: Rules = Sound> {
 }
 
 /// The threads of a process that wait for the budget go one after another, whoever began to wait first: else who wakes first takes every lease, and the others
-/// wait for hundreds of milliseconds.
+/// wait for hundreds of milliseconds. Asked and told by one thread at a time.
 #[derive(Default)]
 #[repr(C)]
 struct Line {
@@ -176,15 +176,16 @@ impl<R: Rules> Lane<R> {
             let order = {
                 let _turn = site.turn();
                 let now = site.now();
-                match self.line.is_first(since, now) {
+                let order = match self.line.is_first(since, now) {
                     true => self.order(site, budget, now, key),
                     false => Order::Wait(self.line.behind(now)),
+                };
+                match order {
+                    Order::Wait(until) => self.line.wait(since, until),
+                    _ => self.line.leave(since),
                 }
+                order
             };
-            match order {
-                Order::Wait(until) => self.line.wait(since, until),
-                _ => self.line.leave(since),
-            }
             match order {
                 Order::Go => return Paced::Covered,
                 Order::Wait(until) => site.sleep_until(until),
@@ -199,6 +200,7 @@ impl<R: Rules> Lane<R> {
                 }
             }
             if self.pass(key) {
+                let _turn = site.turn();
                 self.line.leave(since);
                 return Paced::Covered;
             }
@@ -280,7 +282,7 @@ impl<R: Rules> Lane<R> {
         if lease.gauged.is_set()
             && let Some(took) = marks.between(place, slot, Mark::Closed, Mark::Behind)
         {
-            self.throttle.gauge(took);
+            self.throttle.gauge(slot, took);
         }
         let slowed = self.throttle.gauged().scaled(SLOWED, 8).min(MOST_SLOWED);
         // The first time that a call takes long its launch may have run within it.

@@ -271,10 +271,11 @@ impl<R: Rules> Throttle<R> {
     }
 
     /// From a mark to the next one, with nothing between them, it took so long.
-    pub(crate) fn gauge(&self, took: Nanos) {
+    pub(crate) fn gauge(&self, slot: Slot, took: Nanos) {
         let (state, took) = (&self.state, took.plus(Nanos(1)));
         let least = state.gauged.get();
-        if state.count.get().0.is_multiple_of(GAUGED * ROUND) {
+        let number = self.lease(slot).number.get().0;
+        if number.is_multiple_of(GAUGED * ROUND) {
             state.gauged_before.set(least);
             state.gauged.set(took);
         } else if !state.gauged.is_set() || took < least {

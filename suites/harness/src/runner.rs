@@ -246,15 +246,13 @@ impl Runner {
     ) -> Vec<EntryResult> {
         let beside = RwLock::new(());
         let run = |entry: &Entry| {
-            let is_alone = matches!(entry.case.on_real, RealDriver::Alone(_));
-            // What they keep is nothing.
-            if self.driver.is_real() && is_alone {
-                let _alone = beside.write().unwrap_or_else(PoisonError::into_inner);
-                self.run_one(entry)
-            } else {
-                let _beside = beside.read().unwrap_or_else(PoisonError::into_inner);
-                self.run_one(entry)
-            }
+            let is_alone =
+                self.driver.is_real() && matches!(entry.case.on_real, RealDriver::Alone(_));
+            // What it keeps is nothing.
+            let others = || beside.read().unwrap_or_else(PoisonError::into_inner);
+            let all = || beside.write().unwrap_or_else(PoisonError::into_inner);
+            let _kept_out = (is_alone.then(all), (!is_alone).then(others));
+            self.run_one(entry)
         };
         pool::all(jobs, entries, run, observe)
     }

@@ -93,23 +93,12 @@ impl Marking {
     /// Sets a mark at the end of a queue that the caller's caller has to himself. False where that is not possible.
     #[must_use]
     pub fn set(&self, queue: vk::Queue, family: u32, mark: (Slot, Mark)) -> bool {
-        let Some(set) = self.set_of(family) else {
+        let Some(buffer) = self.lend(family, mark) else {
             return false;
         };
-        let state = &set.states[index(mark)];
-        if state.busy.swap(true, Ordering::Acquire) {
-            return false;
-        }
-        let was_set = self.is_free(state)
-            && self
-                .submit(queue, set.buffers[index(mark)], state.fence)
-                .is_some();
-        if was_set {
-            state.at.store(os::now().0, Ordering::Relaxed);
-            state.was_set.store(true, Ordering::Release);
-        }
-        state.busy.store(false, Ordering::Release);
-        was_set
+        let buffers = [buffer];
+        let info = vk::SubmitInfo::default().command_buffers(&buffers);
+        self.put(queue, family, mark, Some(&[info]))
     }
 
     /// A mark that the caller's caller is to submit first of all in his own batch, so that it comes behind what that waits for. [`Marking::submitted`] follows.
@@ -130,15 +119,30 @@ impl Marking {
 
     /// The batch with the mark that was lent was submitted to the queue, or was not.
     pub fn submitted(&self, queue: vk::Queue, family: u32, mark: (Slot, Mark), was_made: bool) {
-        let Some(set) = self.set_of(family) else {
-            return;
+        self.put(queue, family, mark, was_made.then_some(&[][..]));
+    }
+
+    /// Submits what is left to submit of a mark that was lent, with its fence; nothing where it is in no queue. Whether it is set.
+    fn put(
+        &self,
+        queue: vk::Queue,
+        family: u32,
+        mark: (Slot, Mark),
+        infos: Option<&[vk::SubmitInfo<'_>]>,
+    ) -> bool {
+        let Some(set) = self.made(family) else {
+            return false;
         };
         let state = &set.states[index(mark)];
-        if was_made && self.submit_all(queue, &[], state.fence).is_some() {
+        let was_set = infos
+            .and_then(|infos| self.submit(queue, infos, state.fence))
+            .is_some();
+        if was_set {
             state.at.store(os::now().0, Ordering::Relaxed);
             state.was_set.store(true, Ordering::Release);
         }
         state.busy.store(false, Ordering::Release);
+        was_set
     }
 
     /// Whether the device has reached a mark; `None` where nobody can say.
@@ -301,13 +305,7 @@ impl Marking {
         unsafe { reset(self.next.handle(), 1, &state.fence) == vk::Result::SUCCESS }
     }
 
-    fn submit(&self, queue: vk::Queue, buffer: vk::CommandBuffer, fence: vk::Fence) -> Option<()> {
-        let buffers = [buffer];
-        let info = vk::SubmitInfo::default().command_buffers(&buffers);
-        self.submit_all(queue, &[info], fence)
-    }
-
-    fn submit_all(
+    fn submit(
         &self,
         queue: vk::Queue,
         infos: &[vk::SubmitInfo<'_>],

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use abi::cuda::CUresult;
 use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
 
-use crate::ffi::cuda::launch::{GRAPHED, Route};
+use crate::ffi::cuda::launch::{GRAPHED, Route, Workload};
 use crate::ffi::cuda::{Cuda, MISSING};
 use crate::tenant::Tenant;
 
@@ -64,7 +64,7 @@ cases! {
         let word = cuda.allocate_host(4096);
         let other = cuda.create_stream();
         ensure_eq!((word.code, other.code), (CUresult::SUCCESS, CUresult::SUCCESS), "a word and a stream to write it by");
-        let work = cuda.workload().map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+        let work = workload(&cuda)?;
         let mut waited = Duration::ZERO;
         for value in 1..=ROUNDS {
             ensure_eq!(cuda.wait_for_value(work.own_stream(), word.out, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
@@ -107,7 +107,7 @@ cases! {
         for _ in 0..5 {
             let made = cuda.create_context(0);
             ensure_eq!(made.code, CUresult::SUCCESS, "cuCtxCreate_v2");
-            let work = cuda.workload().map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+            let work = workload(&cuda)?;
             let begun = Instant::now();
             ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch");
             waited.push(begun.elapsed());
@@ -360,11 +360,21 @@ impl Long {
     }
 }
 
+fn workload(cuda: &Cuda) -> Result<Workload, Failure> {
+    cuda.workload()
+        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))
+}
+
+fn numbers(object: &str) -> Option<Vec<u64>> {
+    object
+        .split(' ')
+        .map(|number| number.parse().ok())
+        .collect()
+}
+
 /// Nodes of the graph that a number of captured launches became.
 pub fn captured(cuda: &Cuda) -> Result<i64, Failure> {
-    let work = cuda
-        .workload()
-        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let work = workload(cuda)?;
     Ok(work.nodes as i64)
 }
 
@@ -375,9 +385,7 @@ pub fn time(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
     let (Some(route), Some([blocks, shared @ ..])) = (Route::named(name), sizes.as_deref()) else {
         fail!("\"time {object}\" is not ROUTE [BLOCKS [SHARED]]")
     };
-    let mut work = cuda
-        .workload()
-        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let mut work = workload(cuda)?;
     work.blocks = *blocks;
     work.shared = shared.first().copied().unwrap_or(0);
     let time = cuda.time(&work, route);
@@ -410,9 +418,7 @@ fn launch_for(cuda: &Cuda, object: &str) -> Result<Busy, Failure> {
     else {
         fail!("\"{object}\" is not ROUTE MILLISECONDS DEPTH UNIT [BLOCKS]")
     };
-    let mut work = cuda
-        .workload()
-        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let mut work = workload(cuda)?;
     work.blocks = blocks.first().map_or(1, |blocks| *blocks as u32);
     keep_busy(cuda, [*milliseconds, *depth, *unit], || {
         let code = cuda.launch(&work, route);
@@ -424,16 +430,11 @@ fn launch_for(cuda: &Cuda, object: &str) -> Result<Busy, Failure> {
 /// `MILLISECONDS BLOCKS SHARED SHORT LONG`: launches of one function for so long, of which one in ten has so much shared memory and takes LONG nanoseconds in place of
 /// SHORT; each behind a wait that is over, and the host waits after eight. Nanoseconds of work.
 pub fn uneven(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
-    let numbers: Option<Vec<u64>> = object
-        .split(' ')
-        .map(|number| number.parse().ok())
-        .collect();
+    let numbers = numbers(object);
     let Some([milliseconds, blocks, shared, short, long]) = numbers.as_deref() else {
         fail!("\"uneven {object}\" is not MILLISECONDS BLOCKS SHARED SHORT LONG")
     };
-    let mut work = cuda
-        .workload()
-        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let mut work = workload(cuda)?;
     work.blocks = *blocks as u32;
     let word = cuda.allocate(4).granted();
     let word = word.or_else(|code| fail!("a word: {code:?}"))?;
@@ -458,16 +459,11 @@ pub fn uneven(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
 /// `MILLISECONDS UNIT BLOCKS`: launches for so long, one at a time, while eight other streams wait for the host before a launch each. As [`work`].
 pub fn work_beside_waits(cuda: &Cuda, object: &str) -> Result<i64, Failure> {
     const STREAMS: u32 = 8;
-    let numbers: Option<Vec<u64>> = object
-        .split(' ')
-        .map(|number| number.parse().ok())
-        .collect();
+    let numbers = numbers(object);
     let Some([milliseconds, unit, blocks]) = numbers.as_deref() else {
         fail!("\"work-beside-waits {object}\" is not MILLISECONDS UNIT BLOCKS")
     };
-    let mut work = cuda
-        .workload()
-        .map_err(|code| Failure::Broken(format!("the kernel: {code:?}")))?;
+    let mut work = workload(cuda)?;
     let stream = work.own_stream();
     let word = cuda.allocate_host(4096).out;
     for place in 1..=STREAMS {

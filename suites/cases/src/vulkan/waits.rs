@@ -21,6 +21,15 @@ enum Signal {
     Submission,
 }
 
+/// Of the first GPU, where its first family has two queues.
+fn timeline() -> Result<Timeline, Failure> {
+    let instance = instance(Client::V1_3)?;
+    match instance.timeline(first_gpu(&instance)?)? {
+        Some(timeline) => Ok(timeline),
+        None => skip!("the first family has one queue"),
+    }
+}
+
 fn woken(timeline: &Timeline, value: u64, wait: Wait, signal: Signal) -> Result<(), Failure> {
     if let Wait::Fence = wait {
         timeline.submit_fence(value)?;
@@ -57,10 +66,7 @@ cases! {
         kind: Neutral, defects: ["K1"], entry_points: ["vkWaitSemaphores", "vkWaitForFences", "vkSignalSemaphore", "vkQueueSubmit"],
         env: [("CUDA_DEVICE_SM_LIMIT", "90")], unordered: "two threads",
     } (_session) {
-        let instance = instance(Client::V1_3)?;
-        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
-            skip!("the first family has one queue");
-        };
+        let timeline = timeline()?;
         let mut value = 0;
         for wait in [Wait::Semaphore, Wait::Fence] {
             for signal in [Signal::Host, Signal::Submission] {
@@ -77,10 +83,7 @@ cases! {
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the drivers are asked more",
     } (_session) {
         const ROUNDS: u64 = 5;
-        let instance = instance(Client::V1_3)?;
-        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
-            skip!("the first family has one queue");
-        };
+        let timeline = timeline()?;
         let round = |value| {
             let begun = Instant::now();
             timeline.submit_work_behind(value)?;
@@ -102,10 +105,7 @@ cases! {
     } (_session) {
         const FRAMES: u64 = 16;
         const FRAME: Duration = Duration::from_millis(30);
-        let instance = instance(Client::V1_3)?;
-        let Some(timeline) = instance.timeline(first_gpu(&instance)?)? else {
-            skip!("the first family has one queue");
-        };
+        let timeline = timeline()?;
         let frame = |value| {
             let begun = Instant::now();
             timeline.submit_work_behind(value)?;
