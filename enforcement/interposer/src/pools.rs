@@ -416,7 +416,7 @@ impl Tenant {
 
     /// What is charged for a device's destroyed pools and not in use, as they are now; `None` where that is nothing.
     pub fn unused_on(self, device: &Device) -> Option<Unused> {
-        let buried = self.memory.pools.buried.load(Ordering::SeqCst);
+        let buried = self.buried_pools();
         let any = self.any_doomed() && self.charged_for_unused(device) != Bytes::ZERO;
         any.then_some(Unused { buried })
     }
@@ -431,6 +431,11 @@ impl Tenant {
             true => charged,
             false => charged.saturating_sub(self.relieved_on(device)),
         }
+    }
+
+    /// How many destroyed pools are gone for good.
+    pub fn buried_pools(self) -> u64 {
+        self.memory.pools.buried.load(Ordering::SeqCst)
     }
 
     /// That of those which nobody else may hold, less what the driver is known to have given back.

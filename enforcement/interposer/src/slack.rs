@@ -11,7 +11,7 @@ use crate::boundary::cross::Out;
 use crate::boundary::entries::next;
 use crate::capture::Relaxed;
 use crate::deferred::Freed;
-use crate::devices::Device;
+use crate::devices::{Device, Devices};
 use crate::frees::Waiter;
 use crate::memory::When;
 use crate::mirror::{Occasion, Pool};
@@ -86,13 +86,26 @@ impl Tenant {
         poll();
         if code == CUresult::SUCCESS {
             if self.any_deferred() || self.any_doomed() {
+                let buried = self.buried_pools();
                 let _ = self.end_deferred_after(Waiter::Program);
+                if self.buried_pools() != buried && !planted(Seed::R142) {
+                    self.look_behind_pools();
+                }
             }
             if self.memory.slack.load(Ordering::Relaxed) != 0 {
                 self.read_marked();
             }
         }
         code
+    }
+
+    /// Destroyed pools are gone, and what they may have let go of hid how much of the drift is none: nobody else looks before this process needs it.
+    #[cold]
+    fn look_behind_pools(self) {
+        let devices = self.devices().into_iter().flat_map(Devices::iter);
+        devices
+            .filter(|device| self.has_drift(device))
+            .for_each(|device| _ = self.look_at(device));
     }
 
     /// Reads all pools of a device: any of them may have grown unseen.

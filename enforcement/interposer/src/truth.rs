@@ -437,6 +437,12 @@ impl Tenant {
         }
     }
 
+    /// Whether anything of a device is charged because the driver's row says so, and for nothing else.
+    pub fn has_drift(self, device: &Device) -> bool {
+        let mut figures = self.all_figures(device.indices);
+        figures.any(|figures| figures.drift.load(Ordering::Acquire) != 0)
+    }
+
     /// Looks at all devices that `devices` may be. Answers whether something came back.
     #[cold]
     pub fn look_all(self, devices: DeviceSet) -> bool {

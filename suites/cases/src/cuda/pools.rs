@@ -812,6 +812,42 @@ cases! {
         fills(held()?, budget, CONTEXT_ROOM)
     }
 
+    /// What destroyed pools hid is looked at once they are gone: what a context took beside them is free again with it, for every process of the tenant.
+    what_destroyed_pools_hid_is_looked_at_when_they_are_gone {
+        kind: Budget, defects: ["R142"], budget: "0=3GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxDestroy_v2", "cuCtxSynchronize"],
+    } (session) {
+        const POOLS: usize = 24;
+        let cuda = cuda()?;
+        let first = context(&cuda, 0)?;
+        let used = || {
+            let (free, total) = cuda.memory_info().out;
+            Bytes(total - free)
+        };
+        let before = used();
+        let mut blocks = Vec::new();
+        for nth in 0..POOLS {
+            let pool = cuda.create_pool(0);
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate {nth}");
+            let block = cuda.allocate_from_pool(Stream::Legacy, pool.out, 4096);
+            ensure_eq!(block.code, OK, "4 KiB of pool {nth}");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            blocks.push(block.out);
+        }
+        let other = cuda.create_context(0);
+        ensure_eq!(other.code, OK, "cuCtxCreate_v2");
+        ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
+        for block in blocks {
+            ensure_eq!(cuda.free_async(Stream::Legacy, block), OK, "cuMemFreeAsync");
+        }
+        ensure_eq!(cuda.destroy_context(other.out), OK, "cuCtxDestroy_v2");
+        ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
+        ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+        let after = used();
+        ensure!(after <= before + Bytes::mib(64), "{after} are charged when all but the context is gone, {before} before");
+        fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))
+    }
+
     /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
     many_pools_and_streams_are_known {
         kind: Budget, defects: ["C11"], budget: "0=4GiB",
