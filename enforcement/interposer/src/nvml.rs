@@ -316,7 +316,7 @@ impl Session {
         (answer == nvmlReturn_t::SUCCESS).then_some(Bytes(memory.used))
     }
 
-    /// How busy a device was, through whomever, by NVML's figures after the one of that time; `None` where it does not tell.
+    /// How busy a device was, through whomever, by NVML's figures after the one of that time, in nanoseconds; `None` where it does not tell.
     pub fn told(&self, device: DeviceIndex, since: u64) -> Option<Told> {
         let device = self.device(device.0)?;
         let mut samples = [nvmlSample_t {
@@ -327,7 +327,7 @@ impl Session {
         let code = next::nvmlDeviceGetSamples(
             device,
             NVML_GPU_UTILIZATION_SAMPLES,
-            since,
+            Told::microseconds(since),
             Out::to(&mut kind),
             Out::to(&mut count),
             Out::buffer(&mut samples),
@@ -338,17 +338,9 @@ impl Session {
             nvmlReturn_t::ERROR_NOT_FOUND => &[],
             _ => return None,
         };
-        let none = Told {
-            last: since,
-            ..Told::default()
-        };
-        let fresh = told.iter().filter(|sample| sample.timeStamp > since);
-        Some(fresh.fold(none, |told, sample| Told {
-            last: told.last.max(sample.timeStamp),
-            figures: told.figures + 1,
-            percent: told.percent + u64::from(unsigned(sample.sampleValue)).min(100),
-            ..told
-        }))
+        let told = told.iter();
+        let fresh = told.map(|sample| (sample.timeStamp, unsigned(sample.sampleValue)));
+        Some(Told::of(since, fresh))
     }
 
     /// What the process lists say of a device; `None` where NVML does not tell.

@@ -280,6 +280,9 @@ impl<'a> Site for Place<'a> {
         let (index, None) = (indices.next()?, indices.next()) else {
             return None;
         };
+        if planted(Seed::T15) {
+            return None;
+        }
         let session = Session::open()?;
         let told = session.told(index, since)?;
         let alone = self.tenant.has_alone(index, &session);

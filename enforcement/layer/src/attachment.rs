@@ -10,7 +10,7 @@ use ledger::{
     Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Shown, Unnamed,
 };
 use seeds::{Seed, planted};
-use throttle::{Budget, Share, Shared};
+use throttle::{Budget, Share, Shared, Told};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::{self, Rows};
@@ -167,6 +167,21 @@ impl Attachment {
             })
         });
         budgets.min_by_key(|budget| budget.share)
+    }
+
+    /// How busy the target was after that time, by the driver's figures; `None` of several, of which one is meant and nobody knows which.
+    pub fn told(&self, targets: DeviceSet, since: u64) -> Option<Told> {
+        let mut targets = targets.iter();
+        let (device, None) = (targets.next()?, targets.next()) else {
+            return None;
+        };
+        let ledger = self.ledger.as_ref()?;
+        let told = nvml::told(device, since)?;
+        let pids = || nvml::listed(device).map(|rows| rows.pids());
+        Some(Told {
+            alone: ledger.has_all(device, pids),
+            ..told
+        })
     }
 
     pub const fn id(&self) -> Id {

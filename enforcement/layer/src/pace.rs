@@ -117,13 +117,17 @@ pub fn submit(
     batch: Batch,
     call: &mut dyn FnMut(Option<vk::CommandBuffer>) -> vk::Result,
 ) -> vk::Result {
-    let Some(site) = site(found, queue, batch).filter(|_| batch.buffers > 0) else {
+    let Some(site) = site(found, queue, batch) else {
         return call(None);
     };
-    let key = Key::batch(queue.as_raw(), batch.buffers);
-    if site.waits {
+    // What comes behind it in its queue waits as well.
+    if site.waits && (batch.buffers > 0 || !planted(Seed::T14)) {
         site.turns.lane.note_wait();
     }
+    if batch.buffers == 0 {
+        return call(None);
+    }
+    let key = Key::batch(queue.as_raw(), batch.buffers);
     if site.turns.lane.pass(key) {
         return call(None);
     }
@@ -266,9 +270,13 @@ impl Site for Place {
         }
     }
 
-    /// For the same reason.
-    fn told(&self, _since: u64) -> Option<Told> {
-        None
+    fn told(&self, since: u64) -> Option<Told> {
+        let enforced = self
+            .device
+            .enforced
+            .as_ref()
+            .filter(|_| !planted(Seed::T15))?;
+        enforced.attachment.told(enforced.all, since)
     }
 }
 

@@ -188,7 +188,10 @@ impl<R: Rules> Lane<R> {
             };
             match order {
                 Order::Go => return Paced::Covered,
-                Order::Wait(until) => site.sleep_until(until),
+                Order::Wait(until) => {
+                    site.sleep_until(until);
+                    self.ask_device(site, budget);
+                }
                 Order::End(slot) => self.end(site, budget, slot),
                 Order::Mark {
                     slot,
@@ -212,7 +215,7 @@ impl<R: Rules> Lane<R> {
         let asked = site.now();
         let since = {
             let _turn = site.turn();
-            self.is_to_ask(asked)
+            self.is_to_ask(budget, asked)
         };
         if let Some(since) = since {
             let told = site.told(since);
@@ -222,13 +225,13 @@ impl<R: Rules> Lane<R> {
     }
 
     /// See [`Throttle::is_to_ask`].
-    pub fn is_to_ask(&self, now: Nanos) -> Option<u64> {
-        self.throttle.is_to_ask(now)
+    pub fn is_to_ask(&self, budget: &Budget<'_>, now: Nanos) -> Option<u64> {
+        self.throttle.is_to_ask(&budget.shared, now)
     }
 
     /// See [`Throttle::hear`].
     pub fn hear(&self, budget: &Budget<'_>, when: (Nanos, Nanos), told: Option<Told>) {
-        self.throttle.hear(&budget.shared, when, told);
+        self.throttle.hear(&budget.shared, budget.share, when, told);
     }
 
     /// What is to be done with a launch that did not pass. To be called by one thread at a time.

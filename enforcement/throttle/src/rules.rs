@@ -24,6 +24,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const IDLE_IS_FREE: bool = true;
     /// No more is charged than the device says it did.
     const TOLD: bool = true;
+    /// What long leases are charged and the device did not do is forgiven.
+    const DOUBTED: bool = true;
     /// A function whose launches differ is measured launch by launch where its leases are charged by belief.
     const UNEVEN_ARE_KNOWN: bool = true;
     /// What marks themselves take of a launch between them is not the launch's.

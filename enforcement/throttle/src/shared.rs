@@ -102,6 +102,15 @@ impl<'a> Shared<'a> {
         let _ = self.change(now, |next| Ok(next.plus(share.period(work))));
     }
 
+    /// The device did not do so much of what was measured: as far as it is owed.
+    pub fn forgive(&self, now: Nanos, share: Share, work: Nanos) {
+        let less = |busy: u64| Some(busy.saturating_sub(work.0));
+        let _ = self.words[BUSY].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        // Never refused. What nobody owes any more was waited for.
+        let owed = |next: Nanos| next.min(now).max(next.less(share.period(work)));
+        let _ = self.change(now, |next| Ok(owed(next)));
+    }
+
     /// When the next lease may start.
     pub fn next(&self, now: Nanos) -> Nanos {
         sane(self.words[NEXT].load(Ordering::Relaxed), now)
@@ -165,8 +174,8 @@ impl<'a> Shared<'a> {
         let _ = self.change(now, |next| Ok(next.less(share.period(work))));
     }
 
-    /// `work` was paid for; in truth it was as `taken` says.
-    pub fn settle<R: Rules>(&self, now: Nanos, share: Share, work: Nanos, taken: &Taken) {
+    /// `work` was paid for; in truth it was as `taken` says. Answers for how much the tenant was charged.
+    pub fn settle<R: Rules>(&self, now: Nanos, share: Share, work: Nanos, taken: &Taken) -> Nanos {
         let grains = &self.words[FIRST_GRAIN..];
         let length = |(start, end): (Nanos, Nanos)| end.less(start).0;
         let first = taken.busy.scaled(
@@ -192,6 +201,7 @@ impl<'a> Shared<'a> {
             // Never refused.
             let _ = self.change(now, corrected);
         }
+        busy
     }
 
     fn change(

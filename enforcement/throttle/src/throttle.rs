@@ -19,6 +19,7 @@ use crate::{Belief, Key, Nanos, Rules, Share, Shared, Sound};
 pub use flight::Measured;
 pub use told::Told;
 
+mod doubt;
 mod flight;
 mod look;
 mod told;
@@ -172,6 +173,7 @@ struct State {
     /// Like no other process's of the tenant. Zero: it has never compared.
     name: Word,
     with_device: told::Compared,
+    doubts: doubt::Doubts,
     /// The leases of the tenant's other processes by the last answer.
     siblings: Word,
 }
@@ -226,7 +228,12 @@ impl<R: Rules> Throttle<R> {
             }
             cost => cost,
         };
-        let launch = &Launch { cost, ..*launch };
+        let waits = launch.waits || self.may_wait(now);
+        let launch = &Launch {
+            cost,
+            waits,
+            ..*launch
+        };
         match self.current() {
             Some(slot) => self.go_on(shared, share, now, slot, launch),
             None => self.begin(shared, share, now, launch),

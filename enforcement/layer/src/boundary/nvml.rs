@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use budget::identity::{Candidate, Pci};
 use budget::{Bytes, DeviceIndex};
+use throttle::Told;
 
 use crate::candidates::parse_uuid;
 
@@ -39,10 +40,26 @@ struct Memory {
     used: u64,
 }
 
+/// nvmlSample_t, of a figure that is an unsigned int.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    time: u64,
+    value: u32,
+    rest: u32,
+}
+
+type SampleQuery =
+    unsafe extern "C" fn(Device, c_int, u64, *mut c_int, *mut u32, *mut Sample) -> c_int;
 type ProcessQuery = unsafe extern "C" fn(Device, *mut u32, *mut ProcessInfo) -> c_int;
 
 const SUCCESS: c_int = 0;
 const INSUFFICIENT_SIZE: c_int = 7;
+const NOT_FOUND: c_int = 6;
+/// NVML_GPU_UTILIZATION_SAMPLES.
+const GPU_UTILIZATION: c_int = 1;
+/// More samples than NVML keeps (an H200: 71).
+const SAMPLES: usize = 128;
 const NOT_AVAILABLE: u64 = u64::MAX;
 const MAX_PROCESSES: u32 = 1 << 16;
 
@@ -54,6 +71,7 @@ struct Nvml {
     mig_mode: Option<unsafe extern "C" fn(Device, *mut u32, *mut u32) -> c_int>,
     mig_device: Option<unsafe extern "C" fn(Device, u32, *mut Device) -> c_int>,
     memory: Option<unsafe extern "C" fn(Device, *mut Memory) -> c_int>,
+    samples: Option<SampleQuery>,
     processes: [Option<ProcessQuery>; 2],
 }
 
@@ -91,6 +109,7 @@ fn open() -> Option<Nvml> {
             mig_mode: symbol!(library, c"nvmlDeviceGetMigMode" => unsafe extern "C" fn(Device, *mut u32, *mut u32) -> c_int),
             mig_device: symbol!(library, c"nvmlDeviceGetMigDeviceHandleByIndex" => unsafe extern "C" fn(Device, u32, *mut Device) -> c_int),
             memory: symbol!(library, c"nvmlDeviceGetMemoryInfo" => unsafe extern "C" fn(Device, *mut Memory) -> c_int),
+            samples: symbol!(library, c"nvmlDeviceGetSamples" => SampleQuery),
             processes: [
                 symbol!(library, c"nvmlDeviceGetComputeRunningProcesses_v3" | c"nvmlDeviceGetComputeRunningProcesses_v2" => ProcessQuery),
                 symbol!(library, c"nvmlDeviceGetGraphicsRunningProcesses_v3" | c"nvmlDeviceGetGraphicsRunningProcesses_v2" => ProcessQuery),
@@ -161,6 +180,34 @@ impl Listed {
         };
         self.0.iter().filter_map(sum).max()
     }
+}
+
+/// How busy a device was, through whomever, by NVML's figures after the one of that time, in nanoseconds; `None` where it does not tell.
+pub fn told(device: DeviceIndex, since: u64) -> Option<Told> {
+    let nvml = nvml()?;
+    let (handle, query) = (nvml.device(device)?, nvml.samples?);
+    let mut samples = [Sample::default(); SAMPLES];
+    let (mut kind, mut count) = (0, SAMPLES as u32);
+    // SAFETY: the handle is NVML's, the array has as many samples as said.
+    let code = unsafe {
+        let since = Told::microseconds(since);
+        query(
+            handle,
+            GPU_UTILIZATION,
+            since,
+            &mut kind,
+            &mut count,
+            samples.as_mut_ptr(),
+        )
+    };
+    let fresh = match code {
+        SUCCESS => samples.get(..count as usize)?,
+        // None is new.
+        NOT_FOUND => &[],
+        _ => return None,
+    };
+    let fresh = fresh.iter().map(|sample| (sample.time, sample.value));
+    Some(Told::of(since, fresh))
 }
 
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who

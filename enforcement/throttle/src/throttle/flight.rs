@@ -386,6 +386,8 @@ impl<R: Rules> Throttle<R> {
         };
         let end = begun.plus(span).max(seen).min(now);
         let start = end.less(span);
+        let spared = self.spared(now, busy);
+        let busy = busy.less(spared);
         let to = lease.gap_to.get().clamp(start, end);
         // The gap is a belief: it leaves room for what was measured.
         let from = lease
@@ -399,7 +401,8 @@ impl<R: Rules> Throttle<R> {
             theirs: took.theirs,
             exact: took.exact,
         };
-        shared.settle::<R>(now, share, lease.paid.get(), &taken);
+        let charged = shared.settle::<R>(now, share, lease.paid.get(), &taken);
+        self.claim((start, end), charged, spared);
         let more = busy.scaled(shared.part() - FULL, FULL);
         if more != Nanos::ZERO {
             shared.charge(now, share, more);
@@ -417,6 +420,14 @@ impl<R: Rules> Throttle<R> {
         let halves = if believed > REMEMBERED { 2 } else { 1 };
         state.believed.set(believed.scaled(1, halves));
         state.measured.set(measured.scaled(1, halves));
+    }
+
+    /// What was measured was no work.
+    pub(super) fn forget_comparisons(&self) {
+        let state = &self.state;
+        for word in [&state.believed, &state.measured, &state.owed] {
+            word.set(Nanos::ZERO);
+        }
     }
 
     pub(super) fn corrected(&self, used: Nanos) -> Nanos {

@@ -8,14 +8,14 @@
 
 use crate::shared::FULL;
 use crate::word::Word;
-use crate::{Nanos, Rules, Shared};
+use crate::{Nanos, Rules, Share, Shared};
 
 use super::Throttle;
 
 /// How busy the device was in all figures since those that were told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The driver's time of the last of them.
+    /// The driver's time of the last of them, in nanoseconds.
     pub last: u64,
     pub figures: u64,
     /// The sum of them, in percent.
@@ -24,6 +24,31 @@ pub struct Told {
     pub alone: bool,
 }
 
+impl Told {
+    /// Of NVML's samples, each with its time in microseconds and its percent, those after `since`, in nanoseconds.
+    pub fn of(since: u64, samples: impl Iterator<Item = (u64, u32)>) -> Told {
+        let none = Told {
+            last: since,
+            ..Told::default()
+        };
+        let timed = samples.map(|(time, percent)| (time.saturating_mul(MICROSECOND), percent));
+        let fresh = timed.filter(|(time, _)| *time > since);
+        fresh.fold(none, |told, (time, percent)| Told {
+            last: told.last.max(time),
+            figures: told.figures + 1,
+            percent: told.percent + u64::from(percent).min(100),
+            ..told
+        })
+    }
+
+    /// A time of [`Told::last`] as NVML tells it.
+    pub const fn microseconds(nanoseconds: u64) -> u64 {
+        nanoseconds / MICROSECOND
+    }
+}
+
+/// Of NVML's clock, in nanoseconds.
+const MICROSECOND: u64 = 1_000;
 /// The device is asked so often; each of its figures covers 200 ms.
 const ASKED: Nanos = Nanos::millis(1_000);
 /// Where a question takes long (NVML may have to be begun for it), it is asked so many times less often.
@@ -92,38 +117,64 @@ pub(super) struct Compared {
 
 impl<R: Rules> Throttle<R> {
     /// Whether the device is to be asked now: the figures' time of the last question, if so. [`Throttle::hear`] is to be called with the answer.
-    pub fn is_to_ask(&self, now: Nanos) -> Option<u64> {
+    pub fn is_to_ask(&self, shared: &Shared<'_>, now: Nanos) -> Option<u64> {
         let state = &self.state;
-        let due = state.asks.get();
-        if !R::TOLD || now < due {
+        if !R::TOLD {
             return None;
         }
-        state.asks.set(now.plus(ASKED));
-        // Who launches for less than a second is never asked about.
-        (due != Nanos::ZERO).then(|| state.told.get().0)
+        if now >= state.asks.get() {
+            state.asks.set(now.plus(ASKED));
+        } else if self.doubts_due(shared, now).is_some_and(|due| now >= due) {
+            self.note_doubts_asked(now);
+        } else {
+            return None;
+        }
+        Some(state.told.get().0)
     }
 
     /// The device's answer to a question that was asked at `asked`; `None` where it tells nothing: then all is charged.
-    pub fn hear(&self, shared: &Shared<'_>, (asked, now): (Nanos, Nanos), told: Option<Told>) {
+    pub fn hear(
+        &self,
+        shared: &Shared<'_>,
+        share: Share,
+        (asked, now): (Nanos, Nanos),
+        told: Option<Told>,
+    ) {
         let state = &self.state;
+        let since = state.compared.get();
+        if !self.has_read() {
+            if let Some(told) = told {
+                state.told.set(Nanos(told.last));
+                self.read(shared, share, asked, (Nanos::ZERO, false));
+            }
+            return;
+        }
+        if since != Nanos::ZERO && asked < since.plus(ASKED) {
+            self.hear_of_claims(shared, share, asked, told);
+            return;
+        }
         let pause = now.less(asked).scaled(RARELY, 1);
         state.asks.set(now.plus(pause.max(ASKED)));
         let Some(told) = told else {
             state.spared.set(Nanos::ZERO);
+            self.unread();
             return;
         };
         state.alone.note(told.alone);
-        let (since, before) = (state.compared.get(), state.charged.get());
+        let before = state.charged.get();
         if told.figures == 0 && since != Nanos::ZERO {
             return;
         }
+        let span = now.less(since);
+        let part = |of: Nanos| of.scaled(told.percent, told.figures.saturating_mul(100));
+        let busy = part(span);
+        let covered = Nanos(told.last).less(state.told.get());
+        self.read(shared, share, asked, (part(covered), false));
         let charged = shared.busy();
         state.told.set(Nanos(told.last));
         state.compared.set(now);
         state.charged.set(charged);
-        let span = now.less(since);
         let charged = charged.less(before);
-        let busy = span.scaled(told.percent, told.figures.saturating_mul(100));
         if state.name.get() == Nanos::ZERO {
             let place = core::ptr::from_ref(self).addr() as u64;
             state.name.set(Nanos(now.0.rotate_left(24) ^ place | 1));
@@ -143,7 +194,7 @@ impl<R: Rules> Throttle<R> {
         }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
-        let siblings = Nanos(shared.leases().wrapping_sub(state.taken.get().0));
+        let siblings = self.siblings(shared);
         if told.alone {
             state.others.set(Others::Nowhere.word());
         } else if state.siblings.get() == siblings {
@@ -159,6 +210,21 @@ impl<R: Rules> Throttle<R> {
         let wanted = Nanos(part).scaled(busy.0, charged.0.max(1)).0;
         let part = wanted.max(part * 3 / 4).clamp(LEAST_ALONE, FULL);
         state.spared.set(Nanos(FULL - part));
+    }
+
+    /// How many leases the tenant's other processes have taken.
+    pub(super) fn siblings(&self, shared: &Shared<'_>) -> Nanos {
+        Nanos(shared.leases().wrapping_sub(self.state.taken.get().0))
+    }
+
+    /// An answer between two that are a second apart: it says what of long leases is true, and nothing else.
+    fn hear_of_claims(&self, shared: &Shared<'_>, share: Share, asked: Nanos, told: Option<Told>) {
+        let Some(told) = told.filter(|told| told.figures != 0) else {
+            return;
+        };
+        let covered = Nanos(told.last).less(self.state.told.get());
+        let did = covered.scaled(told.percent, told.figures.saturating_mul(100));
+        self.read(shared, share, asked, (did, true));
     }
 
     /// Where the tenant has the device alone it is charged what the device did.

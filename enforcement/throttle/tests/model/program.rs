@@ -32,6 +32,7 @@ pub enum Step {
     /// The stream comes no further than this before the process opens it: a wait for a value, a host function, another process's event.
     Close {
         stream: usize,
+        told: bool,
     },
     /// A copy, which takes nothing of what is paid for.
     Copy,
@@ -68,6 +69,8 @@ impl Function {
 pub struct Gate {
     pub stream: usize,
     pub open_after: u64,
+    /// The library is told that it waits.
+    pub told: bool,
 }
 
 /// `depth` launches, a wait, a thought, and again; functions in turn or at random, in each of the streams in turn.
@@ -142,6 +145,7 @@ impl Program {
                 match self.gate {
                     Some(gate) => Step::Close {
                         stream: gate.stream,
+                        told: gate.told,
                     },
                     None => self.step(dice),
                 }

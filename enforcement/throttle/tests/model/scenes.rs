@@ -458,6 +458,7 @@ pub fn held_up<R: Rules>() -> Result<(), String> {
         let mut program = Program::new(vec![Function::steady(cost); 2_000], 1_000_000);
         program.streams = 2;
         program.gate = Some(Gate {
+            told: true,
             stream: 0,
             open_after: 0,
         });
@@ -470,6 +471,49 @@ pub fn held_up<R: Rules>() -> Result<(), String> {
         within(&world, "held up", start, budget / 4.0, budget + 3.0, 100.0)?;
     }
     Ok(())
+}
+
+/// Work that waits for what no hook knows, among other work: a program that needs less than its budget is not slowed for long by what the device did not do, and one
+/// that needs more is held to it.
+pub fn unknown_waits<R: Rules>() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (cost, depth, streams, open_after) in [
+        (1_000_000, 20, 2, 30_000_000),
+        (100_000, 50, 2, 20_000_000),
+        (1_000_000, 20, 2, 400_000_000),
+        (1_000_000, 40, 4, 100_000_000),
+        (20_000, 400, 3, 25_000_000),
+    ] {
+        for percent in [20, 30, 50, 80] {
+            let run = |percent| {
+                let mut world = World::<R>::new(percent, 53);
+                let mut program = Program::new(vec![Function::steady(cost)], depth);
+                program.streams = streams;
+                program.gate = Some(Gate {
+                    told: false,
+                    stream: 0,
+                    open_after,
+                });
+                let at = world.tenant(program);
+                world.run(TEN);
+                let (start, before) = (world.age(), world.rounds(at).len());
+                world.run(TEN.plus(TEN));
+                let rounds = world.rounds(at).len() - before;
+                (rounds as f64, world.history.mean(start, world.age()))
+            };
+            let ((bare, _), (held, mean)) = (run(0), run(percent));
+            // The gate is opened after the last launch, which the budget may delay.
+            let round = (cost * depth * 100 / percent + open_after) as f64 / TEN.0 as f64;
+            let wanted = bare.min(2.0 / round);
+            if held < 0.5 * wanted || mean > percent as f64 + 3.0 {
+                wrong.push(format!("{depth} of {cost} in {streams}, opened after {open_after}: {held} of {wanted:.0} rounds, {mean:.1} under {percent}"));
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
 }
 
 /// A budget changed live holds from then on.
@@ -498,7 +542,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits changed_live);
 }
 
 #[test]

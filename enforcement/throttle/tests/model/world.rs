@@ -505,7 +505,7 @@ impl<R: Rules> World<R> {
             return;
         }
         process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
-        if let Some(since) = lane.is_to_ask(now) {
+        if let Some(since) = lane.is_to_ask(&budget, now) {
             let told = self.device.told(since, self.now - BOOT);
             let told = Told { alone, ..told };
             lane.hear(&budget, (now, now), Some(told));
@@ -574,13 +574,13 @@ impl<R: Rules> World<R> {
                 process.held = Some((Key::kernel(function << 8, 1, 1), cost, stream));
                 process.doing = Doing::Something(self.now);
             }
-            Step::Close { stream } => {
+            Step::Close { stream, told } => {
                 let gate = Work {
                     shut: true,
                     ..Work::default()
                 };
                 process.streams[stream].push_back(gate);
-                if let Some(lane) = &process.lane {
+                if let Some(lane) = process.lane.as_ref().filter(|_| told) {
                     lane.note_wait();
                 }
                 process.doing = Doing::Something(self.now + LAUNCH);

@@ -30,7 +30,7 @@ const ROOM: Bytes = Bytes(2 * CONTEXT_ROOM.0);
 
 /// Command buffers that are recorded, of 4,096 dispatches or half a MiB and more.
 const RECORDED: u32 = 768;
-const DISPATCHES: usize = 4096;
+const DISPATCHES: u32 = 4096;
 /// Taken unasked since the last look.
 const UNSEEN: Bytes = Bytes::mib(32);
 

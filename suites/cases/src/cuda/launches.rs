@@ -96,6 +96,37 @@ cases! {
         Ok(())
     }
 
+    /// A stream that waits for the host, among launches that go there and to another stream by turns: marks in the one tell of the other's wait as if it were work.
+    /// The device's own figure does not.
+    what_waits_among_other_work_is_not_paid_for_as_work {
+        kind: Neutral, defects: ["T15"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more",
+    } (_session) {
+        const ROUNDS: u32 = 60;
+        const LAUNCHES: usize = 20;
+        const PAUSE: Duration = Duration::from_millis(10);
+        let cuda = crate::clients::cuda()?;
+        let (word, other, waiting) = (cuda.allocate_host(4096), cuda.create_stream(), cuda.create_stream());
+        ensure_eq!((word.code, other.code, waiting.code), (CUresult::SUCCESS, CUresult::SUCCESS, CUresult::SUCCESS), "a word and two streams");
+        let mut work = workload(&cuda)?;
+        let own = work.own_stream();
+        let (begun, bare) = (Instant::now(), PAUSE * ROUNDS);
+        for value in 1..=ROUNDS {
+            // Until the device has told of it once, one launch waits for a while; without its word each of some dozen does, for seconds.
+            let took = begun.elapsed();
+            ensure!(took < 6 * bare, "{value} rounds with a wait of {PAUSE:?} took {took:?}");
+            ensure_eq!(cuda.wait_for_value(waiting.out, word.out, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
+            for launch in 0..LAUNCHES {
+                work.in_stream(if launch % 2 == 0 { own } else { waiting.out });
+                ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch beside a wait");
+            }
+            std::thread::sleep(PAUSE);
+            ensure_eq!(cuda.write_value(other.out, word.out, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+        }
+        Ok(())
+    }
+
     /// Who makes a context for one launch, ends it, and does nothing for a while has nothing to pay for that while.
     what_a_context_has_launched_is_charged_until_its_end {
         kind: Neutral, defects: ["T11"], entry_points: ["cuCtxDestroy_v2", "cuLaunchKernel"],

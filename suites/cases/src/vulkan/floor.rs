@@ -17,7 +17,7 @@ use crate::tenant::Tenant;
 const REFUSED: Code = Code::OUT_OF_DEVICE_MEMORY;
 const UNSEEN: Bytes = Bytes::gib(3);
 /// 256 bytes each: a MiB in a command buffer.
-const DISPATCHES: usize = 4096;
+const DISPATCHES: u32 = 4096;
 /// Most that is recorded between two looks: 32 command buffers, and blocks.
 const BOUND: Bytes = Bytes::mib(40);
 const MAKERS: [&CStr; 13] = [

@@ -1,5 +1,6 @@
 //! Threads that wait for work, and others that give it.
 
+use super::work::Program;
 use super::{Arc, Code, Inner, Instance, PhysicalDevice, vk};
 
 /// A device with two queues and a timeline. Its calls may come from several threads as the specification has it: one queue each.
@@ -9,7 +10,8 @@ pub struct Timeline {
     semaphore: vk::Semaphore,
     fence: vk::Fence,
     pool: vk::CommandPool,
-    /// Of nothing.
+    program: Program,
+    /// Of a few dispatches.
     buffer: vk::CommandBuffer,
     /// Destroyed after the device.
     _instance: Arc<Inner>,
@@ -43,8 +45,11 @@ impl Instance {
             let buffer = raw.allocate_command_buffers(&buffers)?[0];
             let often = vk::CommandBufferUsageFlags::SIMULTANEOUS_USE;
             raw.begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default().flags(often))?;
+            let program = Program::new(&raw)?;
+            program.record(&raw, buffer, 4);
             raw.end_command_buffer(buffer)?;
             Ok(Some(Timeline {
+                program,
                 pool,
                 buffer,
                 queues: [0, 1].map(|index| raw.get_device_queue(0, index)),
@@ -97,7 +102,29 @@ impl Timeline {
         self.submit_behind(value, &[self.buffer])
     }
 
+    /// The same of nothing, which signals nothing.
+    pub fn submit_wait(&self, value: u64) -> Result<(), Code> {
+        self.submit_first(value, &[], vk::Fence::null())
+    }
+
+    /// vkQueueSubmit to the first queue, of a command buffer that waits for nothing and signals the fence.
+    pub fn submit_work(&self) -> Result<(), Code> {
+        let buffers = [self.buffer];
+        let info = [vk::SubmitInfo::default().command_buffers(&buffers)];
+        // SAFETY: one thread uses this queue.
+        Ok(unsafe { self.raw.queue_submit(self.queues[0], &info, self.fence) }?)
+    }
+
     fn submit_behind(&self, value: u64, buffers: &[vk::CommandBuffer]) -> Result<(), Code> {
+        self.submit_first(value, buffers, self.fence)
+    }
+
+    fn submit_first(
+        &self,
+        value: u64,
+        buffers: &[vk::CommandBuffer],
+        fence: vk::Fence,
+    ) -> Result<(), Code> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
         let mut timeline =
@@ -108,7 +135,7 @@ impl Timeline {
             .wait_dst_stage_mask(&stages)
             .push_next(&mut timeline)];
         // SAFETY: one thread uses this queue.
-        Ok(unsafe { self.raw.queue_submit(self.queues[0], &info, self.fence) }?)
+        Ok(unsafe { self.raw.queue_submit(self.queues[0], &info, fence) }?)
     }
 
     /// vkQueueSubmit to the second queue, of nothing that signals a value.
@@ -143,6 +170,7 @@ impl Drop for Timeline {
         unsafe {
             let _lost = self.raw.device_wait_idle();
             self.raw.destroy_command_pool(self.pool, None);
+            self.program.end(&self.raw);
             self.raw.destroy_fence(self.fence, None);
             self.raw.destroy_semaphore(self.semaphore, None);
             self.raw.destroy_device(None);

@@ -43,9 +43,7 @@ pub struct Worker {
     queue: vk::Queue,
     pool: vk::CommandPool,
     queries: vk::QueryPool,
-    module: vk::ShaderModule,
-    layout: vk::PipelineLayout,
-    pipeline: vk::Pipeline,
+    program: Program,
     work: vk::CommandBuffer,
     timed: vk::CommandBuffer,
     semaphore: vk::Semaphore,
@@ -86,6 +84,64 @@ fn shader() -> Vec<u32> {
     words
 }
 
+/// A shader that computes for a while, and its pipeline.
+pub(super) struct Program {
+    module: vk::ShaderModule,
+    layout: vk::PipelineLayout,
+    pipeline: vk::Pipeline,
+}
+
+impl Program {
+    /// Of this device, until [`Program::end`].
+    pub(super) fn new(raw: &ash::Device) -> Result<Program, Code> {
+        let words = shader();
+        // SAFETY: every structure outlives its call.
+        unsafe {
+            let module = raw
+                .create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&words), None)?;
+            let layout =
+                raw.create_pipeline_layout(&vk::PipelineLayoutCreateInfo::default(), None)?;
+            let stage = vk::PipelineShaderStageCreateInfo::default()
+                .stage(vk::ShaderStageFlags::COMPUTE)
+                .module(module)
+                .name(c"main");
+            let pipeline = raw
+                .create_compute_pipelines(
+                    vk::PipelineCache::null(),
+                    &[vk::ComputePipelineCreateInfo::default()
+                        .stage(stage)
+                        .layout(layout)],
+                    None,
+                )
+                .map_err(|(_, code)| code)?[0];
+            Ok(Program {
+                module,
+                layout,
+                pipeline,
+            })
+        }
+    }
+
+    /// Into a command buffer of this device's that is being recorded.
+    pub(super) fn record(&self, raw: &ash::Device, buffer: vk::CommandBuffer, dispatches: u32) {
+        // SAFETY: the pipeline is the device's, and nobody else records.
+        unsafe {
+            raw.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, self.pipeline);
+            (0..dispatches).for_each(|_| raw.cmd_dispatch(buffer, 1, 1, 1));
+        }
+    }
+
+    /// The device is done with it.
+    pub(super) fn end(&self, raw: &ash::Device) {
+        // SAFETY: the objects are the device's, and go once.
+        unsafe {
+            raw.destroy_pipeline(self.pipeline, None);
+            raw.destroy_pipeline_layout(self.layout, None);
+            raw.destroy_shader_module(self.module, None);
+        }
+    }
+}
+
 impl Instance {
     /// A device with a queue that computes, got as `route` has it, and synchronization2 by those of its names that the driver has.
     pub fn worker(&self, physical: PhysicalDevice, route: Route) -> Result<Worker, Code> {
@@ -121,28 +177,11 @@ impl Instance {
         if core || extended {
             create = create.push_next(&mut features);
         }
-        let words = shader();
         // SAFETY: the physical device is this instance's; family 0 of every GPU computes; every object is the new device's, and every
         // structure outlives its call.
         unsafe {
             let raw = instance.create_device(physical.0, &create, None)?;
-            let module = raw
-                .create_shader_module(&vk::ShaderModuleCreateInfo::default().code(&words), None)?;
-            let layout =
-                raw.create_pipeline_layout(&vk::PipelineLayoutCreateInfo::default(), None)?;
-            let stage = vk::PipelineShaderStageCreateInfo::default()
-                .stage(vk::ShaderStageFlags::COMPUTE)
-                .module(module)
-                .name(c"main");
-            let pipeline = raw
-                .create_compute_pipelines(
-                    vk::PipelineCache::null(),
-                    &[vk::ComputePipelineCreateInfo::default()
-                        .stage(stage)
-                        .layout(layout)],
-                    None,
-                )
-                .map_err(|(_, code)| code)?[0];
+            let program = Program::new(&raw)?;
             let pool = raw.create_command_pool(&vk::CommandPoolCreateInfo::default(), None)?;
             let queries = raw.create_query_pool(
                 &vk::QueryPoolCreateInfo::default()
@@ -165,9 +204,7 @@ impl Instance {
                 raw,
                 pool,
                 queries,
-                module,
-                layout,
-                pipeline,
+                program,
                 work: buffers[0],
                 timed: buffers[1],
                 semaphore,
@@ -198,10 +235,7 @@ impl Worker {
                     raw.cmd_reset_query_pool(buffer, self.queries, 0, 2);
                     raw.cmd_write_timestamp(buffer, end, self.queries, 0);
                 }
-                raw.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::COMPUTE, self.pipeline);
-                for _ in 0..DISPATCHES {
-                    raw.cmd_dispatch(buffer, 1, 1, 1);
-                }
+                self.program.record(raw, buffer, DISPATCHES);
                 if timed {
                     raw.cmd_write_timestamp(buffer, end, self.queries, 1);
                 }
@@ -212,7 +246,7 @@ impl Worker {
     }
 
     /// Records so many dispatches into a command buffer that stays until the worker goes.
-    pub fn record_dispatches(&self, dispatches: usize) -> Result<(), Code> {
+    pub fn record_dispatches(&self, dispatches: u32) -> Result<(), Code> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.pool)
             .command_buffer_count(1);
@@ -221,11 +255,7 @@ impl Worker {
             let buffer = self.raw.allocate_command_buffers(&info)?[0];
             self.raw
                 .begin_command_buffer(buffer, &vk::CommandBufferBeginInfo::default())?;
-            let compute = vk::PipelineBindPoint::COMPUTE;
-            self.raw.cmd_bind_pipeline(buffer, compute, self.pipeline);
-            for _ in 0..dispatches {
-                self.raw.cmd_dispatch(buffer, 1, 1, 1);
-            }
+            self.program.record(&self.raw, buffer, dispatches);
             Ok(self.raw.end_command_buffer(buffer)?)
         }
     }
@@ -332,9 +362,7 @@ impl Drop for Worker {
             self.raw.destroy_semaphore(self.semaphore, None);
             self.raw.destroy_command_pool(self.pool, None);
             self.raw.destroy_query_pool(self.queries, None);
-            self.raw.destroy_pipeline(self.pipeline, None);
-            self.raw.destroy_pipeline_layout(self.layout, None);
-            self.raw.destroy_shader_module(self.module, None);
+            self.program.end(&self.raw);
             self.raw.destroy_device(None);
         }
     }
