@@ -449,6 +449,7 @@ fn create(
 ) -> Outcome<CUresult> {
     let _nvml = Scope::begin(tenant);
     tenant.await_predecessors(device);
+    tenant.relieve_before(device);
     let bound = bound_of(tenant, device);
     let reserve = || {
         let grant = tenant.reserve_for_context(device.indices, bound)?;

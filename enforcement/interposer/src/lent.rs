@@ -306,6 +306,14 @@ impl Tenant {
         known.pool.set_lendable();
     }
 
+    /// Whether others may hold anything of a pool that can be exported: it was.
+    pub fn is_lent(self, place: u32) -> bool {
+        let is_held = |loan: &mut Loan| {
+            loan.named.is_some() || loan.held_elsewhere || !loan.lent.0.is_empty()
+        };
+        planted(Seed::R143) || self.lent(|book| book.loan(place).is_some_and(is_held))
+    }
+
     /// Something of a pool that can be exported lies there now.
     #[cold]
     pub fn spread_over(self, place: u32, address: u64, size: Bytes) {

@@ -440,16 +440,17 @@ impl Tenant {
 
     /// That of those which nobody else may hold, less what the driver is known to have given back.
     fn charged_for_unused(self, device: &Device) -> Bytes {
-        let charged = self.beyond_use(device, |pool| {
-            !(pool.is_lendable() || pool.is_in_use() && planted(Seed::R115))
+        let charged = self.beyond_use(device, |known| {
+            let may_be_held = known.pool.is_lendable() && self.is_lent(known.place);
+            !(may_be_held || known.pool.is_in_use() && planted(Seed::R115))
         });
         charged.saturating_sub(self.relieved_on(device))
     }
 
-    fn beyond_use(self, device: &Device, is_meant: impl Fn(&Pool) -> bool) -> Bytes {
+    fn beyond_use(self, device: &Device, is_meant: impl Fn(Known) -> bool) -> Bytes {
         self.pools()
             .filter(|known| known.device.ordinal == device.ordinal && self.is_doomed(*known))
-            .filter(|known| is_meant(known.pool))
+            .filter(|known| is_meant(*known))
             .map(|known| known.pool.charged().saturating_sub(known.pool.in_use()))
             .fold(Bytes::ZERO, Bytes::saturating_add)
     }

@@ -99,12 +99,12 @@ impl Tenant {
         code
     }
 
-    /// Destroyed pools are gone, and what they may have let go of hid how much of the drift is none: nobody else looks before this process needs it.
+    /// Destroyed pools are gone, and what they were charged hid what else this process holds, or what it holds no more: nobody else looks before it needs that.
     #[cold]
     fn look_behind_pools(self) {
         let devices = self.devices().into_iter().flat_map(Devices::iter);
         devices
-            .filter(|device| self.has_drift(device))
+            .filter(|device| self.memory.contexts.has_any(device.ordinal))
             .for_each(|device| _ = self.look_at(device));
     }
 

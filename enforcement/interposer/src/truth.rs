@@ -437,12 +437,6 @@ impl Tenant {
         }
     }
 
-    /// Whether anything of a device is charged because the driver's row says so, and for nothing else.
-    pub fn has_drift(self, device: &Device) -> bool {
-        let mut figures = self.all_figures(device.indices);
-        figures.any(|figures| figures.drift.load(Ordering::Acquire) != 0)
-    }
-
     /// Looks at all devices that `devices` may be. Answers whether something came back.
     #[cold]
     pub fn look_all(self, devices: DeviceSet) -> bool {
@@ -454,6 +448,13 @@ impl Tenant {
     #[cold]
     pub fn look_before_refusal(self, devices: DeviceSet) -> bool {
         self.look_each(devices, Relief::OfDestroyedPools)
+    }
+
+    /// Before something is measured by the row: what destroyed pools are charged and the driver has given back would be missing in it.
+    pub fn relieve_before(self, device: &Device) {
+        if self.charged_for_destroyed(device) != Bytes::ZERO && !planted(Seed::R138) {
+            self.look_before_refusal(device.indices);
+        }
     }
 
     fn look_each(self, devices: DeviceSet, relief: Relief) -> bool {

@@ -53,6 +53,7 @@ seeds! {
     V13 = "V13", "the record of a memory object is taken out after the driver has freed it";
     V24 = "V24", "the layer tells what the dead held as in use until memory is asked for";
     V28a = "V28a", "what a process has imported is charged once more with the VkInstance that gives it a row";
+    R143 = "R143", "what can be exported is taken for lent";
     R142 = "R142", "what destroyed pools hid is looked at with the next large request";
     R141 = "R141", "what destroyed pools were relieved of hides as much of what is taken beside them";
     V34 = "V34", "who is forked while another thread exports memory waits for that thread's lock";

@@ -404,14 +404,14 @@ cases! {
             ensure_eq!(cuda.create_context(0).code, OK, "cuCtxCreate_v2");
         }
         cuda.set_current(current);
-        let freed = (cuda.free_async(Stream::Legacy, living.out), cuda.synchronize());
-        ensure_eq!(freed, (OK, OK), "what lived of the pool");
         let before = row(&nvml)?;
         let taken = fill(&cuda);
         taken.refused_with(OUT_OF_MEMORY)?;
         let unsaid = Bytes::mib(20 * (CONTEXTS + 1));
         ensure!(taken.bytes + before <= budget, "{} granted beside {before} under {budget}", taken.bytes);
         ensure!(taken.bytes + before + unsaid >= budget, "{} granted beside {before} under {budget}", taken.bytes);
+        let freed = (cuda.free_async(Stream::Legacy, living.out), cuda.synchronize());
+        ensure_eq!(freed, (OK, OK), "what lived of the pool");
         Ok(())
     }
 

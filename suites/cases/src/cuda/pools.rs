@@ -848,6 +848,46 @@ cases! {
         fills(fill(&cuda).bytes, budget(session, 0)?, CONTEXT_ROOM + Bytes::mib(32))
     }
 
+    /// What a destroyed pool gave back and is charged for, since something of it lives, is no part of what a context beside it takes: when the pool is gone no less is charged
+    /// than the device holds. A pool that could have been exported and was not is like any other.
+    what_a_destroyed_pool_gave_back_is_no_part_of_a_context {
+        kind: Budget, defects: ["R142", "R143"], budget: "0=4GiB",
+        entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxCreate_v2", "cuCtxSynchronize"],
+    } (session) {
+        let cuda = cuda()?;
+        let first = context(&cuda, 0)?;
+        let budget = budget(session, 0)?;
+        let nvml = nvml()?;
+        let free = || Bytes(cuda.memory_info().out.0);
+        for exportable in [false, true] {
+            let pool = match exportable {
+                false => cuda.create_pool(0),
+                true => cuda.create_shared_pool(0),
+            };
+            ensure_eq!(pool.code, OK, "cuMemPoolCreate");
+            let small = cuda.allocate_from_pool(Stream::Legacy, pool.out, 4096);
+            let large = cuda.allocate_from_pool(Stream::Legacy, pool.out, Bytes::mib(700).0);
+            ensure_eq!((small.code, large.code), (OK, OK), "cuMemAllocFromPoolAsync");
+            ensure_eq!(cuda.destroy_pool(pool.out), OK, "cuMemPoolDestroy");
+            ensure_eq!(cuda.free_async(Stream::Legacy, large.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let fits = Bytes(budget.0 - row(&nvml)?.0).saturating_sub(Bytes::mib(200)).0 >> 21 << 21;
+            let block = cuda.allocate(fits);
+            ensure_eq!(block.code, OK, "{fits} bytes beside {:?} under {budget}", row(&nvml));
+            ensure_eq!(cuda.free(block.out), OK, "cuMemFree_v2");
+            let other = cuda.create_context(0);
+            ensure_eq!(other.code, OK, "cuCtxCreate_v2");
+            ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
+            ensure_eq!(cuda.free_async(Stream::Legacy, small.out), OK, "cuMemFreeAsync");
+            ensure_eq!(cuda.synchronize(), OK, "cuCtxSynchronize");
+            let held = row(&nvml)?;
+            ensure!(free() + held <= budget + Bytes::mib(16), "{} are told free beside {held} under {budget}", free());
+            ensure_eq!(cuda.destroy_context(other.out), OK, "cuCtxDestroy_v2");
+            ensure_eq!(cuda.set_current(first), OK, "cuCtxSetCurrent");
+        }
+        fills(fill(&cuda).bytes, budget, CONTEXT_ROOM + Bytes::mib(32))
+    }
+
     /// As many pools as an H200's addresses allow can live at a time, and what was freed in any of many streams makes way for what needs the room.
     many_pools_and_streams_are_known {
         kind: Budget, defects: ["C11"], budget: "0=4GiB",
