@@ -343,6 +343,27 @@ impl Session {
         Some(Told::of(since, fresh))
     }
 
+    /// Who had any of a device's time lately, by NVML; `None` where it does not tell.
+    pub fn workers(&self, device: DeviceIndex) -> Option<Vec<u32>> {
+        let device = self.device(device.0)?;
+        let mut samples = vec![nvmlProcessUtilizationSample_t::zeroed(); WORKERS];
+        let mut count = WORKERS as u32;
+        let code = next::nvmlDeviceGetProcessUtilization(
+            device,
+            Out::buffer(&mut samples),
+            Out::to(&mut count),
+            0,
+        );
+        let told = match code {
+            nvmlReturn_t::SUCCESS => samples.get(..count as usize)?,
+            // Nobody.
+            nvmlReturn_t::ERROR_NOT_FOUND => &[],
+            _ => return None,
+        };
+        let busy = told.iter().filter(|sample| sample.smUtil != 0);
+        Some(busy.map(|sample| sample.pid).collect())
+    }
+
     /// What the process lists say of a device; `None` where NVML does not tell.
     pub fn rows(&self, device: DeviceIndex) -> Option<Processes> {
         let rows = self.processes(device)?;
@@ -357,6 +378,9 @@ impl Session {
 
 /// More than NVML keeps (an H200: 71).
 const SAMPLES: usize = 128;
+
+/// More than NVML asks room for (an H200: 100).
+const WORKERS: usize = 512;
 
 /// NVML's process lists of a device.
 pub struct Processes {

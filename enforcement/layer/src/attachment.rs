@@ -179,7 +179,7 @@ impl Attachment {
         let told = nvml::told(device, since)?;
         let pids = || nvml::listed(device).map(|rows| rows.pids());
         Some(Told {
-            alone: ledger.has_all(device, pids),
+            alone: ledger.has_alone(device, pids, || nvml::workers(device)),
             ..told
         })
     }

@@ -347,6 +347,17 @@ impl Ledger {
         }
     }
 
+    /// Whether nobody else uses a device: all processes that have a row are this tenant's, or all that had any of its time lately. An idle process of another tenant
+    /// takes none (attack 45).
+    pub fn has_alone(
+        &self,
+        device: DeviceIndex,
+        rows: impl FnOnce() -> Option<Vec<u32>>,
+        workers: impl FnOnce() -> Option<Vec<u32>>,
+    ) -> bool {
+        self.has_all(device, rows) || self.has_all(device, workers)
+    }
+
     /// Whether all processes that have a row are this tenant's. `rows` is asked only where pids mean the same for everybody: in another PID namespace the driver leaves
     /// out, or calls by other numbers, whoever is not in it.
     pub fn has_all(&self, device: DeviceIndex, rows: impl FnOnce() -> Option<Vec<u32>>) -> bool {
