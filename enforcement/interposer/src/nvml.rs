@@ -343,8 +343,8 @@ impl Session {
         Some(Told::of(since, fresh))
     }
 
-    /// Who had any of a device's time lately, by NVML; `None` where it does not tell.
-    pub fn workers(&self, device: DeviceIndex) -> Option<Vec<u32>> {
+    /// Who had any of a device's time lately, by NVML, and how much, in any unit; `None` where it does not tell.
+    pub fn workers(&self, device: DeviceIndex) -> Option<Vec<(u32, u64)>> {
         let device = self.device(device.0)?;
         let mut samples = vec![nvmlProcessUtilizationSample_t::zeroed(); WORKERS];
         let mut count = WORKERS as u32;
@@ -360,8 +360,10 @@ impl Session {
             nvmlReturn_t::ERROR_NOT_FOUND => &[],
             _ => return None,
         };
-        let busy = told.iter().filter(|sample| sample.smUtil != 0);
-        Some(busy.map(|sample| sample.pid).collect())
+        let timed = told
+            .iter()
+            .map(|sample| (sample.timeStamp, sample.pid, u64::from(sample.smUtil)));
+        Some(Told::lately(timed).collect())
     }
 
     /// What the process lists say of a device; `None` where NVML does not tell.

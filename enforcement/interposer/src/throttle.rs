@@ -199,8 +199,8 @@ impl Tenant {
         })
     }
 
-    /// Whether no processes use a device but this tenant's, by the driver's lists.
-    fn has_alone(self, index: DeviceIndex, session: &Session) -> bool {
+    /// What part of a device's time was this tenant's lately, for [`Told::own`].
+    fn part_of(self, index: DeviceIndex, session: &Session) -> u64 {
         let pids = || {
             let rows = session.rows(index)?;
             rows.own().map(|_| rows.pids())
@@ -209,8 +209,10 @@ impl Tenant {
             true => None,
             false => session.workers(index),
         };
-        self.ledger()
-            .is_some_and(|ledger| ledger.has_alone(index, pids, workers))
+        let told = self
+            .ledger()
+            .and_then(|ledger| ledger.time_of(index, pids, workers));
+        told.map_or(0, |(own, others)| Told::part_of(own, others))
     }
 
     /// A context is about to be destroyed: what the device has done in it is paid for, and nobody asks for its events meanwhile or afterwards. On which device
@@ -289,8 +291,8 @@ impl<'a> Site for Place<'a> {
         }
         let session = Session::open()?;
         let told = session.told(index, since)?;
-        let alone = self.tenant.has_alone(index, &session);
-        Some(Told { alone, ..told })
+        let own = self.tenant.part_of(index, &session);
+        Some(Told { own, ..told })
     }
 }
 

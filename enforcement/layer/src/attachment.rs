@@ -178,8 +178,9 @@ impl Attachment {
         let ledger = self.ledger.as_ref()?;
         let told = nvml::told(device, since)?;
         let pids = || nvml::listed(device).map(|rows| rows.pids());
+        let time = ledger.time_of(device, pids, || nvml::workers(device));
         Some(Told {
-            alone: ledger.has_alone(device, pids, || nvml::workers(device)),
+            own: time.map_or(0, |(own, others)| Told::part_of(own, others)),
             ..told
         })
     }

@@ -455,8 +455,10 @@ impl<R: Rules> Throttle<R> {
         } else {
             let first = known.map_or(UNKNOWN, |cost| cost.max(PORTION.scaled(2, 1)));
             let looked = now.plus(toll).plus(first);
+            let mean = (launch.mean)(work);
+            let mean = mean.less(self.spared(now, mean));
             // Whoever is killed leaves no more behind.
-            let paid = (launch.mean)(work).plus(toll).min(most_paid(share));
+            let paid = mean.plus(toll).min(most_paid(share));
             if let Err(wait) = self.take(shared, share, now, (others, looked), paid) {
                 return Order::Wait(wait);
             }

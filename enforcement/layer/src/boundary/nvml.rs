@@ -227,8 +227,8 @@ pub fn told(device: DeviceIndex, since: u64) -> Option<Told> {
     Some(Told::of(since, fresh))
 }
 
-/// Who had any of a device's time lately, by NVML; `None` where it does not tell.
-pub fn workers(device: DeviceIndex) -> Option<Vec<u32>> {
+/// Who had any of a device's time lately, by NVML, and how much, in any unit; `None` where it does not tell.
+pub fn workers(device: DeviceIndex) -> Option<Vec<(u32, u64)>> {
     let nvml = nvml()?;
     let (handle, query) = (nvml.device(device)?, nvml.workers?);
     let (mut workers, mut count) = (vec![Worker::default(); WORKERS], WORKERS as u32);
@@ -239,8 +239,10 @@ pub fn workers(device: DeviceIndex) -> Option<Vec<u32>> {
         NOT_FOUND => &[],
         _ => return None,
     };
-    let busy = told.iter().filter(|worker| worker.compute != 0);
-    Some(busy.map(|worker| worker.pid).collect())
+    let timed = told
+        .iter()
+        .map(|worker| (worker.time, worker.pid, u64::from(worker.compute)));
+    Some(Told::lately(timed).collect())
 }
 
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who

@@ -20,11 +20,26 @@ pub struct Told {
     pub figures: u64,
     /// The sum of them, in percent.
     pub percent: u64,
-    /// No processes have the device but the tenant's, as far as the driver tells.
-    pub alone: bool,
+    /// How many 1024ths of what the device did lately the driver gives the tenant's processes; 0 where it does not tell.
+    pub own: u64,
 }
 
 impl Told {
+    /// All of the device's time is the tenant's, as far as the driver tells.
+    pub const ALL: u64 = FULL;
+
+    /// So much work of the tenant's beside so much of others'.
+    pub fn part_of(own: u64, others: u64) -> u64 {
+        match own.saturating_add(others) {
+            0 => FULL,
+            all => Nanos(FULL).scaled(own, all).0,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.own >= FULL
+    }
+
     /// Of NVML's samples, each with its time in microseconds and its percent, those after `since`, in nanoseconds.
     pub fn of(since: u64, samples: impl Iterator<Item = (u64, u32)>) -> Told {
         let none = Told {
@@ -41,6 +56,16 @@ impl Told {
         })
     }
 
+    /// Of NVML's samples of processes, each with its time in microseconds, the process and its percent: who worked, and how much, in the last seconds.
+    pub fn lately(
+        samples: impl Iterator<Item = (u64, u32, u64)> + Clone,
+    ) -> impl Iterator<Item = (u32, u64)> {
+        let last = samples.clone().map(|(time, _, _)| time).max().unwrap_or(0);
+        let since = last.saturating_sub(LATELY / MICROSECOND);
+        let fresh = samples.filter(move |(time, _, percent)| *time >= since && *percent != 0);
+        fresh.map(|(_, pid, percent)| (pid, percent))
+    }
+
     /// A time of [`Told::last`] as NVML tells it.
     pub const fn microseconds(nanoseconds: u64) -> u64 {
         nanoseconds / MICROSECOND
@@ -49,6 +74,8 @@ impl Told {
 
 /// Of NVML's clock, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
+/// Who worked on a device within so many nanoseconds is at work there.
+const LATELY: u64 = 5_000_000_000;
 /// The device is asked so often; each of its figures covers 200 ms.
 const ASKED: Nanos = Nanos::millis(1_000);
 /// Where a question takes long (NVML may have to be begun for it), it is asked so many times less often.
@@ -160,7 +187,11 @@ impl<R: Rules> Throttle<R> {
             self.unread();
             return;
         };
-        state.alone.note(told.alone);
+        let told = match told.is_alone() || R::OWN_IS_PAID {
+            true => told,
+            false => Told { own: 0, ..told },
+        };
+        state.alone.note(told.is_alone());
         let before = state.charged.get();
         if told.figures == 0 && since != Nanos::ZERO {
             return;
@@ -181,24 +212,26 @@ impl<R: Rules> Throttle<R> {
         }
         let compares = shared.compares(state.name.get(), now);
         // Of little work neither says much.
-        let counts = if told.alone {
-            charged.max(busy)
-        } else {
-            charged
-        };
+        let own = busy.scaled(told.own, FULL);
+        let counts = charged.max(own);
         if span > COMPARABLE || counts < span.scaled(1, 50) {
             return;
         }
         if compares {
-            self.compare_with_device(shared, told.alone, (busy, charged, span));
+            self.compare_with_device(shared, &told, (busy, charged, span));
         }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
         let siblings = self.siblings(shared);
-        if told.alone {
+        if told.is_alone() {
             state.others.set(Others::Nowhere.word());
         } else if state.siblings.get() == siblings {
-            self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
+            let theirs = busy.less(if told.own == 0 { charged } else { own });
+            let less = match told.own {
+                0 => charged > busy.plus(doubt),
+                _ => theirs < doubt.scaled(1, 2),
+            };
+            self.note_others(now, theirs > doubt, less);
         } else {
             state.siblings.set(siblings);
             state.others.set(Others::Nowhere.word());
@@ -227,31 +260,36 @@ impl<R: Rules> Throttle<R> {
         self.read(shared, share, asked, (did, true));
     }
 
-    /// Where the tenant has the device alone it is charged what the device did.
+    /// Where the tenant has the device alone it is charged what the device did; beside others, three quarters at least of what the driver gives it of that: it gives each of
+    /// its figures whole to one process, so that some seconds of them are no more than a guess.
     fn compare_with_device(
         &self,
         shared: &Shared<'_>,
-        alone: bool,
+        told: &Told,
         (busy, charged, span): (Nanos, Nanos, Nanos),
     ) {
+        let knows = told.own != 0;
         let Compared {
             did,
             paid,
             time,
             longest,
         } = &self.state.with_device;
-        did.add(busy);
+        did.add(busy.scaled(told.own, FULL));
         paid.add(charged);
         time.add(span);
-        let wanted = did.get().less(time.get().scaled(1, ALIKE));
+        let wanted = match told.is_alone() {
+            true => did.get().less(time.get().scaled(1, ALIKE)),
+            false => did.get().scaled(3, 4),
+        };
         let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
-        if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
+        if knows && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
             return;
         }
         let part = shared.part();
         let next = Nanos(part).scaled(wanted.0, charged.0).0;
-        shared.set_part(match alone {
+        shared.set_part(match knows {
             true => next.clamp(part / 4, part * 4),
             false => FULL,
         });

@@ -145,8 +145,11 @@ struct Process<R: Rules> {
 struct Tenant {
     words: Box<[AtomicU64; WORDS]>,
     share: Option<Share>,
-    /// What the device did for it, in slices.
+    /// What the device did for it, in slices; for its processes and no foreigner's.
     done: History,
+    worked: History,
+    /// What part of the device's work was its own, and when that was found.
+    own: (u64, u64),
 }
 
 impl Tenant {
@@ -155,6 +158,8 @@ impl Tenant {
             words: Box::new([const { AtomicU64::new(0) }; WORDS]),
             share: Share::percent(percent),
             done: History::default(),
+            worked: History::default(),
+            own: (0, 0),
         }
     }
 }
@@ -168,6 +173,7 @@ pub struct World<R: Rules> {
     /// When any tenant had work, and when the device had, foreigners' included.
     pub history: History,
     device: History,
+    foreign: History,
     pub sharing: Sharing,
     /// In slices: whose turn it is, since when (it may lie ahead) and until when.
     turn: Option<usize>,
@@ -192,6 +198,7 @@ impl<R: Rules> World<R> {
             dice: Dice::new(seed),
             history: History::default(),
             device: History::default(),
+            foreign: History::default(),
             sharing: Sharing::Even,
             turn: None,
             since: 0,
@@ -405,6 +412,7 @@ impl<R: Rules> World<R> {
                 .done
                 .add(since, then + span);
         }
+        self.note_workers((then, then + span), active);
         self.now += span;
         if active == 0 {
             return;
@@ -436,6 +444,38 @@ impl<R: Rules> World<R> {
         }
     }
 
+    /// Whose work the device does in a span, among so many processes that have any.
+    fn note_workers(&mut self, (from, to): (u64, u64), active: u64) {
+        for at in 0..self.processes.len() {
+            let process = &self.processes[at];
+            let is_served = match self.sharing {
+                Sharing::Even => true,
+                Sharing::Slices { .. } => self.turn == Some(at),
+            };
+            if !is_served || process.heads(self.now).is_none() {
+                continue;
+            }
+            let history = match process.lane {
+                Some(_) => &mut self.tenants[process.tenant].worked,
+                None => &mut self.foreign,
+            };
+            let of = match self.sharing {
+                Sharing::Even => active,
+                Sharing::Slices { .. } => 1,
+            };
+            history.add_part(from, to, (1, of));
+        }
+    }
+
+    /// What part of what the device did lately was a tenant's, as [`Told::own`].
+    fn own(&self, tenant: usize) -> u64 {
+        let (now, lately) = (self.age(), Nanos::seconds(5));
+        let sum = |history: &History| history.sum(now.less(lately), now);
+        let own = sum(&self.tenants[tenant].worked);
+        let all: u64 = self.tenants.iter().map(|one| sum(&one.worked)).sum();
+        Told::part_of(own, all - own + sum(&self.foreign))
+    }
+
     fn act(&mut self, at: usize) {
         // Its stream is read now: what is put there is reached at once if it is empty.
         let is_read =
@@ -443,6 +483,16 @@ impl<R: Rules> World<R> {
         let tenant = self.processes[at].tenant;
         let is_same = |process: &Process<R>| process.lane.is_some() && process.tenant == tenant;
         let alone = self.processes.iter().all(is_same);
+        let own = match alone {
+            true => Told::ALL,
+            false => {
+                let (known, found) = self.tenants[tenant].own;
+                if self.now >= found + 200_000_000 {
+                    self.tenants[tenant].own = (self.own(tenant), self.now);
+                }
+                known
+            }
+        };
         let process = &mut self.processes[at];
         if let Some((work, stream)) = process.coming.take() {
             let before = process.reach_empty(&work, stream, is_read);
@@ -507,7 +557,7 @@ impl<R: Rules> World<R> {
         process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
         if let Some(since) = lane.is_to_ask(&budget, now) {
             let told = self.device.told(since, self.now - BOOT);
-            let told = Told { alone, ..told };
+            let told = Told { own, ..told };
             lane.hear(&budget, (now, now), Some(told));
         }
         let order = lane.order(&process.reached, &budget, now, key);
