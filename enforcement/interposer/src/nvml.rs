@@ -343,8 +343,8 @@ impl Session {
         Some(Told::of(since, fresh))
     }
 
-    /// Who had any of a device's time lately, by NVML, and how much, in any unit; `None` where it does not tell.
-    pub fn workers(&self, device: DeviceIndex) -> Option<Vec<(u32, u64)>> {
+    /// Who had any of a device's time by NVML's samples after the one of that time, in nanoseconds, and how much, in percent of one; `None` where it does not tell.
+    pub fn workers(&self, device: DeviceIndex, since: u64) -> Option<Vec<(u32, u64)>> {
         let device = self.device(device.0)?;
         let mut samples = vec![nvmlProcessUtilizationSample_t::zeroed(); WORKERS];
         let mut count = WORKERS as u32;
@@ -352,7 +352,7 @@ impl Session {
             device,
             Out::buffer(&mut samples),
             Out::to(&mut count),
-            0,
+            Told::microseconds(since),
         );
         let told = match code {
             nvmlReturn_t::SUCCESS => samples.get(..count as usize)?,
@@ -360,10 +360,8 @@ impl Session {
             nvmlReturn_t::ERROR_NOT_FOUND => &[],
             _ => return None,
         };
-        let timed = told
-            .iter()
-            .map(|sample| (sample.timeStamp, sample.pid, u64::from(sample.smUtil)));
-        Some(Told::lately(timed).collect())
+        let all = told.iter();
+        Some(all.map(|one| (one.pid, u64::from(one.smUtil))).collect())
     }
 
     /// What the process lists say of a device; `None` where NVML does not tell.

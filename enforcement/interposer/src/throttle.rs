@@ -11,7 +11,7 @@ use ledger::KeptErrno;
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
 use seeds::{Seed, planted};
-use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot, Told};
+use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot, Told, Workers};
 
 use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::{In, Out};
@@ -199,20 +199,25 @@ impl Tenant {
         })
     }
 
-    /// What part of a device's time was this tenant's lately, for [`Told::own`].
-    fn part_of(self, index: DeviceIndex, session: &Session) -> u64 {
+    /// Who works on a device, by the driver's lists, and by its samples since then.
+    fn workers(self, index: DeviceIndex, session: &Session, since: u64) -> Workers {
+        let Some(ledger) = self.ledger() else {
+            return Workers::Untold;
+        };
         let pids = || {
             let rows = session.rows(index)?;
             rows.own().map(|_| rows.pids())
         };
-        let workers = || match planted(Seed::T16) {
-            true => None,
-            false => session.workers(index),
-        };
-        let told = self
-            .ledger()
-            .and_then(|ledger| ledger.time_of(index, pids, workers));
-        told.map_or(0, |(own, others)| Told::part_of(own, others))
+        if ledger.has_all(index, pids) {
+            return Workers::Alone;
+        }
+        let told = ledger
+            .time_of(index, || session.workers(index, since))
+            .filter(|_| !planted(Seed::T16));
+        told.map_or(Workers::Untold, |(own, others)| Workers::Beside {
+            own,
+            others,
+        })
     }
 
     /// A context is about to be destroyed: what the device has done in it is paid for, and nobody asks for its events meanwhile or afterwards. On which device
@@ -291,8 +296,8 @@ impl<'a> Site for Place<'a> {
         }
         let session = Session::open()?;
         let told = session.told(index, since)?;
-        let own = self.tenant.part_of(index, &session);
-        Some(Told { own, ..told })
+        let workers = self.tenant.workers(index, &session, since);
+        Some(Told { workers, ..told })
     }
 }
 

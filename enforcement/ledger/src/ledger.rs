@@ -347,20 +347,14 @@ impl Ledger {
         }
     }
 
-    /// What of a device's time the tenant had, and what others had, in any unit: all of it where all processes that have a row are this tenant's, else by who had how much
-    /// of it lately, for an idle process of another tenant takes none (attack 45). `None` where nobody tells.
+    /// What the tenant's processes and others had of a device's time, of `workers` with what each had, in any unit. `None` where pids do not mean the same for everybody.
     pub fn time_of(
         &self,
         device: DeviceIndex,
-        rows: impl FnOnce() -> Option<Vec<u32>>,
         workers: impl FnOnce() -> Option<Vec<(u32, u64)>>,
     ) -> Option<(u64, u64)> {
-        if self.has_all(device, rows) {
-            return Some((1, 0));
-        }
-        let workers = (self.seat.namespace == seen::INITIAL)
-            .then(workers)
-            .flatten()?;
+        let is_told = self.seat.namespace == seen::INITIAL;
+        let workers = is_told.then(workers).flatten()?;
         let is_own = self.is_own(device);
         let (own, others): (Vec<_>, Vec<_>) = workers.iter().partition(|(pid, _)| is_own(*pid));
         let sum = |those: Vec<&(u32, u64)>| those.iter().map(|(_, time)| time).sum();
@@ -375,7 +369,7 @@ impl Ledger {
 
     /// Whether all processes that have a row are this tenant's. `rows` is asked only where pids mean the same for everybody: in another PID namespace the driver leaves
     /// out, or calls by other numbers, whoever is not in it.
-    fn has_all(&self, device: DeviceIndex, rows: impl FnOnce() -> Option<Vec<u32>>) -> bool {
+    pub fn has_all(&self, device: DeviceIndex, rows: impl FnOnce() -> Option<Vec<u32>>) -> bool {
         let Some(pids) = (self.seat.namespace == seen::INITIAL).then(rows).flatten() else {
             return false;
         };

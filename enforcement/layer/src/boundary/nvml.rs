@@ -227,22 +227,21 @@ pub fn told(device: DeviceIndex, since: u64) -> Option<Told> {
     Some(Told::of(since, fresh))
 }
 
-/// Who had any of a device's time lately, by NVML, and how much, in any unit; `None` where it does not tell.
-pub fn workers(device: DeviceIndex) -> Option<Vec<(u32, u64)>> {
+/// Who had any of a device's time by NVML's samples after the one of that time, in nanoseconds, and how much, in percent of one; `None` where it does not tell.
+pub fn workers(device: DeviceIndex, since: u64) -> Option<Vec<(u32, u64)>> {
     let nvml = nvml()?;
     let (handle, query) = (nvml.device(device)?, nvml.workers?);
     let (mut workers, mut count) = (vec![Worker::default(); WORKERS], WORKERS as u32);
+    let since = Told::microseconds(since);
     // SAFETY: the handle is NVML's, the array has as many rows as said.
-    let told = match unsafe { query(handle, workers.as_mut_ptr(), &mut count, 0) } {
+    let told = match unsafe { query(handle, workers.as_mut_ptr(), &mut count, since) } {
         SUCCESS => workers.get(..count as usize)?,
         // Nobody.
         NOT_FOUND => &[],
         _ => return None,
     };
-    let timed = told
-        .iter()
-        .map(|worker| (worker.time, worker.pid, u64::from(worker.compute)));
-    Some(Told::lately(timed).collect())
+    let all = told.iter();
+    Some(all.map(|one| (one.pid, u64::from(one.compute))).collect())
 }
 
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who

@@ -20,26 +20,22 @@ pub struct Told {
     pub figures: u64,
     /// The sum of them, in percent.
     pub percent: u64,
-    /// How many 1024ths of what the device did lately the driver gives the tenant's processes; 0 where it does not tell.
-    pub own: u64,
+    /// Whose work that was, by the driver's samples of processes.
+    pub workers: Workers,
+}
+
+/// Who works on a device, as far as the driver tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    #[default]
+    Untold,
+    /// Nobody else can: no other tenant's process has anything there.
+    Alone,
+    /// The tenant's processes and others in these proportions, in samples that the driver took since it was asked last.
+    Beside { own: u64, others: u64 },
 }
 
 impl Told {
-    /// All of the device's time is the tenant's, as far as the driver tells.
-    pub const ALL: u64 = FULL;
-
-    /// So much work of the tenant's beside so much of others'.
-    pub fn part_of(own: u64, others: u64) -> u64 {
-        match own.saturating_add(others) {
-            0 => FULL,
-            all => Nanos(FULL).scaled(own, all).0,
-        }
-    }
-
-    fn is_alone(&self) -> bool {
-        self.own >= FULL
-    }
-
     /// Of NVML's samples, each with its time in microseconds and its percent, those after `since`, in nanoseconds.
     pub fn of(since: u64, samples: impl Iterator<Item = (u64, u32)>) -> Told {
         let none = Told {
@@ -56,16 +52,6 @@ impl Told {
         })
     }
 
-    /// Of NVML's samples of processes, each with its time in microseconds, the process and its percent: who worked, and how much, in the last seconds.
-    pub fn lately(
-        samples: impl Iterator<Item = (u64, u32, u64)> + Clone,
-    ) -> impl Iterator<Item = (u32, u64)> {
-        let last = samples.clone().map(|(time, _, _)| time).max().unwrap_or(0);
-        let since = last.saturating_sub(LATELY / MICROSECOND);
-        let fresh = samples.filter(move |(time, _, percent)| *time >= since && *percent != 0);
-        fresh.map(|(_, pid, percent)| (pid, percent))
-    }
-
     /// A time of [`Told::last`] as NVML tells it.
     pub const fn microseconds(nanoseconds: u64) -> u64 {
         nanoseconds / MICROSECOND
@@ -74,8 +60,8 @@ impl Told {
 
 /// Of NVML's clock, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
-/// Who worked on a device within so many nanoseconds is at work there.
-const LATELY: u64 = 5_000_000_000;
+/// Of what samples of processes told before, so many eighths are remembered with each answer: each sample is one process's, and a driver tells the last of each.
+const REMEMBERED: u64 = 6;
 /// The device is asked so often; each of its figures covers 200 ms.
 const ASKED: Nanos = Nanos::millis(1_000);
 /// Where a question takes long (NVML may have to be begun for it), it is asked so many times less often.
@@ -187,11 +173,9 @@ impl<R: Rules> Throttle<R> {
             self.unread();
             return;
         };
-        let told = match told.is_alone() || R::OWN_IS_PAID {
-            true => told,
-            false => Told { own: 0, ..told },
-        };
-        state.alone.note(told.is_alone());
+        let part_own = self.part_own(told.workers);
+        let is_alone = part_own == FULL;
+        state.alone.note(is_alone);
         let before = state.charged.get();
         if told.figures == 0 && since != Nanos::ZERO {
             return;
@@ -212,22 +196,22 @@ impl<R: Rules> Throttle<R> {
         }
         let compares = shared.compares(state.name.get(), now);
         // Of little work neither says much.
-        let own = busy.scaled(told.own, FULL);
+        let own = busy.scaled(part_own, FULL);
         let counts = charged.max(own);
         if span > COMPARABLE || counts < span.scaled(1, 50) {
             return;
         }
         if compares {
-            self.compare_with_device(shared, &told, (busy, charged, span));
+            self.compare_with_device(shared, part_own, (busy, charged, span));
         }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
         let siblings = self.siblings(shared);
-        if told.is_alone() {
+        if is_alone {
             state.others.set(Others::Nowhere.word());
         } else if state.siblings.get() == siblings {
-            let theirs = busy.less(if told.own == 0 { charged } else { own });
-            let less = match told.own {
+            let theirs = busy.less(if part_own == 0 { charged } else { own });
+            let less = match part_own {
                 0 => charged > busy.plus(doubt),
                 _ => theirs < doubt.scaled(1, 2),
             };
@@ -250,6 +234,25 @@ impl<R: Rules> Throttle<R> {
         Nanos(shared.leases().wrapping_sub(self.state.taken.get().0))
     }
 
+    /// How many 1024ths of what the device did lately were the tenant's, as far as the driver tells; 0 where it does not.
+    fn part_own(&self, workers: Workers) -> u64 {
+        let state = &self.state;
+        let (own, others) = match workers {
+            Workers::Untold => return 0,
+            Workers::Alone => return FULL,
+            Workers::Beside { .. } if !R::OWN_IS_PAID => return 0,
+            Workers::Beside { own, others } => (own, others),
+        };
+        for (word, more) in [(&state.own_work, own), (&state.others_work, others)] {
+            let before = word.get().scaled(REMEMBERED, 8);
+            word.set(before.plus(Nanos(more.saturating_mul(FULL))));
+        }
+        // Who begins to work beside the tenant is not the tenant from the first answer on.
+        let part = |own: u64, others: u64| Nanos(FULL).scaled(own, own.saturating_add(others)).0;
+        let lately = part(state.own_work.get().0, state.others_work.get().0);
+        part(own, others).min(lately)
+    }
+
     /// An answer between two that are a second apart: it says what of long leases is true, and nothing else.
     fn hear_of_claims(&self, shared: &Shared<'_>, share: Share, asked: Nanos, told: Option<Told>) {
         let Some(told) = told.filter(|told| told.figures != 0) else {
@@ -260,25 +263,25 @@ impl<R: Rules> Throttle<R> {
         self.read(shared, share, asked, (did, true));
     }
 
-    /// Where the tenant has the device alone it is charged what the device did; beside others, three quarters at least of what the driver gives it of that: it gives each of
-    /// its figures whole to one process, so that some seconds of them are no more than a guess.
+    /// Where the tenant has the device alone it is charged what the device did; beside others, three quarters at least of what the driver gives it of that: each of its
+    /// samples is one process's, so that some seconds of them are no more than a guess.
     fn compare_with_device(
         &self,
         shared: &Shared<'_>,
-        told: &Told,
+        own: u64,
         (busy, charged, span): (Nanos, Nanos, Nanos),
     ) {
-        let knows = told.own != 0;
+        let knows = own != 0;
         let Compared {
             did,
             paid,
             time,
             longest,
         } = &self.state.with_device;
-        did.add(busy.scaled(told.own, FULL));
+        did.add(busy.scaled(own, FULL));
         paid.add(charged);
         time.add(span);
-        let wanted = match told.is_alone() {
+        let wanted = match own >= FULL {
             true => did.get().less(time.get().scaled(1, ALIKE)),
             false => did.get().scaled(3, 4),
         };

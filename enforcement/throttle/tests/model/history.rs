@@ -1,6 +1,6 @@
 //! How long a tenant had work on the device, by the millisecond.
 
-use throttle::{Nanos, Told};
+use throttle::{Nanos, Told, Workers};
 
 const GRAIN: u64 = 1_000_000;
 
@@ -57,7 +57,7 @@ impl History {
                 last: end,
                 figures: told.figures + 1,
                 percent: told.percent + (busy * 100 + FIGURE / 2) / FIGURE,
-                own: 0,
+                workers: Workers::Untold,
             }
         })
     }

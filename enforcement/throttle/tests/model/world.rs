@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use throttle::{
     Budget, End, Key, LEASES, Lane, Launched, Mark, Marks, Nanos, Order, Rules, Share, Shared,
-    Slot, Told, WORDS,
+    Slot, Told, WORDS, Workers,
 };
 
 use crate::history::History;
@@ -148,8 +148,8 @@ struct Tenant {
     /// What the device did for it, in slices; for its processes and no foreigner's.
     done: History,
     worked: History,
-    /// What part of the device's work was its own, and when that was found.
-    own: (u64, u64),
+    /// Whose work the device did, and when that was found.
+    workers: (Workers, u64),
 }
 
 impl Tenant {
@@ -159,7 +159,7 @@ impl Tenant {
             share: Share::percent(percent),
             done: History::default(),
             worked: History::default(),
-            own: (0, 0),
+            workers: (Workers::Untold, 0),
         }
     }
 }
@@ -467,13 +467,17 @@ impl<R: Rules> World<R> {
         }
     }
 
-    /// What part of what the device did lately was a tenant's, as [`Told::own`].
-    fn own(&self, tenant: usize) -> u64 {
-        let (now, lately) = (self.age(), Nanos::seconds(5));
+    /// Whose work the device did lately, as [`Told::workers`].
+    fn workers(&self, tenant: usize) -> Workers {
+        let (now, lately) = (self.age(), Nanos::seconds(1));
         let sum = |history: &History| history.sum(now.less(lately), now);
         let own = sum(&self.tenants[tenant].worked);
         let all: u64 = self.tenants.iter().map(|one| sum(&one.worked)).sum();
-        Told::part_of(own, all - own + sum(&self.foreign))
+        let others = all - own + sum(&self.foreign);
+        Workers::Beside {
+            own: own * 100 / lately.0,
+            others: others * 100 / lately.0,
+        }
     }
 
     fn act(&mut self, at: usize) {
@@ -483,12 +487,12 @@ impl<R: Rules> World<R> {
         let tenant = self.processes[at].tenant;
         let is_same = |process: &Process<R>| process.lane.is_some() && process.tenant == tenant;
         let alone = self.processes.iter().all(is_same);
-        let own = match alone {
-            true => Told::ALL,
+        let workers = match alone {
+            true => Workers::Alone,
             false => {
-                let (known, found) = self.tenants[tenant].own;
+                let (known, found) = self.tenants[tenant].workers;
                 if self.now >= found + 200_000_000 {
-                    self.tenants[tenant].own = (self.own(tenant), self.now);
+                    self.tenants[tenant].workers = (self.workers(tenant), self.now);
                 }
                 known
             }
@@ -557,7 +561,7 @@ impl<R: Rules> World<R> {
         process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
         if let Some(since) = lane.is_to_ask(&budget, now) {
             let told = self.device.told(since, self.now - BOOT);
-            let told = Told { own, ..told };
+            let told = Told { workers, ..told };
             lane.hear(&budget, (now, now), Some(told));
         }
         let order = lane.order(&process.reached, &budget, now, key);

@@ -853,6 +853,7 @@ cases! {
     what_a_destroyed_pool_gave_back_is_no_part_of_a_context {
         kind: Budget, defects: ["R142", "R143"], budget: "0=4GiB",
         entry_points: ["cuMemPoolCreate", "cuMemPoolDestroy", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxCreate_v2", "cuCtxSynchronize"],
+        on_real: No("H200, 580.159.04: a SIGSEGV in one of three runs, beside five other cases, none of two bare; a wait with something of a destroyed pool alive is known to end the driver at its next pool"),
     } (session) {
         let cuda = cuda()?;
         let first = context(&cuda, 0)?;
