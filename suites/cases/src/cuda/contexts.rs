@@ -662,10 +662,12 @@ cases! {
         let made = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Who takes and gives back all the time leaves nobody a moment to compare books and figures.
-            scope.spawn(|| while !made.load(std::sync::atomic::Ordering::Relaxed) {
-                let memory = cuda.create_memory(0, Bytes::mib(2).0);
-                memory.granted().map(|memory| cuda.release_memory(memory)).ok();
-            });
+            for _ in 0..2 {
+                scope.spawn(|| while !made.load(std::sync::atomic::Ordering::Relaxed) {
+                    let memory = cuda.create_memory(0, Bytes::mib(2).0);
+                    memory.granted().map(|memory| cuda.release_memory(memory)).ok();
+                });
+            }
             std::thread::sleep(std::time::Duration::from_millis(1));
             let context = context(&cuda, 0);
             made.store(true, std::sync::atomic::Ordering::Relaxed);
