@@ -264,7 +264,6 @@ macro_rules! table {
                 nvmlDeviceGetComputeRunningProcesses_v3; nvmlDeviceGetComputeRunningProcesses_v2;
                 nvmlDeviceGetGraphicsRunningProcesses_v3; nvmlDeviceGetGraphicsRunningProcesses_v2;
                 nvmlDeviceGetSamples;
-                nvmlDeviceGetProcessUtilization;
             }
         }
     };

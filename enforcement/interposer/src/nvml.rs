@@ -343,27 +343,6 @@ impl Session {
         Some(Told::of(since, fresh))
     }
 
-    /// Who had any of a device's time by NVML's samples after the one of that time, in nanoseconds, and how much, in percent of one; `None` where it does not tell.
-    pub fn workers(&self, device: DeviceIndex, since: u64) -> Option<Vec<(u32, u64)>> {
-        let device = self.device(device.0)?;
-        let mut samples = vec![nvmlProcessUtilizationSample_t::zeroed(); WORKERS];
-        let mut count = WORKERS as u32;
-        let code = next::nvmlDeviceGetProcessUtilization(
-            device,
-            Out::buffer(&mut samples),
-            Out::to(&mut count),
-            Told::microseconds(since),
-        );
-        let told = match code {
-            nvmlReturn_t::SUCCESS => samples.get(..count as usize)?,
-            // Nobody.
-            nvmlReturn_t::ERROR_NOT_FOUND => &[],
-            _ => return None,
-        };
-        let all = told.iter();
-        Some(all.map(|one| (one.pid, u64::from(one.smUtil))).collect())
-    }
-
     /// What the process lists say of a device; `None` where NVML does not tell.
     pub fn rows(&self, device: DeviceIndex) -> Option<Processes> {
         let rows = self.processes(device)?;
@@ -378,9 +357,6 @@ impl Session {
 
 /// More than NVML keeps (an H200: 71).
 const SAMPLES: usize = 128;
-
-/// More than NVML asks room for (an H200: 100).
-const WORKERS: usize = 512;
 
 /// NVML's process lists of a device.
 pub struct Processes {

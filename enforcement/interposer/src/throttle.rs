@@ -11,7 +11,7 @@ use ledger::KeptErrno;
 use abi::cuda::{CUDA_LAUNCH_PARAMS, CUfunction, CUgraphExec, CUlaunchConfig, CUresult, CUstream};
 use budget::DeviceIndex;
 use seeds::{Seed, planted};
-use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot, Told, Workers};
+use throttle::{Budget, Key, Mark, Marks, Nanos, Paced, Share, Shared, Site, Slot, Told};
 
 use crate::boundary::arena::{Held, Lock};
 use crate::boundary::cross::{In, Out};
@@ -199,25 +199,14 @@ impl Tenant {
         })
     }
 
-    /// Who works on a device, by the driver's lists, and by its samples since then.
-    fn workers(self, index: DeviceIndex, session: &Session, since: u64) -> Workers {
-        let Some(ledger) = self.ledger() else {
-            return Workers::Untold;
-        };
+    /// Whether no processes have a device but this tenant's, by the driver's list.
+    fn has_alone(self, index: DeviceIndex, session: &Session) -> bool {
         let pids = || {
             let rows = session.rows(index)?;
             rows.own().map(|_| rows.pids())
         };
-        if ledger.has_all(index, pids) {
-            return Workers::Alone;
-        }
-        let told = ledger
-            .time_of(index, || session.workers(index, since))
-            .filter(|_| !planted(Seed::T16));
-        told.map_or(Workers::Untold, |(own, others)| Workers::Beside {
-            own,
-            others,
-        })
+        self.ledger()
+            .is_some_and(|ledger| ledger.has_all(index, pids))
     }
 
     /// A context is about to be destroyed: what the device has done in it is paid for, and nobody asks for its events meanwhile or afterwards. On which device
@@ -296,8 +285,8 @@ impl<'a> Site for Place<'a> {
         }
         let session = Session::open()?;
         let told = session.told(index, since)?;
-        let workers = self.tenant.workers(index, &session, since);
-        Some(Told { workers, ..told })
+        let alone = self.tenant.has_alone(index, &session);
+        Some(Told { alone, ..told })
     }
 }
 

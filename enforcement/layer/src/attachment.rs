@@ -10,7 +10,7 @@ use ledger::{
     Authority, Change, Holds, KeptErrno, Ledger, Named, Object, Refusal, Setup, Shown, Unnamed,
 };
 use seeds::{Seed, planted};
-use throttle::{Budget, Share, Shared, Told, Workers};
+use throttle::{Budget, Share, Shared, Told};
 
 use crate::arena::{Arena, Id};
 use crate::boundary::nvml::{self, Rows};
@@ -178,17 +178,10 @@ impl Attachment {
         let ledger = self.ledger.as_ref()?;
         let told = nvml::told(device, since)?;
         let pids = || nvml::listed(device).map(|rows| rows.pids());
-        let workers = match ledger.has_all(device, pids) {
-            true => Workers::Alone,
-            false => {
-                let time = ledger.time_of(device, || nvml::workers(device, since));
-                time.map_or(Workers::Untold, |(own, others)| Workers::Beside {
-                    own,
-                    others,
-                })
-            }
-        };
-        Some(Told { workers, ..told })
+        Some(Told {
+            alone: ledger.has_all(device, pids),
+            ..told
+        })
     }
 
     pub const fn id(&self) -> Id {

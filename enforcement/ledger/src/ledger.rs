@@ -347,34 +347,17 @@ impl Ledger {
         }
     }
 
-    /// What the tenant's processes and others had of a device's time, of `workers` with what each had, in any unit. `None` where pids do not mean the same for everybody.
-    pub fn time_of(
-        &self,
-        device: DeviceIndex,
-        workers: impl FnOnce() -> Option<Vec<(u32, u64)>>,
-    ) -> Option<(u64, u64)> {
-        let is_told = self.seat.namespace == seen::INITIAL;
-        let workers = is_told.then(workers).flatten()?;
-        let is_own = self.is_own(device);
-        let (own, others): (Vec<_>, Vec<_>) = workers.iter().partition(|(pid, _)| is_own(*pid));
-        let sum = |those: Vec<&(u32, u64)>| those.iter().map(|(_, time)| time).sum();
-        Some((sum(own), sum(others)))
-    }
-
-    /// Whether a process is this tenant's.
-    fn is_own(&self, device: DeviceIndex) -> impl Fn(u32) -> bool {
-        let others = self.others(device);
-        move |pid| pid == std::process::id() || others.iter().any(|other| other.pid() == pid)
-    }
-
     /// Whether all processes that have a row are this tenant's. `rows` is asked only where pids mean the same for everybody: in another PID namespace the driver leaves
     /// out, or calls by other numbers, whoever is not in it.
     pub fn has_all(&self, device: DeviceIndex, rows: impl FnOnce() -> Option<Vec<u32>>) -> bool {
         let Some(pids) = (self.seat.namespace == seen::INITIAL).then(rows).flatten() else {
             return false;
         };
-        let is_own = self.is_own(device);
-        pids.iter().all(|pid| is_own(*pid))
+        let others = self.others(device);
+        let is_known = |pid: &u32| {
+            *pid == std::process::id() || others.iter().any(|other| other.pid() == *pid)
+        };
+        pids.iter().all(is_known)
     }
 
     /// Charges what the driver's rows show of processes of the tenant that have no slot: nothing of ours was asked for anything there. `rows` are the

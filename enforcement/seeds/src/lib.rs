@@ -304,7 +304,6 @@ seeds! {
     T5 = "T5", "a batch that waits for a semaphore is waited for and paid for as work";
     T10 = "T10", "a graph is paid for in the context that is current";
     T11 = "T11", "what a context took that has ended is found at the next launch";
-    T16 = "T16", "who has a context on a device is taken for one that works there";
     T14 = "T14", "a batch without command buffers waits for nothing that anybody notes";
     T15 = "T15", "the device is never asked what it did";
     T13 = "T13", "what a batch waits for is measured as its work";

@@ -32,5 +32,5 @@ pub use lane::{Budget, End, Lane, Mark, Marks, Paced, Site};
 pub use lease::{LEASES, Slot};
 pub use rules::{Rules, Sound};
 pub use shared::{Shared, WORDS};
-pub use throttle::{Launch, Launched, Measured, Order, Throttle, Told, Workers};
+pub use throttle::{Launch, Launched, Measured, Order, Throttle, Told};
 pub use units::{Nanos, Share};

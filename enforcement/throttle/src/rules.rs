@@ -26,8 +26,6 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const TOLD: bool = true;
     /// What long leases are charged and the device did not do is forgiven.
     const DOUBTED: bool = true;
-    /// Beside other tenants, too, most of what the driver gives the tenant of the device's time is paid for.
-    const OWN_IS_PAID: bool = true;
     /// A function whose launches differ is measured launch by launch where its leases are charged by belief.
     const UNEVEN_ARE_KNOWN: bool = true;
     /// What marks themselves take of a launch between them is not the launch's.

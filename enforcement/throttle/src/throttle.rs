@@ -17,7 +17,7 @@ use crate::word::Word;
 use crate::{Belief, Key, Nanos, Rules, Share, Shared, Sound};
 
 pub use flight::Measured;
-pub use told::{Told, Workers};
+pub use told::Told;
 
 mod doubt;
 mod flight;
@@ -173,9 +173,6 @@ struct State {
     /// Like no other process's of the tenant. Zero: it has never compared.
     name: Word,
     with_device: told::Compared,
-    /// Whose work the driver's samples of processes told of, lately.
-    own_work: Word,
-    others_work: Word,
     doubts: doubt::Doubts,
     /// The leases of the tenant's other processes by the last answer.
     siblings: Word,

@@ -51,19 +51,6 @@ struct Sample {
 
 type SampleQuery =
     unsafe extern "C" fn(Device, c_int, u64, *mut c_int, *mut u32, *mut Sample) -> c_int;
-/// nvmlProcessUtilizationSample_t.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Worker {
-    pid: u32,
-    time: u64,
-    compute: u32,
-    memory: u32,
-    encoder: u32,
-    decoder: u32,
-}
-
-type WorkerQuery = unsafe extern "C" fn(Device, *mut Worker, *mut u32, u64) -> c_int;
 type ProcessQuery = unsafe extern "C" fn(Device, *mut u32, *mut ProcessInfo) -> c_int;
 
 const SUCCESS: c_int = 0;
@@ -73,8 +60,6 @@ const NOT_FOUND: c_int = 6;
 const GPU_UTILIZATION: c_int = 1;
 /// More samples than NVML keeps (an H200: 71).
 const SAMPLES: usize = 128;
-/// More than NVML asks room for (an H200: 100).
-const WORKERS: usize = 512;
 const NOT_AVAILABLE: u64 = u64::MAX;
 const MAX_PROCESSES: u32 = 1 << 16;
 
@@ -87,7 +72,6 @@ struct Nvml {
     mig_device: Option<unsafe extern "C" fn(Device, u32, *mut Device) -> c_int>,
     memory: Option<unsafe extern "C" fn(Device, *mut Memory) -> c_int>,
     samples: Option<SampleQuery>,
-    workers: Option<WorkerQuery>,
     processes: [Option<ProcessQuery>; 2],
 }
 
@@ -126,7 +110,6 @@ fn open() -> Option<Nvml> {
             mig_device: symbol!(library, c"nvmlDeviceGetMigDeviceHandleByIndex" => unsafe extern "C" fn(Device, u32, *mut Device) -> c_int),
             memory: symbol!(library, c"nvmlDeviceGetMemoryInfo" => unsafe extern "C" fn(Device, *mut Memory) -> c_int),
             samples: symbol!(library, c"nvmlDeviceGetSamples" => SampleQuery),
-            workers: symbol!(library, c"nvmlDeviceGetProcessUtilization" => WorkerQuery),
             processes: [
                 symbol!(library, c"nvmlDeviceGetComputeRunningProcesses_v3" | c"nvmlDeviceGetComputeRunningProcesses_v2" => ProcessQuery),
                 symbol!(library, c"nvmlDeviceGetGraphicsRunningProcesses_v3" | c"nvmlDeviceGetGraphicsRunningProcesses_v2" => ProcessQuery),
@@ -225,23 +208,6 @@ pub fn told(device: DeviceIndex, since: u64) -> Option<Told> {
     };
     let fresh = fresh.iter().map(|sample| (sample.time, sample.value));
     Some(Told::of(since, fresh))
-}
-
-/// Who had any of a device's time by NVML's samples after the one of that time, in nanoseconds, and how much, in percent of one; `None` where it does not tell.
-pub fn workers(device: DeviceIndex, since: u64) -> Option<Vec<(u32, u64)>> {
-    let nvml = nvml()?;
-    let (handle, query) = (nvml.device(device)?, nvml.workers?);
-    let (mut workers, mut count) = (vec![Worker::default(); WORKERS], WORKERS as u32);
-    let since = Told::microseconds(since);
-    // SAFETY: the handle is NVML's, the array has as many rows as said.
-    let told = match unsafe { query(handle, workers.as_mut_ptr(), &mut count, since) } {
-        SUCCESS => workers.get(..count as usize)?,
-        // Nobody.
-        NOT_FOUND => &[],
-        _ => return None,
-    };
-    let all = told.iter();
-    Some(all.map(|one| (one.pid, u64::from(one.compute))).collect())
 }
 
 /// What all processes together and the driver itself take of a device. Where the interposer is loaded too it is the interposer who

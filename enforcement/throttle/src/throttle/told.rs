@@ -20,19 +20,8 @@ pub struct Told {
     pub figures: u64,
     /// The sum of them, in percent.
     pub percent: u64,
-    /// Whose work that was, by the driver's samples of processes.
-    pub workers: Workers,
-}
-
-/// Who works on a device, as far as the driver tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Workers {
-    #[default]
-    Untold,
-    /// Nobody else can: no other tenant's process has anything there.
-    Alone,
-    /// The tenant's processes and others in these proportions, in samples that the driver took since it was asked last.
-    Beside { own: u64, others: u64 },
+    /// No processes have the device but the tenant's, as far as the driver tells.
+    pub alone: bool,
 }
 
 impl Told {
@@ -60,8 +49,6 @@ impl Told {
 
 /// Of NVML's clock, in nanoseconds.
 const MICROSECOND: u64 = 1_000;
-/// Of what samples of processes told before, so many eighths are remembered with each answer: each sample is one process's, and a driver tells the last of each.
-const REMEMBERED: u64 = 6;
 /// The device is asked so often; each of its figures covers 200 ms.
 const ASKED: Nanos = Nanos::millis(1_000);
 /// Where a question takes long (NVML may have to be begun for it), it is asked so many times less often.
@@ -173,9 +160,7 @@ impl<R: Rules> Throttle<R> {
             self.unread();
             return;
         };
-        let part_own = self.part_own(told.workers);
-        let is_alone = part_own == FULL;
-        state.alone.note(is_alone);
+        state.alone.note(told.alone);
         let before = state.charged.get();
         if told.figures == 0 && since != Nanos::ZERO {
             return;
@@ -196,26 +181,24 @@ impl<R: Rules> Throttle<R> {
         }
         let compares = shared.compares(state.name.get(), now);
         // Of little work neither says much.
-        let own = busy.scaled(part_own, FULL);
-        let counts = charged.max(own);
+        let counts = if told.alone {
+            charged.max(busy)
+        } else {
+            charged
+        };
         if span > COMPARABLE || counts < span.scaled(1, 50) {
             return;
         }
         if compares {
-            self.compare_with_device(shared, part_own, (busy, charged, span));
+            self.compare_with_device(shared, told.alone, (busy, charged, span));
         }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
         let siblings = self.siblings(shared);
-        if is_alone {
+        if told.alone {
             state.others.set(Others::Nowhere.word());
         } else if state.siblings.get() == siblings {
-            let theirs = busy.less(if part_own == 0 { charged } else { own });
-            let less = match part_own {
-                0 => charged > busy.plus(doubt),
-                _ => theirs < doubt.scaled(1, 2),
-            };
-            self.note_others(now, theirs > doubt, less);
+            self.note_others(now, busy > charged.plus(doubt), charged > busy.plus(doubt));
         } else {
             state.siblings.set(siblings);
             state.others.set(Others::Nowhere.word());
@@ -234,25 +217,6 @@ impl<R: Rules> Throttle<R> {
         Nanos(shared.leases().wrapping_sub(self.state.taken.get().0))
     }
 
-    /// How many 1024ths of what the device did lately were the tenant's, as far as the driver tells; 0 where it does not.
-    fn part_own(&self, workers: Workers) -> u64 {
-        let state = &self.state;
-        let (own, others) = match workers {
-            Workers::Untold => return 0,
-            Workers::Alone => return FULL,
-            Workers::Beside { .. } if !R::OWN_IS_PAID => return 0,
-            Workers::Beside { own, others } => (own, others),
-        };
-        for (word, more) in [(&state.own_work, own), (&state.others_work, others)] {
-            let before = word.get().scaled(REMEMBERED, 8);
-            word.set(before.plus(Nanos(more.saturating_mul(FULL))));
-        }
-        // Who begins to work beside the tenant is not the tenant from the first answer on.
-        let part = |own: u64, others: u64| Nanos(FULL).scaled(own, own.saturating_add(others)).0;
-        let lately = part(state.own_work.get().0, state.others_work.get().0);
-        part(own, others).min(lately)
-    }
-
     /// An answer between two that are a second apart: it says what of long leases is true, and nothing else.
     fn hear_of_claims(&self, shared: &Shared<'_>, share: Share, asked: Nanos, told: Option<Told>) {
         let Some(told) = told.filter(|told| told.figures != 0) else {
@@ -263,36 +227,31 @@ impl<R: Rules> Throttle<R> {
         self.read(shared, share, asked, (did, true));
     }
 
-    /// Where the tenant has the device alone it is charged what the device did; beside others, three quarters at least of what the driver gives it of that: each of its
-    /// samples is one process's, so that some seconds of them are no more than a guess.
+    /// Where the tenant has the device alone it is charged what the device did.
     fn compare_with_device(
         &self,
         shared: &Shared<'_>,
-        own: u64,
+        alone: bool,
         (busy, charged, span): (Nanos, Nanos, Nanos),
     ) {
-        let knows = own != 0;
         let Compared {
             did,
             paid,
             time,
             longest,
         } = &self.state.with_device;
-        did.add(busy.scaled(own, FULL));
+        did.add(busy);
         paid.add(charged);
         time.add(span);
-        let wanted = match own >= FULL {
-            true => did.get().less(time.get().scaled(1, ALIKE)),
-            false => did.get().scaled(3, 4),
-        };
+        let wanted = did.get().less(time.get().scaled(1, ALIKE));
         let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
-        if knows && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
+        if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
             return;
         }
         let part = shared.part();
         let next = Nanos(part).scaled(wanted.0, charged.0).0;
-        shared.set_part(match knows {
+        shared.set_part(match alone {
             true => next.clamp(part / 4, part * 4),
             false => FULL,
         });

@@ -1,6 +1,6 @@
 //! How long a tenant had work on the device, by the millisecond.
 
-use throttle::{Nanos, Told, Workers};
+use throttle::{Nanos, Told};
 
 const GRAIN: u64 = 1_000_000;
 
@@ -12,11 +12,6 @@ pub struct History {
 
 impl History {
     pub fn add(&mut self, from: u64, to: u64) {
-        self.add_part(from, to, (1, 1));
-    }
-
-    /// A part of the time from then to then.
-    pub fn add_part(&mut self, from: u64, to: u64, (part, of): (u64, u64)) {
         let mut at = from;
         while at < to {
             let grain = (at / GRAIN) as usize;
@@ -24,17 +19,9 @@ impl History {
             if self.grains.len() <= grain {
                 self.grains.resize(grain + 1, 0);
             }
-            self.grains[grain] += ((end - at) * part / of) as u32;
+            self.grains[grain] += (end - at) as u32;
             at = end;
         }
-    }
-
-    /// All from then to then.
-    pub fn sum(&self, from: Nanos, to: Nanos) -> u64 {
-        let end = ((to.0 / GRAIN) as usize).min(self.grains.len());
-        let begin = ((from.0 / GRAIN) as usize).min(end);
-        let busy = self.grains[begin..end].iter();
-        busy.map(|busy| u64::from(*busy)).sum()
     }
 
     fn until(&self, end: Nanos) -> impl Iterator<Item = u64> {
@@ -57,7 +44,7 @@ impl History {
                 last: end,
                 figures: told.figures + 1,
                 percent: told.percent + (busy * 100 + FIGURE / 2) / FIGURE,
-                workers: Workers::Untold,
+                alone: false,
             }
         })
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use throttle::{
     Budget, End, Key, LEASES, Lane, Launched, Mark, Marks, Nanos, Order, Rules, Share, Shared,
-    Slot, Told, WORDS, Workers,
+    Slot, Told, WORDS,
 };
 
 use crate::history::History;
@@ -145,11 +145,8 @@ struct Process<R: Rules> {
 struct Tenant {
     words: Box<[AtomicU64; WORDS]>,
     share: Option<Share>,
-    /// What the device did for it, in slices; for its processes and no foreigner's.
+    /// What the device did for it, in slices.
     done: History,
-    worked: History,
-    /// Whose work the device did, and when that was found.
-    workers: (Workers, u64),
 }
 
 impl Tenant {
@@ -158,8 +155,6 @@ impl Tenant {
             words: Box::new([const { AtomicU64::new(0) }; WORDS]),
             share: Share::percent(percent),
             done: History::default(),
-            worked: History::default(),
-            workers: (Workers::Untold, 0),
         }
     }
 }
@@ -173,7 +168,6 @@ pub struct World<R: Rules> {
     /// When any tenant had work, and when the device had, foreigners' included.
     pub history: History,
     device: History,
-    foreign: History,
     pub sharing: Sharing,
     /// In slices: whose turn it is, since when (it may lie ahead) and until when.
     turn: Option<usize>,
@@ -198,7 +192,6 @@ impl<R: Rules> World<R> {
             dice: Dice::new(seed),
             history: History::default(),
             device: History::default(),
-            foreign: History::default(),
             sharing: Sharing::Even,
             turn: None,
             since: 0,
@@ -412,7 +405,6 @@ impl<R: Rules> World<R> {
                 .done
                 .add(since, then + span);
         }
-        self.note_workers((then, then + span), active);
         self.now += span;
         if active == 0 {
             return;
@@ -444,42 +436,6 @@ impl<R: Rules> World<R> {
         }
     }
 
-    /// Whose work the device does in a span, among so many processes that have any.
-    fn note_workers(&mut self, (from, to): (u64, u64), active: u64) {
-        for at in 0..self.processes.len() {
-            let process = &self.processes[at];
-            let is_served = match self.sharing {
-                Sharing::Even => true,
-                Sharing::Slices { .. } => self.turn == Some(at),
-            };
-            if !is_served || process.heads(self.now).is_none() {
-                continue;
-            }
-            let history = match process.lane {
-                Some(_) => &mut self.tenants[process.tenant].worked,
-                None => &mut self.foreign,
-            };
-            let of = match self.sharing {
-                Sharing::Even => active,
-                Sharing::Slices { .. } => 1,
-            };
-            history.add_part(from, to, (1, of));
-        }
-    }
-
-    /// Whose work the device did lately, as [`Told::workers`].
-    fn workers(&self, tenant: usize) -> Workers {
-        let (now, lately) = (self.age(), Nanos::seconds(1));
-        let sum = |history: &History| history.sum(now.less(lately), now);
-        let own = sum(&self.tenants[tenant].worked);
-        let all: u64 = self.tenants.iter().map(|one| sum(&one.worked)).sum();
-        let others = all - own + sum(&self.foreign);
-        Workers::Beside {
-            own: own * 100 / lately.0,
-            others: others * 100 / lately.0,
-        }
-    }
-
     fn act(&mut self, at: usize) {
         // Its stream is read now: what is put there is reached at once if it is empty.
         let is_read =
@@ -487,16 +443,6 @@ impl<R: Rules> World<R> {
         let tenant = self.processes[at].tenant;
         let is_same = |process: &Process<R>| process.lane.is_some() && process.tenant == tenant;
         let alone = self.processes.iter().all(is_same);
-        let workers = match alone {
-            true => Workers::Alone,
-            false => {
-                let (known, found) = self.tenants[tenant].workers;
-                if self.now >= found + 200_000_000 {
-                    self.tenants[tenant].workers = (self.workers(tenant), self.now);
-                }
-                known
-            }
-        };
         let process = &mut self.processes[at];
         if let Some((work, stream)) = process.coming.take() {
             let before = process.reach_empty(&work, stream, is_read);
@@ -561,7 +507,7 @@ impl<R: Rules> World<R> {
         process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
         if let Some(since) = lane.is_to_ask(&budget, now) {
             let told = self.device.told(since, self.now - BOOT);
-            let told = Told { workers, ..told };
+            let told = Told { alone, ..told };
             lane.hear(&budget, (now, now), Some(told));
         }
         let order = lane.order(&process.reached, &budget, now, key);
