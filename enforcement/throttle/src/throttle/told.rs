@@ -41,6 +41,11 @@ impl Told {
         })
     }
 
+    /// For how much of such a time the device was busy.
+    fn busy(&self, time: Nanos) -> Nanos {
+        time.scaled(self.percent, self.figures.saturating_mul(100))
+    }
+
     /// A time of [`Told::last`] as NVML tells it.
     pub const fn microseconds(nanoseconds: u64) -> u64 {
         nanoseconds / MICROSECOND
@@ -142,6 +147,12 @@ impl<R: Rules> Throttle<R> {
     ) {
         let state = &self.state;
         let since = state.compared.get();
+        if since != Nanos::ZERO && asked < since.plus(ASKED) {
+            self.hear_of_claims(shared, share, asked, told);
+            return;
+        }
+        let pause = now.less(asked).scaled(RARELY, 1);
+        state.asks.set(now.plus(pause.max(ASKED)));
         if !self.has_read() {
             if let Some(told) = told {
                 state.told.set(Nanos(told.last));
@@ -149,12 +160,6 @@ impl<R: Rules> Throttle<R> {
             }
             return;
         }
-        if since != Nanos::ZERO && asked < since.plus(ASKED) {
-            self.hear_of_claims(shared, share, asked, told);
-            return;
-        }
-        let pause = now.less(asked).scaled(RARELY, 1);
-        state.asks.set(now.plus(pause.max(ASKED)));
         let Some(told) = told else {
             state.spared.set(Nanos::ZERO);
             self.unread();
@@ -166,10 +171,9 @@ impl<R: Rules> Throttle<R> {
             return;
         }
         let span = now.less(since);
-        let part = |of: Nanos| of.scaled(told.percent, told.figures.saturating_mul(100));
-        let busy = part(span);
+        let busy = told.busy(span);
         let covered = Nanos(told.last).less(state.told.get());
-        self.read(shared, share, asked, (part(covered), false));
+        self.read(shared, share, asked, (told.busy(covered), false));
         let charged = shared.busy();
         state.told.set(Nanos(told.last));
         state.compared.set(now);
@@ -223,8 +227,7 @@ impl<R: Rules> Throttle<R> {
             return;
         };
         let covered = Nanos(told.last).less(self.state.told.get());
-        let did = covered.scaled(told.percent, told.figures.saturating_mul(100));
-        self.read(shared, share, asked, (did, true));
+        self.read(shared, share, asked, (told.busy(covered), true));
     }
 
     /// Where the tenant has the device alone it is charged what the device did.
