@@ -207,11 +207,11 @@ pub fn current_context() -> u64 {
     }
 }
 
-/// The container's devices before cuInit. The kernel's list costs nothing, where NVML takes some ten milliseconds a device to begin and to end; it may name
-/// devices that the container does not have, unless it names but one, or the container has the nodes of all.
+/// The container's devices before cuInit. The kernel's list costs nothing, where NVML takes some ten milliseconds a device to begin, but it tells only a machine
+/// of one GPU: it may name devices that the container does not have, and not in the order in which NVML numbers them.
 pub fn devices_before_init() -> Option<Vec<Candidate>> {
     listed_by_kernel()
-        .filter(|listed| listed.len() == 1 || listed.iter().all(|listed| listed.has_node))
+        .filter(|listed| listed.len() == 1)
         .map(numbered)
         .or_else(container_devices)
 }
@@ -271,8 +271,6 @@ fn parse_pci(text: &str) -> Option<Pci> {
 struct Listed {
     pci: Pci,
     uuid: Option<[u8; 16]>,
-    /// Whether its node is there.
-    has_node: bool,
 }
 
 /// The kernel module's own list, in the order of the addresses by which its directories are named. `None` where it is empty, or there is none.
@@ -283,16 +281,13 @@ fn listed_by_kernel() -> Option<Vec<Listed>> {
             let entry = entry.ok()?;
             let pci = parse_pci(entry.file_name().to_str()?)?;
             let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
-            let told = |what: &str| text.lines().find_map(|line| line.strip_prefix(what));
-            let uuid = told("GPU UUID:")
+            let uuid = text
+                .lines()
+                .find_map(|line| line.strip_prefix("GPU UUID:"))
                 .and_then(|uuid| parse_uuid(format!("{}\0", uuid.trim()).as_bytes()));
-            let minor = told("Device Minor:").and_then(|minor| minor.trim().parse::<u32>().ok());
             Some(Listed {
                 pci: Pci { function: 0, ..pci },
                 uuid,
-                has_node: minor.is_some_and(|minor| {
-                    fs::exists(format!("/dev/nvidia{minor}")).unwrap_or(false)
-                }),
             })
         });
     let found = in_order(found, |listed| listed.pci);

@@ -439,3 +439,20 @@ fn images_are_read_as_far_as_they_are_there() {
     compile("image.c", &program, &["-ldl"]);
     assert_eq!(said("ours", &program, &[]), said("none", &program, &[]));
 }
+
+/// Budgets are numbered as NVML numbers, which need not be the order of the kernel's list of addresses (attack 45).
+#[test]
+fn budgets_are_numbered_as_nvml_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("orders");
+    compile("orders.c", &program, &["-ldl"]);
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/faults/nvml-order-reversed.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    let budgets = ["--memory", "0=2GiB,1=5GiB", "--driver", "mock:h200*2"];
+    command.arg("exec").args(budgets).arg("--fault").arg(plan);
+    let output = command.arg("--").arg(&program).output();
+    let output = output.expect("ringfence starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told.trim(), "1=5120 0=2048", "{output:?}");
+}
