@@ -28,6 +28,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const DOUBTED: bool = true;
     /// A function whose launches differ is measured launch by launch where its leases are charged by belief.
     const UNEVEN_ARE_KNOWN: bool = true;
+    /// That a launch takes longer is learned beside other tenants, too.
+    const OWN_IS_LEARNED: bool = true;
     /// What marks themselves take of a launch between them is not the launch's.
     const MARKS_ARE_GAUGED: bool = true;
     /// What is not done long after it should be is paid for to its end, though nothing waits for it.

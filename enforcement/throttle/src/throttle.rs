@@ -61,6 +61,10 @@ const SOON: Nanos = Nanos::micros(30);
 /// Of so many leases one is gauged; of so many of these the least counts.
 const GAUGED: u64 = 8;
 const ROUND: u64 = 16;
+/// Where other tenants may have the device, after a lease that is charged by belief and took much longer, up to so many leases are one launch each: whether it waited, or launches differ,
+/// they tell. So many places of leases stay for others.
+const PROBES: u64 = 8;
+const PLACES_KEPT: usize = LEASES / 2;
 /// What a process may launch unpaid behind work that is held up.
 const MOST_HELD_UP: Nanos = Nanos::millis(250);
 
@@ -153,6 +157,8 @@ struct State {
     measured: Word,
     /// What leases of launches that differ took less than was believed.
     owed: Word,
+    /// So many leases that come are to be one launch each.
+    probes: Word,
     /// The least time from a mark to the next one in this round of leases and in the round before, and a nanosecond.
     gauged: Word,
     gauged_before: Word,
@@ -488,7 +494,7 @@ impl<R: Rules> Throttle<R> {
             false => now,
         });
         match known {
-            Some(cost) if work > cost => {
+            Some(cost) if work > cost && !self.is_probe() => {
                 // Beside others the second launch looks, and the third, so that it is known at which pace they come.
                 let portion = if state.is_beside_others() {
                     cost
@@ -592,6 +598,23 @@ impl<R: Rules> Throttle<R> {
         self.left.store(portion.less(cost).0, Ordering::Relaxed);
     }
 
+    /// Whether the next lease is to be one launch, so that it is measured. Where nobody else has the device its own figure tells; beside the tenant's other
+    /// processes each end of a lease gives a turn away.
+    fn is_probe(&self) -> bool {
+        let state = &self.state;
+        let tells = !state.alone.is_set() && !state.crowded.is_set();
+        let is_one = tells && state.probes.is_set() && self.free_slots().count() >= PLACES_KEPT;
+        if is_one {
+            state.probes.set(state.probes.get().less(Nanos(1)));
+        }
+        is_one
+    }
+
+    /// A lease that was charged by belief took much longer.
+    fn probe(&self) {
+        self.state.probes.set(Nanos(self.dice() % (PROBES + 1)));
+    }
+
     /// How large the next lease is. Random, so that a program's rhythm does not decide which of its launches are measured.
     fn next_size(&self, share: Share) -> Nanos {
         let state = &self.state;
@@ -606,14 +629,18 @@ impl<R: Rules> Throttle<R> {
             .clamp(Nanos::millis(1), PERIOD);
         let size = state.size.get().clamp(LEAST, most);
         state.size.set(size);
-        let seed = state
-            .seed
+        size.scaled(512 + (self.dice() >> 15), 1024)
+    }
+
+    fn dice(&self) -> u64 {
+        let seed = &self.state.seed;
+        let next = seed
             .get()
             .0
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
             .wrapping_add(0x1405_7b7e_f767_814f);
-        state.seed.set(Nanos(seed));
-        size.scaled(512 + (seed >> 55), 1024)
+        seed.set(Nanos(next));
+        next >> 40
     }
 
     fn priced(&self, cost: Belief) -> Belief {

@@ -5,7 +5,7 @@ use crate::lease::{LEASES, Lease, Progress, Slot, Stage};
 use crate::shared::{FULL, Taken};
 use crate::{Belief, Costs, Nanos, Rules, Share, Shared};
 
-use super::{LATE, LEAST, SOON, Throttle};
+use super::{LATE, LEAST, PORTION, SOON, Throttle};
 
 /// Who is idle before each launch for this part of a turn waits for it.
 const WAITS: u64 = 8;
@@ -146,32 +146,40 @@ impl<R: Rules> Throttle<R> {
         } else {
             span.min(self.corrected(owed).max(span.less(idle)))
         };
+        if lease.waits.is_set()
+            && !alone
+            && span > busy.scaled(2, 1).plus(PORTION)
+            && R::OWN_IS_LEARNED
+        {
+            self.probe();
+        }
         if uneven && !alone {
             state.owed.set(owed.less(busy).min(MOST_OWED));
         }
         // Others may have had leases beside this one, and the device a turn of theirs in it.
-        let disturbed = self.has_others()
-            || shared.leases().wrapping_sub(lease.leases.get().0)
-                != state.taken.get().0.wrapping_sub(lease.taken.get().0);
+        let beside = shared.leases().wrapping_sub(lease.leases.get().0)
+            != state.taken.get().0.wrapping_sub(lease.taken.get().0);
+        let disturbed = beside || self.has_others();
         // Nothing was believed of what was never measured.
         let is_known = !lease.unmeasured.is_set() && !lease.charged.is_set();
         let is_compared = !lease.waits.is_set() && is_known;
         if lease.dense.is_set() && !disturbed && is_compared {
             self.compare(mean, span);
         }
-        let is_own = |last: &Nanos| {
-            let believed = costs.of(key).time();
-            !self.has_others() || believed == Nanos::ZERO || *last < believed.scaled(3, 2)
-        };
-        if let Some(last) = measured.last.filter(is_own) {
-            // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
-            let last = match costs.of(key) {
-                Belief::Takes(believed) if disturbed && !scattered => {
-                    last.min(believed.scaled(9, 8))
-                }
-                _ => last,
+        let believed = costs.of(key).time();
+        let is_long = |last: &Nanos| *last >= believed.scaled(3, 2) && believed != Nanos::ZERO;
+        let is_learned = |last: &Nanos| R::OWN_IS_LEARNED || !self.has_others() || !is_long(last);
+        if let Some(last) = measured.last.filter(is_learned) {
+            let last = if self.has_others() && is_long(&last) {
+                // Turns of others are in it, or it is what the launch takes: half is, as of a lease.
+                last.scaled(1, 2).max(believed)
+            } else if disturbed && !scattered && believed != Nanos::ZERO {
+                // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
+                last.min(believed.scaled(9, 8))
+            } else {
+                last
             };
-            let is_seen = !disturbed && !self.may_have_others() && R::UNEVEN_ARE_KNOWN;
+            let is_seen = !beside && R::UNEVEN_ARE_KNOWN;
             let seen = is_seen.then(|| Seen {
                 guessed: busy < span,
                 alone: state.alone.is_set(),

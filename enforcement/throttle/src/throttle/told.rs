@@ -270,11 +270,6 @@ impl<R: Rules> Throttle<R> {
         state.others.get() == Others::There.word() && !state.crowded.is_set() && R::OTHERS_PAY
     }
 
-    /// Whether other tenants may have the device, too.
-    pub(super) fn may_have_others(&self) -> bool {
-        self.state.others.get() != Others::Nowhere.word()
-    }
-
     /// The device did `more` than this tenant can have had, or `less` than it had with what is taken for others' turns.
     fn note_others(&self, now: Nanos, more: bool, less: bool) {
         let state = &self.state;

@@ -25,6 +25,7 @@ defect!(OneAfterAnother without AHEAD);
 defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
+defect!(OwnIsTheOthers without OWN_IS_LEARNED);
 defect!(MarksAreNeverDoubted without DOUBTED);
 defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
 defect!(MarksTakeNothing without MARKS_ARE_GAUGED);
@@ -123,6 +124,11 @@ fn paying_for_other_tenants_is_caught() {
 #[test]
 fn leaving_no_place_beside_what_is_held_up_is_caught() {
     scenes::held_up::<PlacesMayRunOut>().unwrap_err();
+}
+
+#[test]
+fn taking_own_work_for_other_tenants_is_caught() {
+    scenes::uneven_beside::<OwnIsTheOthers>().unwrap_err();
 }
 
 #[test]

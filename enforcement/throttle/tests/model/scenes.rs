@@ -516,6 +516,41 @@ pub fn unknown_waits<R: Rules>() -> Result<(), String> {
     }
 }
 
+/// Launches that differ, among copies, beside another tenant that does little: what the device did beyond what was charged is not taken for the other's for ever.
+pub fn uneven_beside<R: Rules>() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (cost, rare, outlier) in [(5_000, 40, 5_000_000), (80_000, 20, 1_900_000)] {
+        for sharing in [Sharing::Even, SLICES] {
+            let function = Function {
+                rare,
+                outlier,
+                ..Function::steady(cost)
+            };
+            let mut world = World::<R>::new(30, 61);
+            world.sharing = sharing;
+            let mut program = Program::new(vec![function], 41);
+            program.copies = 1;
+            world.tenant(program);
+            let mut little = Program::new(vec![Function::steady(100_000)], 1);
+            little.think = 10_000_000;
+            world.foreigner(little);
+            world.run(TEN);
+            let start = world.age();
+            world.run(TEN.plus(TEN));
+            let mean = world.history.mean(start, world.age());
+            if mean > 40.0 {
+                wrong.push(format!(
+                    "1 in {rare} of {cost} takes {outlier}, {sharing:?}: {mean:.1} under 30"
+                ));
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
 /// A budget changed live holds from then on.
 pub fn changed_live<R: Rules>() -> Result<(), String> {
     let mut world = World::<R>::new(80, 23);
@@ -542,7 +577,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits uneven_beside changed_live);
 }
 
 #[test]
