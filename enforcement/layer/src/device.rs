@@ -408,6 +408,8 @@ impl Device {
 struct Measure {
     /// Of each target: the process's row, and how the books stood.
     rows: Vec<(Option<Bytes>, Books)>,
+    /// Each list was read: a process that is in none has no row.
+    told: bool,
     /// No other process has a row of any of them.
     alone: bool,
     heaps: Option<HeapUse>,
@@ -429,6 +431,7 @@ fn measure(instance: &Instance, group: &[Arc<Physical>], enforced: &Enforced) ->
         attachment.note_listed(enforced.all);
     }
     Some(Measure {
+        told: own.iter().all(|own| own.told),
         alone: own.iter().all(|own| own.alone),
         rows: own.into_iter().map(|own| own.row).zip(books).collect(),
         heaps,
@@ -455,8 +458,11 @@ impl Measure {
         grown.max().unwrap_or_default()
     }
 
-    /// By how much the process's rows grew since `before`, less that. `None` where it has none.
+    /// By how much the process's rows grew since `before`, less that. `None` where it has none, or nobody can say (R146 of `fixtures/defects.txt`).
     fn listed(&self, before: &Measure) -> Option<Bytes> {
+        if !before.told && !planted(Seed::R146) {
+            return None;
+        }
         let rows = self.rows.iter().zip(&before.rows);
         let grown = rows.filter_map(|((now, books), (then, stood))| {
             Some(books.grown_since(stood, then.unwrap_or_default(), (*now)?))
@@ -496,6 +502,7 @@ mod tests {
         });
         Measure {
             rows: vec![(row.map(Bytes), Books::charged(Bytes(own)))],
+            told: true,
             alone: true,
             heaps,
         }

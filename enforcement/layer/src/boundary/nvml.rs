@@ -135,6 +135,8 @@ pub fn candidates() -> Option<Vec<Candidate>> {
 /// NVML's process lists as one process reads them.
 #[derive(Clone, Copy, Default)]
 pub struct Own {
+    /// They were read.
+    pub told: bool,
     /// What this process holds, by its largest row. `None` where there is no row of ours, as across PID namespaces before 580.
     pub row: Option<Bytes>,
     /// No other process has a row.
@@ -147,6 +149,7 @@ pub fn own(device: DeviceIndex) -> Own {
     };
     let own = std::process::id();
     Own {
+        told: true,
         row: rows.of(own),
         alone: rows.all().all(|row| row.pid == own),
     }

@@ -597,6 +597,23 @@ cases! {
         fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM)
     }
 
+    /// A list of processes that could not be read says nothing of what this one held before its VkDevice.
+    what_is_held_is_not_charged_again_with_a_vkdevice_for_a_list_that_fails {
+        kind: Budget, defects: ["R146"], budget: "0=6GiB", entry_points: ["cuMemAlloc_v2", "vkCreateDevice", "vkAllocateMemory"],
+        faults: r#"
+            fault = [
+                { at = "nvmlDeviceGet*RunningProcesses*", when = "21", then = "result:999" },
+                { at = "nvmlDeviceGet*RunningProcesses*", when = "22", then = "result:999" },
+            ]
+        "#,
+        on_real: No("which of NVML's calls fails is counted on the mock"),
+    } (session) {
+        let cuda = cuda()?;
+        ensure_eq!(cuda.allocate(KEPT.0).code, OK, "{KEPT}");
+        let gpu = Gpu::first()?;
+        fills(gpu.fill().bytes + KEPT, budget(session, 0)?, VULKAN_ROOM + CONTEXT_ROOM)
+    }
+
     /// What a call was charged by the driver's row beside a pool that is destroyed is given back beside a VkInstance, too.
     what_was_charged_by_the_row_is_given_back_beside_a_vkinstance {
         kind: Budget, defects: ["R108"], budget: "0=6GiB",

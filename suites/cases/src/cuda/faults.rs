@@ -1,7 +1,7 @@
 //! Drivers that refuse or kill: what was reserved for the call comes back.
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Session, cases, ensure_eq};
+use harness::{Bytes, Failure, Session, cases, ensure, ensure_eq};
 
 use crate::clients::{cuda, fill};
 use crate::ffi::cuda::{Cuda, Stream};
@@ -9,6 +9,8 @@ use crate::greed::{CONTEXT_ROOM, budget, fills, teardown_is_over};
 use crate::tenant::Tenant;
 
 const UNKNOWN: CUresult = CUresult::ERROR_UNKNOWN;
+/// A device keeps so much for managed memory, from its first byte on.
+const MANAGED: Bytes = Bytes::mib(128);
 
 /// A tenant dies inside cuMemAlloc_v2; afterwards all of the budget can be had.
 fn dies_while_allocating(session: &Session) -> Result<(), Failure> {
@@ -115,6 +117,37 @@ cases! {
         ensure_eq!(cuda.set_pool(0, pool.out), CUresult::ERROR_OUT_OF_MEMORY, "cuDeviceSetMemPool");
         ensure_eq!(cuda.allocate_async(Stream::Legacy, small.0).code, CUresult::SUCCESS, "cuMemAllocAsync");
         fills(fill(&cuda).bytes + small, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// A primary context of which the driver does not say whether it still lives, after one of two holds on it is let go of, stays charged with all that it has.
+    a_primary_context_that_the_driver_does_not_tell_of_stays_charged {
+        kind: Budget, defects: ["R144"], entry_points: ["cuDevicePrimaryCtxRelease_v2", "cuMemAllocManaged"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "cuDevicePrimaryCtxGetState", then = "result:999" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let managed = Bytes::gib(1);
+        ensure_eq!(cuda.allocate_managed(managed.0).code, CUresult::SUCCESS, "{managed} managed");
+        ensure_eq!(cuda.retain_primary(0).code, CUresult::SUCCESS, "a second hold");
+        ensure_eq!(cuda.release_primary(0), CUresult::SUCCESS, "one hold less");
+        let rooms = CONTEXT_ROOM + MANAGED;
+        fills(fill(&cuda).bytes + managed, budget(session, 0)?, rooms)
+    }
+
+    /// Where the driver does not say which device is current, no first managed memory passes without what the device keeps for it.
+    managed_memory_on_a_device_that_the_driver_does_not_tell_is_refused {
+        kind: Budget, defects: ["R145"], entry_points: ["cuMemAllocManaged"], budget: "0=4GiB",
+        faults: r#"fault = [{ at = "cuCtxGetDevice*", when = "2", then = "result:999" }]"#,
+    } (session) {
+        let cuda = cuda()?;
+        let managed = Bytes::mib(100);
+        let (before, _) = cuda.memory_info().out;
+        if cuda.allocate_managed(managed.0).code != CUresult::SUCCESS {
+            ensure_eq!(cuda.allocate_managed(managed.0).code, CUresult::SUCCESS, "the second request");
+        }
+        let (after, _) = cuda.memory_info().out;
+        let charged = Bytes(before.saturating_sub(after));
+        ensure!(charged >= managed + MANAGED, "{charged} are charged for {managed} and what the device keeps");
+        fills(fill(&cuda).bytes + managed + MANAGED, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// A process killed before the driver acted on its cuMemAlloc_v2 leaves nothing charged.
