@@ -174,8 +174,13 @@ impl<R: Rules> Throttle<R> {
                 // Turns of others are in it, or it is what the launch takes: half is, as of a lease.
                 last.scaled(1, 2).max(believed)
             } else if disturbed && !scattered && believed != Nanos::ZERO {
-                // Beside other leases it may have been slowed: that it takes longer now is believed little by little.
-                last.min(believed.scaled(9, 8))
+                // Beside other leases it may have been slowed: that it takes longer now is believed little by little. And where the thread lost its core within the
+                // call, that it took less is not believed at all: it would be forgotten too slowly.
+                let least = match measured.is_exact() {
+                    true => Nanos::ZERO,
+                    false => believed,
+                };
+                last.clamp(least, believed.scaled(9, 8))
             } else {
                 last
             };
