@@ -826,6 +826,9 @@ impl Tenant {
             };
             figures.listed.store(1, Ordering::Relaxed);
             let shown = ledger.shown_imports(index, &|pid| rows.of(pid));
+            if row <= shown.most() && !planted(Seed::P24a) {
+                ledger.note_unlisted(index);
+            }
             // A pool grows into its spare without a change of the books.
             let (all_after, imported_after) =
                 (ledger.process_usage(index), ledger.shared_usage(index));

@@ -149,6 +149,9 @@ impl Floor {
                 break;
             };
             let shown = ledger.shown_imports(device, &|pid| rows.of(pid)).most();
+            if row <= shown && !planted(Seed::P24a) {
+                ledger.note_unlisted(device);
+            }
             let after = self.books(ledger, device, 0);
             if after.stood_since(&books) {
                 let beyond = books.beyond(row, shown);

@@ -446,9 +446,18 @@ impl Ledger {
         if listed && !seeds::planted(seeds::Seed::R83) {
             self.forget_beyond(device);
         }
-        if let Some(account) = self.account(device).filter(|_| self.is_mine()) {
-            account.note_listed(self.seat.slot, false);
-        }
+        self.note_unlisted(device);
+    }
+
+    /// No row of the driver's shows what this process is charged: it has none, or one that names no more than what it imported. When it dies, that its row is gone
+    /// says nothing of that then (P24 of `fixtures/defects.txt`). For all of its slots: the libraries do not look at the same time.
+    pub fn note_unlisted(&self, device: DeviceIndex) {
+        let Some(account) = self.account(device).filter(|_| self.is_mine()) else {
+            return;
+        };
+        let own = self.own_slots();
+        let own = own.filter(|slot| *slot == self.seat.slot || !seeds::planted(seeds::Seed::P24));
+        own.for_each(|slot| account.note_listed(slot, false));
     }
 
     /// What this process imported and is not charged for: its maker is, or the object's own row.

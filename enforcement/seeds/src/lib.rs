@@ -147,6 +147,8 @@ seeds! {
     R32b = "R32b", "an executable graph needs what replaced it last, without a row, and nothing beside";
     R18a = "R18a", "threads have streams of their own made for them over the budget";
     P12c = "P12c", "what an image before execve held is waited for as long as if nobody had seen its row go";
+    P24 = "P24", "that a process has no row any more is noted for one of its libraries alone";
+    P24a = "P24a", "a row of imports alone is taken for one of all that a process holds";
     P23 = "P23", "what a dead process had is told as used for a while, though the driver no longer lists it";
     P3a = "P3a", "what a dead process held that never had a row is granted before the driver has taken it apart";
     R33a = "R33a", "a limit that is set while its context ends is charged for good";

@@ -174,6 +174,25 @@ impl Hands {
                 let cuda = self.cuda.insert(clients::cuda_without_context()?);
                 i64::from(cuda.create_memory(0, bytes.0).code.0)
             }
+            "end-vulkan" => {
+                self.memories.clear();
+                self.gpu = None;
+                0
+            }
+            // The handle of memory for other processes goes to a file.
+            "lend" => {
+                let cuda = self.cuda()?;
+                let made = cuda.allocate(Bytes::mib(2).0);
+                let handle = cuda.export_ipc(made.out);
+                harness::ensure_eq!(
+                    handle.code,
+                    CUresult::SUCCESS,
+                    "cuIpcGetMemHandle in a tenant"
+                );
+                std::fs::write(object, handle.out.text())?;
+                self.pointers.extend(made.granted());
+                0
+            }
             "cuinit" => i64::from(Cuda::open()?.init().0),
             "init" => {
                 self.cuda = Some(clients::cuda_without_context()?);

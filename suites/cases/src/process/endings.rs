@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
-use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, roles};
+use harness::{Bytes, Failure, Library as Built, Session, cases, ensure, ensure_eq, fail, roles};
 
-use crate::clients::{cuda, fill};
-use crate::ffi::cuda::Cuda;
+use crate::clients::{context, cuda, fill};
+use crate::ffi::cuda::{Cuda, IpcHandle, Open};
 use crate::ffi::library::{Library, Visibility};
 use crate::greed::{CONTEXT_ROOM, budget, fills};
 use crate::tenant::Tenant;
@@ -51,6 +51,9 @@ roles! {
         fills(fill(&cuda()?).bytes, budget(session, 0)?, CONTEXT_ROOM)
     }
 }
+
+/// More than half of what 3 GiB leave beside a context.
+const IN_NO_ROW: Bytes = Bytes::mib(1600);
 
 cases! {
     /// What a killed process held can be had again once the driver let go of it, and not a moment earlier: the device
@@ -107,6 +110,47 @@ cases! {
         let clock = session.library(Built::Plugin)?.display().to_string();
         let order = [&[clock], session.preloads()].concat();
         session.launch("with_a_clock_that_stands_still").env("LD_PRELOAD", &order.join(":")).start()?.finish()
+    }
+
+    /// What a dead process held in no row since its Vulkan device was gone is charged for as long as the driver takes it apart: whoever needs it waits.
+    what_was_held_in_no_row_behind_a_vulkan_device_is_waited_for {
+        kind: Budget, defects: ["P24"], entry_points: ["cuMemCreate", "vkDestroyDevice", "cuMemAlloc_v2"], budget: "0=3GiB",
+        on_real: No("the teardown of a real driver takes as long as it takes"),
+    } (session) {
+        let cuda = cuda()?;
+        let mut doomed = Tenant::start(session)?;
+        ensure_eq!(doomed.ask("ready-vulkan")?, 0, "a VkDevice");
+        ensure_eq!(doomed.ask(&format!("physical {}", IN_NO_ROW.0))?, 0, "{IN_NO_ROW} by cuMemCreate");
+        ensure_eq!(doomed.ask("end-vulkan")?, 0, "its end");
+        doomed.peer.kill()?;
+        ensure_eq!(cuda.allocate(IN_NO_ROW.0).code, OK, "{IN_NO_ROW} after the other's death");
+        fills(fill(&cuda).bytes + IN_NO_ROW, budget(session, 0)?, CONTEXT_ROOM)
+    }
+
+    /// The same beside a row that names no more than what the process imported.
+    what_was_held_beside_a_row_of_imports_is_waited_for {
+        kind: Budget, defects: ["P24a"], entry_points: ["cuMemCreate", "cuIpcOpenMemHandle_v2", "cuMemAlloc_v2"], machine: "rtx6000-ada*2", needs_gpus: 2,
+        budget: "0=3GiB,1=3GiB", on_real: No("the teardown of a real driver takes as long as it takes"),
+    } (session) {
+        let cuda = cuda()?;
+        let path = session.directory().join("handle");
+        let mut doomed = Tenant::start(session)?;
+        ensure_eq!(doomed.ask(&format!("lend {}", path.display()))?, 0, "2 MiB to be lent");
+        let text = std::fs::read_to_string(&path)?;
+        let Some(handle) = IpcHandle::parse(&text) else {
+            fail!("\"{text}\" is no handle")
+        };
+        // Held here and opened there beside another device's contexts.
+        context(&cuda, 1)?;
+        ensure_eq!(cuda.open_ipc(Open::Second, &handle).code, OK, "cuIpcOpenMemHandle_v2");
+        for step in ["free", "device 1", &format!("open {text}")] {
+            ensure_eq!(doomed.ask(step)?, 0, "{step}");
+        }
+        context(&cuda, 0)?;
+        ensure_eq!(doomed.ask(&format!("without-context {}", IN_NO_ROW.0))?, 0, "{IN_NO_ROW} by cuMemCreate, and no context");
+        doomed.peer.kill()?;
+        ensure_eq!(cuda.allocate(IN_NO_ROW.0).code, OK, "{IN_NO_ROW} after the other's death");
+        fills(fill(&cuda).bytes + IN_NO_ROW, budget(session, 0)?, CONTEXT_ROOM)
     }
 
     /// What a process held that ended long ago is told as free to who asks once: programs size themselves by that. What was in no row of it is awaited, as
