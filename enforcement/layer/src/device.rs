@@ -234,7 +234,7 @@ fn register(made: Made, enforced: Option<Enforced>) -> vk::Result {
     let timed = marking.filter(|_| enforced.is_some()).map(Timed::new);
     let new = (next, enforced, timed.map(Box::new));
     let revive = |last: &Device, (next, enforced, timed): &(_, Option<Enforced>, Option<_>)| {
-        timed.is_none() && last.revive(next, enforced.as_ref())
+        last.revive(next, enforced.as_ref(), timed.as_deref())
     };
     match DEVICES.insert(key, new, revive, |id, (next, enforced, timed)| Device {
         next,
@@ -340,17 +340,26 @@ impl Enforced {
 
 impl Device {
     /// Becomes what is made now, if this, which is destroyed, was just like that.
-    fn revive(&self, next: &DeviceNext, enforced: Option<&Enforced>) -> bool {
-        if self.timed.is_some() {
-            return false;
-        }
+    fn revive(
+        &self,
+        next: &DeviceNext,
+        enforced: Option<&Enforced>,
+        timed: Option<&Timed>,
+    ) -> bool {
+        // Last of all: what is not revived stays gone.
+        let is_timed_so = || match (&self.timed, timed) {
+            (None, None) => true,
+            (Some(last), Some(new)) => last.revive(new),
+            _ => false,
+        };
         match (&self.enforced, enforced) {
-            (None, None) => self.next.revive(next),
+            (None, None) => self.next.revive(next) && is_timed_so(),
             (Some(last), Some(new)) => {
                 let is_again = last.attachment.id() == new.attachment.id()
                     && (last.types, last.all) == (new.types, new.all)
                     && last.group == new.group
-                    && self.next.revive(next);
+                    && self.next.revive(next)
+                    && is_timed_so();
                 if is_again {
                     let (overhead, unlisted) = (&new.overhead, &new.unlisted);
                     let order = Ordering::Relaxed;

@@ -54,6 +54,18 @@ impl Timed {
         }
     }
 
+    /// Becomes that of another device, if its marks are made in the same way. This one is gone.
+    pub fn revive(&self, new: &Timed) -> bool {
+        let is_same = self.gone.load(Ordering::Relaxed) && self.marking.revive(&new.marking);
+        if is_same {
+            for queue in &self.queues {
+                queue.handle.store(0, Ordering::Release);
+            }
+            self.gone.store(false, Ordering::Relaxed);
+        }
+        is_same
+    }
+
     /// A queue was given out.
     pub fn learn(&self, queue: vk::Queue, family: u32) {
         let handle = queue.as_raw();

@@ -2,7 +2,7 @@
 //!
 //! A key is the loader's dispatch pointer, the first word of every dispatchable handle. Keys recur (17 of 20 cycles, FINDINGS 28):
 //! a slot once given to a key stays with it, its entry is replaced at creation and taken out at destruction. What then comes under the key again is, as a
-//! rule, just like what was there: it gets that entry, so that programs which make and destroy devices for years do not grow.
+//! rule, just like what was there lately: it gets that entry, so that programs which make and destroy devices for years do not grow.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,9 +20,12 @@ struct Slot {
     key: AtomicUsize,
     /// An [`Id`], or 0 while no such object lives.
     entry: AtomicU32,
-    /// That of the last that lived, or 0.
-    last: AtomicU32,
+    /// Those of the last that lived, the latest first, or 0.
+    gone: [AtomicU32; KINDS],
 }
+
+/// Of so many kinds of object under one key, made in turn, each gets its entry again.
+const KINDS: usize = 4;
 
 const FIRST_SEGMENT: usize = 256;
 const SEGMENTS: usize = 20;
@@ -41,23 +44,29 @@ impl<T> Table<T> {
         }
     }
 
-    /// Registers what `make` makes of `new` under `key`, in place of whatever was there; or the last that was there, if it is gone and `revive` says that it
-    /// is `new` again.
+    /// Registers what `make` makes of `new` under `key`, in place of whatever was there; or one of the last that were there, if it is gone and `revive` says that
+    /// it is `new` again.
     pub fn insert<N>(
         &self,
         key: Key,
         new: N,
-        revive: impl FnOnce(&T, &N) -> bool,
+        revive: impl Fn(&T, &N) -> bool,
         make: impl FnOnce(Id, N) -> T,
     ) -> Option<&T> {
         let slot = self.take_slot(key)?;
-        // Two that register under one key at once do not both get it.
-        let last = Id(slot.last.swap(0, Ordering::AcqRel));
-        let gone = self.entries.get(last);
-        let revived = gone.is_some_and(|last| revive(last, &new)) && !planted(Seed::V29);
+        let revived = slot.gone.iter().find_map(|gone| {
+            // Two that register under one key at once do not both get it.
+            let last = Id(gone.swap(0, Ordering::AcqRel));
+            let entry = self.entries.get(last)?;
+            if revive(entry, &new) && !planted(Seed::V29) {
+                return Some(last);
+            }
+            gone.store(last.0, Ordering::Release);
+            None
+        });
         let id = match revived {
-            true => last,
-            false => self.entries.push(|id| make(id, new))?,
+            Some(last) => last,
+            None => self.entries.push(|id| make(id, new))?,
         };
         slot.entry.store(id.0, Ordering::Release);
         self.entries.get(id)
@@ -91,7 +100,14 @@ impl<T> Table<T> {
         let id = slot.entry.swap(0, Ordering::AcqRel);
         let entry = self.entries.get(Id(id));
         if entry.is_some() {
-            slot.last.store(id, Ordering::Release);
+            // The place of one that came again, or that of the oldest.
+            let mut latest = id;
+            for gone in &slot.gone {
+                latest = gone.swap(latest, Ordering::AcqRel);
+                if latest == 0 {
+                    break;
+                }
+            }
         }
         entry
     }
@@ -156,7 +172,7 @@ impl Slot {
         Slot {
             key: AtomicUsize::new(0),
             entry: AtomicU32::new(0),
-            last: AtomicU32::new(0),
+            gone: [const { AtomicU32::new(0) }; KINDS],
         }
     }
 }
@@ -215,6 +231,12 @@ mod tests {
         assert_eq!(insert('a'), (Id(2), 'a'));
         table.remove(Key(8));
         assert_eq!(insert('b'), (Id(3), 'b'));
+        for round in 0..20 {
+            table.remove(Key(8));
+            let next = ['a', 'b', 'c', 'd'][round % 4];
+            let id = [2, 3, 4, 5][round % 4];
+            assert_eq!(insert(next), (Id(id), next), "{round}");
+        }
     }
 
     #[test]

@@ -7,8 +7,7 @@
 use std::array;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use ash::vk;
 use ash::vk::Handle;
@@ -35,9 +34,12 @@ pub struct Marking {
     families: Vec<vk::QueueFamilyProperties>,
     /// Nanoseconds per tick.
     period: f32,
-    /// Boxed, as all of this crosses the stack of whoever makes a device, of which there may be little (attack 35).
-    sets: [OnceLock<Option<Box<Set>>>; FAMILIES],
+    /// Boxes, as all of this crosses the stack of whoever makes a device, of which there may be little (attack 35). Null: not made yet; [`NONE`]: it cannot be.
+    sets: [AtomicPtr<Set>; FAMILIES],
 }
+
+/// No set.
+const NONE: *mut Set = ptr::without_provenance_mut(align_of::<Set>());
 
 /// The objects of one queue family.
 struct Set {
@@ -77,8 +79,29 @@ impl Marking {
             set_loader_data,
             families,
             period,
-            sets: array::from_fn(|_| OnceLock::new()),
+            sets: array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
+    }
+
+    /// Becomes that of another device, if its marks are made in the same way. This one's has ended.
+    pub fn revive(&self, new: &Marking) -> bool {
+        let loaders = |marking: &Marking| marking.set_loader_data.map(|set| set as usize);
+        let kinds = |marking: &Marking| {
+            let kind = |family: &vk::QueueFamilyProperties| {
+                (family.queue_flags, family.timestamp_valid_bits)
+            };
+            marking.families.iter().map(kind).collect::<Vec<_>>()
+        };
+        let is_same = loaders(self) == loaders(new)
+            && self.period.to_bits() == new.period.to_bits()
+            && kinds(self) == kinds(new)
+            && self.next.revive(&new.next);
+        if is_same {
+            for set in &self.sets {
+                set.store(ptr::null_mut(), Ordering::Release);
+            }
+        }
+        is_same
     }
 
     /// Whether a family's queues compute or draw. What is known only to copy is not paced.
@@ -173,7 +196,14 @@ impl Marking {
 
     /// The device is about to be destroyed, and nobody asks any more: what we made goes first, unless the device never comes to an end with it.
     pub fn end(&self) {
-        for set in self.sets.iter().filter_map(|set| set.get()?.as_ref()) {
+        for place in &self.sets {
+            let set = place.swap(NONE, Ordering::AcqRel);
+            if set.is_null() || set == NONE {
+                continue;
+            }
+            // SAFETY: a set of `set_of`'s, which nobody else takes out. Whoever had it submitted to the device, which is over, or asked while it had the turn, and finds
+            // the device gone from now on.
+            let set = unsafe { Box::from_raw(set) };
             let waits: Vec<vk::Fence> = set
                 .states
                 .iter()
@@ -192,20 +222,35 @@ impl Marking {
                     )
                 } == vk::Result::SUCCESS);
             if done {
-                self.destroy(set);
+                self.destroy(&set);
             }
         }
     }
 
     fn made(&self, family: u32) -> Option<&Set> {
-        self.sets.get(family as usize)?.get()?.as_deref()
+        let set = self.sets.get(family as usize)?.load(Ordering::Acquire);
+        match set {
+            NONE => None,
+            // SAFETY: null, or a box of `set_of`'s, which lives until the device's end (see there).
+            set => unsafe { set.as_ref() },
+        }
     }
 
     fn set_of(&self, family: u32) -> Option<&Set> {
-        self.sets
-            .get(family as usize)?
-            .get_or_init(|| self.make(family).map(Box::new))
-            .as_deref()
+        let place = self.sets.get(family as usize)?;
+        if place.load(Ordering::Acquire).is_null() {
+            let made = self.make(family).map(Box::new);
+            let made = made.map_or(NONE, Box::into_raw);
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            let first = place.compare_exchange(ptr::null_mut(), made, order.0, order.1);
+            if first.is_err() && made != NONE {
+                // Another queue of the family was faster.
+                // SAFETY: from `into_raw`, and nobody has seen it.
+                let made = unsafe { Box::from_raw(made) };
+                self.destroy(&made);
+            }
+        }
+        self.made(family)
     }
 
     fn make(&self, family: u32) -> Option<Set> {
@@ -323,6 +368,9 @@ impl Marking {
     }
 
     fn ticks(&self, set: &Set, mark: (Slot, Mark)) -> Option<u64> {
+        // What was never written may not be asked for.
+        let was_set = &set.states[index(mark)].was_set;
+        was_set.load(Ordering::Acquire).then_some(())?;
         let mut ticks = 0_u64;
         let size = size_of::<u64>();
         // SAFETY: one query of ours, and room for its 64 bits.

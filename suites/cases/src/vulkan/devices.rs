@@ -138,6 +138,18 @@ cases! {
         Ok(())
     }
 
+    /// Nor do devices that are paced.
+    paced_devices_that_come_and_go_leave_nothing_behind {
+        kind: Own, defects: ["V29"], budget: "0=6GiB", on_real: No("a card's driver keeps memory of its own"),
+        entry_points: ["vkCreateDevice", "vkDestroyDevice"], env: [("CUDA_DEVICE_SM_LIMIT", "30")],
+    } (_session) {
+        const MOST: Bytes = Bytes::mib(1);
+        let gpu = Gpu::first()?;
+        let devices = grown_by(4000, || Ok(gpu.instance.device(gpu.physical).map(drop)?))?;
+        ensure!(devices <= MOST, "{devices} for 4,000 devices");
+        Ok(())
+    }
+
     /// When one of two instances goes, the other still sees its clamped heap and keeps its charges.
     an_instance_outlives_another {
         kind: Budget, defects: ["V14"], entry_points: ["vkDestroyInstance", "vkGetPhysicalDeviceMemoryProperties"], budget: "0=6GiB",
