@@ -72,6 +72,8 @@ const TRUSTED: Nanos = Nanos::seconds(20);
 const DOUBTED: Nanos = Nanos::millis(500);
 /// Marks measure what takes longer well enough.
 const SHORT: Nanos = Nanos::micros(25);
+/// What came to an idle device may be a graph in which it rests: for a host node, or a copy (attack 47). Longer ones are judged by themselves (`doubt.rs`).
+const LONG: Nanos = Nanos::millis(10);
 
 /// Whether other tenants have the device, too. While they do, this one is charged for what its launches are believed to take, and what it would have been charged
 /// says nothing of the others any more: now and then it is charged for all again, until the next answer. That the device did less than that says that they have gone.
@@ -302,7 +304,11 @@ impl<R: Rules> Throttle<R> {
 
     /// What of a lease's `busy` time is charged, whose last launch took `last`, on a device that was idle before it or not.
     pub(super) fn counted(&self, busy: Nanos, last: Option<Nanos>, found_idle: bool) -> Nanos {
-        if last.is_none_or(|last| last > SHORT) {
+        let is_told_well = match found_idle {
+            true => last.is_none_or(|last| last > LONG),
+            false => last.is_none_or(|last| last > SHORT),
+        };
+        if is_told_well {
             return busy;
         }
         let least = if found_idle { LEAST_ALONE } else { LEAST_AHEAD };

@@ -551,6 +551,33 @@ pub fn uneven_beside<R: Rules>() -> Result<(), String> {
     }
 }
 
+/// Graphs in which the device rests, for a host node or a copy: their marks tell of that as if it were work, and the device does not. As far as four times what it does.
+pub fn rests<R: Rules>() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (cost, rest) in [
+        (1_000_000, 3_000_000),
+        (500_000, 1_400_000),
+        (3_000_000, 3_000_000),
+    ] {
+        let mut world = World::<R>::new(30, 67);
+        world.lag = rest;
+        world.tenant(Program::new(vec![Function::steady(cost)], 1));
+        world.run(TEN);
+        let start = world.age();
+        world.run(TEN.plus(TEN));
+        let mean = world.history.mean(start, world.age());
+        if !(22.0..33.0).contains(&mean) {
+            wrong.push(format!(
+                "{cost} of work and {rest} of rest: {mean:.1} under 30"
+            ));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
 /// A budget changed live holds from then on.
 pub fn changed_live<R: Rules>() -> Result<(), String> {
     let mut world = World::<R>::new(80, 23);
@@ -577,7 +604,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits uneven_beside changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits uneven_beside rests changed_live);
 }
 
 #[test]
