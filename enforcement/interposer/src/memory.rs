@@ -127,16 +127,16 @@ pub fn alloc_managed(
     let bytes = Some(Bytes(size as u64));
     let device = tenant.current_device();
     let room = match device.map(|device| tenant.room_for_managed(device)) {
-        Ok(Err(refused)) => {
-            return tenant.verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
-        }
-        Ok(Ok(room)) => room,
+        Ok(room) => room,
         // Which device keeps something for it nobody says (R145 of `fixtures/defects.txt`).
-        Err(NoDevice::Unknown) if !planted(Seed::R145) => {
-            let refused = Refused::UnknownDevice;
+        Err(NoDevice::Unknown) if !planted(Seed::R145) => Err(Refused::UnknownDevice),
+        Err(_) => Ok(None),
+    };
+    let room = match room {
+        Ok(room) => room,
+        Err(refused) => {
             return tenant.verdict(next::cuMemAllocManaged(place, IMPOSSIBLE, flags), refused);
         }
-        Err(_) => None,
     };
     let request = Request {
         place,

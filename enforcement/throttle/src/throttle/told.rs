@@ -304,14 +304,13 @@ impl<R: Rules> Throttle<R> {
 
     /// What of a lease's `busy` time is charged, whose last launch took `last`, on a device that was idle before it or not.
     pub(super) fn counted(&self, busy: Nanos, last: Option<Nanos>, found_idle: bool) -> Nanos {
-        let is_told_well = match found_idle {
-            true => last.is_none_or(|last| last > LONG),
-            false => last.is_none_or(|last| last > SHORT),
+        let (longest, least) = match found_idle {
+            true => (LONG, LEAST_ALONE),
+            false => (SHORT, LEAST_AHEAD),
         };
-        if is_told_well {
+        if last.is_none_or(|last| last > longest) {
             return busy;
         }
-        let least = if found_idle { LEAST_ALONE } else { LEAST_AHEAD };
         let part = (FULL - self.state.spared.get().0.min(FULL)).max(least);
         busy.scaled(part, FULL)
     }

@@ -538,7 +538,7 @@ pub fn uneven_beside<R: Rules>() -> Result<(), String> {
             let start = world.age();
             world.run(TEN.plus(TEN));
             let mean = world.history.mean(start, world.age());
-            if mean > 40.0 {
+            if mean > 36.0 {
                 wrong.push(format!(
                     "1 in {rare} of {cost} takes {outlier}, {sharing:?}: {mean:.1} under 30"
                 ));
