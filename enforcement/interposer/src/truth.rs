@@ -117,6 +117,8 @@ struct Look {
     known: Bytes,
     /// Of that, what the driver may not have taken yet.
     deferred: Bytes,
+    /// What is charged besides, and is certainly not taken.
+    untaken: Bytes,
     /// By the last look.
     drift: Bytes,
     /// With what was charged unseen since.
@@ -505,7 +507,7 @@ impl Tenant {
                 mark(Mark::DriftCharged);
                 figures.set_drift(wanted);
             }
-            self.tell_of_unasked(device, wanted);
+            self.tell_of_unasked(device, wanted, look.untaken);
         }
     }
 
@@ -562,7 +564,7 @@ impl Tenant {
                 .for_each(|index| ledger.forget_beyond(index));
         }
         if more {
-            self.tell_of_unasked(device, wanted);
+            self.tell_of_unasked(device, wanted, look.untaken);
         }
         match relieved {
             Bytes::ZERO => looked,
@@ -801,6 +803,7 @@ impl Tenant {
             let spares = self.spares(device);
             let awaited = self.buffers_awaited(device);
             let deferred = self.deferred(device).saturating_add(spares.unknown);
+            let untaken = spares.untaken.saturating_add(awaited);
             let rows = nvml.rows(index)?;
             // The only row of a process with a context is its own: what the image before execve held is in none (R130).
             let is_own = rows.count_of_own() == 1
@@ -851,7 +854,8 @@ impl Tenant {
             let disturbed = all != own && !stands_beside || dead != Bytes::ZERO;
             let look = Look {
                 held: row.saturating_sub(dead).saturating_add(unlisted),
-                known: known(all).saturating_sub(spares.untaken.saturating_add(awaited)),
+                known: known(all).saturating_sub(untaken),
+                untaken,
                 deferred: deferred.saturating_add(Bytes(shown.perhaps)),
                 drift: charged.saturating_sub(unseen),
                 charged,
@@ -1003,33 +1007,37 @@ impl Tenant {
 
 impl Tenant {
     /// Says once that the driver holds more for this process than its calls were charged for: where that is more than any driver takes by itself
-    /// (V15 of DEFECTS), or where the tenant is over its budget by it.
-    fn tell_of_unasked(self, device: &Device, drift: Bytes) {
+    /// (V15 of DEFECTS), or where the tenant is over its budget by it. What this process is charged and has certainly not taken (`untaken`) exceeds nothing
+    /// (R147 of `fixtures/defects.txt`).
+    fn tell_of_unasked(self, device: &Device, drift: Bytes, untaken: Bytes) {
         const UNASKED: Bytes = Bytes::mib(512);
+        let untaken = match planted(Seed::R147) {
+            true => Bytes::ZERO,
+            false => untaken,
+        };
         let over = device.indices.iter().find_map(|index| {
-            let (budget, usage) = (self.budget(index)?, self.ledger()?.usage(index));
-            (usage > budget).then(|| (budget, usage.saturating_sub(budget)))
+            let budget = self.budget(index)?;
+            let taken = self.ledger()?.usage(index).saturating_sub(untaken);
+            (taken > budget).then(|| (budget, taken.saturating_sub(budget)))
         });
         let ordinal = device.ordinal;
+        let drifted = format_args!(
+            "this process holds {drift} of device {ordinal} beyond what its calls were charged for (contexts, graphs, streams of threads, a driver opened directly, OpenCL, OpenGL); it is charged"
+        );
         if let Some((budget, by)) = over {
             mark(Mark::OverBudget);
+            let once = match planted(Seed::F1b) {
+                true => Once::Unasked,
+                false => Once::Overdrawn,
+            };
             report::once(
-                if planted(Seed::F1b) {
-                    Once::Unasked
-                } else {
-                    Once::Overdrawn
-                },
+                once,
                 format_args!(
-                    "this process holds {drift} of device {ordinal} beyond what its calls were charged for (contexts, graphs, streams of threads, a driver opened directly, OpenCL, OpenGL); it is charged: the budget of {budget} is exceeded by {by}, and nothing more is granted"
+                    "{drifted}: the budget of {budget} is exceeded by {by}, and nothing more is granted"
                 ),
             );
         } else if drift >= UNASKED {
-            report::once(
-                Once::Unasked,
-                format_args!(
-                    "this process holds {drift} of device {ordinal} that no library of ours was asked for (a Vulkan driver opened directly, OpenCL, OpenGL, code of large libraries); it is charged"
-                ),
-            );
+            report::once(Once::Unasked, drifted);
         }
     }
 }
@@ -1043,6 +1051,7 @@ mod tests {
             held: Bytes::mib(held),
             known: Bytes::mib(known),
             deferred: Bytes::mib(deferred),
+            untaken: Bytes::ZERO,
             drift: Bytes::mib(drift),
             charged: Bytes::mib(drift),
             unsettled: false,

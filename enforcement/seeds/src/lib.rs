@@ -56,6 +56,7 @@ seeds! {
     R144 = "R144", "a primary context that the driver says nothing of is taken to have ended";
     R145 = "R145", "what managed memory takes with its first page is not charged where the driver says no device";
     R146 = "R146", "a list of processes that could not be read is taken for one without this process";
+    R147 = "R147", "what is charged and not taken is said to exceed the budget";
     R143 = "R143", "what can be exported is taken for lent";
     R142 = "R142", "what destroyed pools hid is looked at with the next large request";
     R141 = "R141", "what destroyed pools were relieved of hides as much of what is taken beside them";
