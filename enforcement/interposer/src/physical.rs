@@ -18,7 +18,7 @@ use abi::cuda::{
 use budget::Bytes;
 use budget::charge::{self, BLOCK};
 use budget::settings::ContextCharge;
-use ledger::{KeptErrno, Named};
+use ledger::{KeptErrno, Named, size_by_descriptor};
 use seeds::{Seed, planted};
 
 use crate::boundary::arena::Held;
@@ -208,7 +208,7 @@ struct Memory {
     named: Option<Named>,
     /// It was imported, and whoever made it has named it: nothing of it is charged to us.
     hold: Option<Named>,
-    /// It was imported, nobody has named it, and nothing tells its size: it is charged as far as it is mapped.
+    /// It was imported, and nobody of this tenant has named it: it is charged as far as it is mapped, and whole where its maker said how large it is.
     foreign: bool,
 }
 
@@ -234,28 +234,18 @@ impl Book {
         self.enter_memory(handle, Memory::new(ordinal, bytes));
     }
 
-    /// Answers the hold that is one too many: the driver gave a handle that it had given before.
-    fn enter_import(
-        &mut self,
-        handle: CUmemGenericAllocationHandle,
-        ordinal: u32,
-        hold: Option<Named>,
-    ) -> Option<Named> {
+    /// False where the driver gave a handle that it had given before: what was imported is held and charged already.
+    fn enter_import(&mut self, handle: CUmemGenericAllocationHandle, imported: Memory) -> bool {
         if let Some(found) = self.handles.get_mut(&handle)
             && let Some(memory) = self.memories.get_mut(&found.memory)
             && found.count > 0
         {
             found.count += 1;
             memory.handles += 1;
-            return hold;
+            return false;
         }
-        let memory = Memory {
-            hold,
-            foreign: hold.is_none(),
-            ..Memory::new(ordinal, Bytes::ZERO)
-        };
-        self.enter_memory(handle, memory);
-        None
+        self.enter_memory(handle, imported);
+        true
     }
 
     /// What has to be charged before memory is mapped up to `end`, and where.
@@ -829,45 +819,52 @@ pub fn export(
     Outcome::Done(code)
 }
 
-/// What another process exported is held before the driver is asked, so that it is charged whoever lets go of it meanwhile. What nobody has named has a
+/// What another process exported is held before the driver is asked, so that it is charged whoever lets go of it meanwhile. What another tenant's made, which
+/// says how large it is, is charged as ours, though it be that one's too (R34e of `fixtures/defects.txt`). What nobody has named has a
 /// size that the driver tells nobody: it is in its maker's row until that one lets go of it and in ours from then on, so every such import is made
-/// between two looks, and not while the budget is exceeded (R34 of `fixtures/defects.txt`).
+/// between two looks, and not while the budget is exceeded (R34).
 pub fn import(
     tenant: Tenant,
     place: Out<'_, CUmemGenericAllocationHandle>,
     descriptor: Out<'_, c_void>,
     kind: CUmemAllocationHandleType,
 ) -> Outcome<CUresult> {
-    let hold = (kind == DESCRIPTOR)
-        .then(|| tenant.hold_descriptor(descriptor.address() as i32))
-        .flatten();
+    let fd = (kind == DESCRIPTOR).then(|| descriptor.address() as i32);
+    let hold = fd.and_then(|fd| tenant.hold_descriptor(fd));
     let unnamed = hold.is_none() && !planted(Seed::R34);
+    let told = fd.filter(|_| unnamed).and_then(size_by_descriptor);
+    let bytes = told.unwrap_or_default();
     let _nvml = Scope::begin(tenant);
-    if unnamed && let Err(refused) = tenant.look_for_unasked() {
+    if unnamed && let Err(refused) = tenant.look_for_imported(None) {
         return Outcome::Refused(refused);
     }
     let before = place.read();
     let code = next::cuMemImportFromShareableHandle(place, descriptor, kind);
     let handle = place.read().filter(|_| code == CUresult::SUCCESS);
-    if let Some(handle) = handle.filter(|_| unnamed)
-        && let Err(refused) = tenant.look_for_unasked()
-    {
+    let Some(handle) = handle else {
+        hold.into_iter()
+            .for_each(|named| tenant.let_go(named.object));
+        return Outcome::Done(code);
+    };
+    let ordinal = ordinal_of(handle);
+    let devices = devices_of(tenant, ordinal);
+    if unnamed && let Err(refused) = tenant.charge_stranger(ordinal, bytes) {
         let _relaxed = Relaxed::begin(tenant);
         let _ = next::cuMemRelease(handle);
         before.into_iter().for_each(|before| place.write(before));
-        let _ = tenant.look_for_unasked();
+        let _ = tenant.look_for_imported(Some(ordinal));
         return Outcome::Refused(refused);
     }
-    let surplus = match handle {
-        Some(handle) => {
-            let ordinal = ordinal_of(handle);
-            tenant.physical(|book| book.enter_import(handle, ordinal, hold))
-        }
-        None => hold,
+    let memory = Memory {
+        hold,
+        foreign: hold.is_none(),
+        ..Memory::new(ordinal, bytes)
     };
-    surplus
-        .into_iter()
-        .for_each(|named| tenant.let_go(named.object));
+    if !tenant.physical(|book| book.enter_import(handle, memory)) {
+        tenant.release(devices, bytes);
+        hold.into_iter()
+            .for_each(|named| tenant.let_go(named.object));
+    }
     Outcome::Done(code)
 }
 
@@ -949,6 +946,25 @@ impl Tenant {
     fn physical_book(self) -> MutexGuard<'static, Book> {
         let physical = self.memory.physical.get_or_default();
         physical.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Charges what an import of a stranger's memory is told to hold, and what looks find.
+    fn charge_stranger(self, ordinal: u32, bytes: Bytes) -> Result<(), Refused> {
+        let devices = devices_of(self, ordinal);
+        self.reserve_or_trim(devices, bytes)?.commit_as(bytes);
+        self.look_for_imported(Some(ordinal))
+            .inspect_err(|_| self.release(devices, bytes))
+    }
+
+    /// What this process is charged for what nobody of this tenant has named; `None` where it holds no such thing. It may be in its maker's row.
+    pub fn imports_of_strangers_on(self, ordinal: u32) -> Option<Bytes> {
+        self.physical(|book| {
+            let memories = book.memories.values();
+            let foreign = memories.filter(|memory| memory.foreign && memory.ordinal == ordinal);
+            foreign
+                .map(|memory| memory.bytes)
+                .reduce(Bytes::saturating_add)
+        })
     }
 
     /// What this process created on a device and holds, which is in its row, whoever else holds it too: so says an H200

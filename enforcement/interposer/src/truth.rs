@@ -293,13 +293,23 @@ impl Tenant {
         })
     }
 
-    /// As [`Tenant::room_for_unasked`], by the driver's figures of this moment.
-    pub fn look_for_unasked(self) -> Result<(), Refused> {
-        let devices = self.devices().into_iter().flat_map(Devices::iter);
-        devices
-            .filter(|device| self.memory.contexts.has_any(device.ordinal))
+    /// As [`Tenant::room_for_unasked`], by the driver's figures of this moment, and on devices too that this process has no context on and strangers' memory
+    /// (R34d of `fixtures/defects.txt`): what it imported before, or `imported` by now.
+    pub fn look_for_imported(self, imported: Option<u32>) -> Result<(), Refused> {
+        let holds = |device: &&Device| {
+            let of_strangers = || {
+                imported == Some(device.ordinal)
+                    || self.imports_of_strangers_on(device.ordinal).is_some()
+            };
+            self.memory.contexts.has_any(device.ordinal) || !planted(Seed::R34d) && of_strangers()
+        };
+        let devices = || self.devices().into_iter().flat_map(Devices::iter);
+        devices()
+            .filter(holds)
             .for_each(|device| _ = self.look_at(device));
-        self.room_for_unasked()
+        devices()
+            .filter(holds)
+            .try_for_each(|device| self.room_on(device))
     }
 
     /// Whether the driver may take memory that nobody asks it for (code, the stream of a thread): not while the tenant is over its budget on a
@@ -308,20 +318,24 @@ impl Tenant {
         if planted(Seed::R31b) {
             return Ok(());
         }
-        let over = |device: &Device| self.refusal_of(device.indices, Bytes::ZERO);
-        let devices = self.devices().into_iter().flat_map(Devices::iter);
-        for device in devices.filter(|device| self.memory.contexts.has_any(device.ordinal)) {
-            if over(device).is_none() {
-                continue;
-            }
-            // What is held without need goes first, and the dead are waited for, as before any refusal. What a lease covers is granted all the same.
-            drop(self.reserve_or_trim(device.indices, BLOCK)?);
-            self.look_at(device);
-            if let Some(refusal) = over(device) {
-                return Err(Refused::Ledger(refusal));
-            }
+        let mut devices = self.devices().into_iter().flat_map(Devices::iter);
+        devices.try_for_each(
+            |device| match self.memory.contexts.has_any(device.ordinal) {
+                true => self.room_on(device),
+                false => Ok(()),
+            },
+        )
+    }
+
+    fn room_on(self, device: &Device) -> Result<(), Refused> {
+        let over = || self.refusal_of(device.indices, Bytes::ZERO);
+        if over().is_none() {
+            return Ok(());
         }
-        Ok(())
+        // What is held without need goes first, and the dead are waited for, as before any refusal. What a lease covers is granted all the same.
+        drop(self.reserve_or_trim(device.indices, BLOCK)?);
+        self.look_at(device);
+        over().map_or(Ok(()), |refusal| Err(Refused::Ledger(refusal)))
     }
 
     /// Why so much more is not within the budgets of these devices, if it is not.
@@ -714,12 +728,16 @@ impl Tenant {
         let _held = self.memory.truth.looking.hold();
         for index in device.indices.iter() {
             if let Some(figures) = self.figures(index) {
-                figures.unseen.store(0, Ordering::Release);
                 mark(Mark::ContextBuried);
-                let drift = figures.drift.swap(0, Ordering::AcqRel);
-                self.release(DeviceSet::from_iter([index]), Bytes(drift));
+                self.end_drift(index, figures);
             }
         }
+    }
+
+    fn end_drift(self, index: DeviceIndex, figures: &Figures) {
+        figures.unseen.store(0, Ordering::Release);
+        let drift = figures.drift.swap(0, Ordering::AcqRel);
+        self.release(DeviceSet::from_iter([index]), Bytes(drift));
     }
 
     fn lowered(self, device: &Device, figures: &Figures, drift: Bytes, wanted: Bytes) -> Looked {
@@ -825,6 +843,9 @@ impl Tenant {
             self.note_seen(index, &rows);
             let Some(row) = own_row else {
                 ledger.note_no_row(index);
+                if !self.memory.contexts.has_any(device.ordinal) {
+                    self.end_drift(index, figures);
+                }
                 return None;
             };
             figures.listed.store(1, Ordering::Relaxed);
@@ -890,7 +911,8 @@ impl Tenant {
             .map(|look| (figures, look))
     }
 
-    /// What is charged for local memory and libraries, of which the driver takes some when a kernel is launched.
+    /// What is charged for local memory and libraries, of which the driver takes some when a kernel is launched, and for strangers' memory, of which some is in
+    /// their rows.
     fn deferred(self, device: &Device) -> Bytes {
         let buffers = match planted(Seed::F1e) {
             true => self.memory.contexts.buffers_awaited(device.ordinal),
@@ -901,6 +923,10 @@ impl Tenant {
             .limits_deferred(device)
             .saturating_add(self.awaited(device.ordinal))
             .saturating_add(buffers)
+            .saturating_add(
+                self.imports_of_strangers_on(device.ordinal)
+                    .unwrap_or_default(),
+            )
     }
 
     /// What is charged for what the driver takes at some launch, whether it has taken it or not.

@@ -27,7 +27,7 @@ pub use changes::{Change, Changes};
 pub use driver::{Driver, NoDriver};
 pub use errors::{AttachError, Reason, Refusal};
 pub use ledger::{Authority, Charged, Disagreement, Ledger, Reservation, Setup};
-pub use named::{Holds, Named, Unnamed};
+pub use named::{Holds, Named, Unnamed, size_by_descriptor};
 pub use objects::{Key, OBJECTS, Object, Shown};
 pub use region::PACE_WORDS;
 pub use region::clock::{now, sleep_until};

@@ -8,13 +8,15 @@ use budget::{Bytes, DeviceSet};
 use crate::ledger::Ledger;
 use crate::objects::{Key, Object, Recent};
 use crate::region::KeptErrno;
-use crate::region::descriptors::{mark, mark_of};
+use crate::region::descriptors::{mark, mark_of, size_of};
 
 /// What is exported by descriptors: its row, and the name that they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     pub object: Object,
     name: u64,
+    /// How large it is, where that is told.
+    bytes: Bytes,
 }
 
 /// Why a descriptor has no name.
@@ -47,7 +49,13 @@ impl Ledger {
         let _errno = KeptErrno::keep();
         // A number that nobody else draws.
         let drawn = || RandomState::new().hash_one(std::process::id());
-        let descriptor = mark(fd, named.map_or_else(drawn, |named| named.name));
+        let (name, size) =
+            named.map_or_else(|| (drawn(), bytes), |named| (named.name, named.bytes));
+        let size = match seeds::planted(seeds::Seed::R34e) {
+            true => Bytes::ZERO,
+            false => size,
+        };
+        let descriptor = mark(fd, name, size);
         let descriptor = descriptor.map_err(|unnamed| match seeds::planted(seeds::Seed::R48a) {
             true => Unnamed::Impossible,
             false => unnamed,
@@ -58,8 +66,18 @@ impl Ledger {
         let name = descriptor.name;
         let object = self.name_object(Key::of_name(name), devices, bytes, Some(&descriptor));
         let object = object.ok_or(Unnamed::NoRoom)?;
-        Ok(Named { object, name })
+        Ok(Named {
+            object,
+            name,
+            bytes,
+        })
     }
+}
+
+/// How large what another tenant made and exported by a descriptor is, of which this ledger knows nothing: in whole blocks. `None` where no ledger knows it.
+pub fn size_by_descriptor(fd: RawFd) -> Option<Bytes> {
+    let _errno = KeptErrno::keep();
+    size_of(fd)
 }
 
 /// What this process has open of each object: the ledger knows a slot once. Under one lock, so that a last and a first opening of two threads do not cross.
@@ -131,7 +149,12 @@ impl Holds {
         let _errno = KeptErrno::keep();
         let name = mark_of(fd)?;
         let object = self.hold_anew(ledger, Key::of_name(name))?;
-        Some(Named { object, name })
+        let bytes = size_of(fd).unwrap_or_default();
+        Some(Named {
+            object,
+            name,
+            bytes,
+        })
     }
 
     /// The end of what one of these began. Where it was the process's last opening of the object, and not its only one, those that came before it are last again,

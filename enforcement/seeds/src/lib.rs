@@ -260,6 +260,8 @@ seeds! {
     R41 = "R41", "what a device keeps for managed memory is charged to no variable";
     R40 = "R40", "of two drivers of one name the second is left alone";
     R34 = "R34", "what a stranger made is looked at only when it is mapped";
+    R34d = "R34d", "what a stranger made is not looked at where its importer has no context";
+    R34e = "R34e", "what another tenant exports does not say how large it is";
     R35 = "R35", "small arrays are charged twice their bytes though none was destroyed";
     R84 = "R84", "what is made in a context that another thread ends meanwhile stays charged";
     R84a = "R84a", "a library that is unloaded while a context is made stays charged in that";

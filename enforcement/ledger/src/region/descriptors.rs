@@ -1,10 +1,12 @@
 //! Descriptors by which memory is shared. They carry no name, so each open file description gets one: a shared lock on a byte of
 //! the file, far behind any end. It goes wherever the description goes, shows in /proc/self/fdinfo of whoever has it, and is dropped by the
-//! kernel with the last copy, in whatever process or message that was.
+//! kernel with the last copy, in whatever process or message that was. A second such lock says how large the memory is: another tenant's ledger does not know the
+//! name.
 
 use super::files::identity_of;
 use crate::named::Unnamed;
 use crate::objects::{Described, PATH_WORDS};
+use budget::Bytes;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
@@ -13,6 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 /// Where names begin: 48 bits lie behind. Below are other people's locks.
 const NAMES: u64 = 1 << 61;
 const NAME_MASK: u64 = (1 << 48) - 1;
+/// Where sizes begin, in steps of [`STEP`].
+const SIZES: u64 = 1 << 62;
+const STEP: u64 = budget::charge::BLOCK.0;
 /// Beside the name in an object's row: a plain file, wherever it lies (a tmpfs may be below /dev).
 const REGULAR: u64 = 1 << 63;
 /// Longer paths are not kept.
@@ -69,8 +74,8 @@ impl Descriptor {
     }
 }
 
-/// Names a descriptor's open file description.
-pub fn mark(fd: RawFd, name: u64) -> Result<Descriptor, Unnamed> {
+/// Names a descriptor's open file description, and says how large it is what it stands for; nothing of that where `bytes` is nothing.
+pub fn mark(fd: RawFd, name: u64, bytes: Bytes) -> Result<Descriptor, Unnamed> {
     let name = name & NAME_MASK;
     let identity = identity_of(fd).map_err(|_| Unnamed::Impossible)?;
     let path = std::fs::read_link(format!("/proc/thread-self/fd/{fd}")).map_err(unnamed)?;
@@ -83,14 +88,19 @@ pub fn mark(fd: RawFd, name: u64) -> Result<Descriptor, Unnamed> {
         path,
     };
     // Asked now, since later the answer decides about memory.
-    let lock = byte(libc::F_RDLCK, name);
-    // SAFETY: reads the lock description; a descriptor that is none is refused.
-    let locked = unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0;
-    let is_seen = locked
+    let is_seen = lock(fd, NAMES | name)
+        && (bytes == Bytes::ZERO || lock(fd, SIZES | bytes.0.div_ceil(STEP)))
         && found.path.as_bytes().len() < PATH
         && told_of(fd).map_err(unnamed)? == Some(name)
         && asked(&found).map_err(unnamed)? == Some(true);
     is_seen.then_some(found).ok_or(Unnamed::Impossible)
+}
+
+/// Puts a shared lock on a byte.
+fn lock(fd: RawFd, place: u64) -> bool {
+    let lock = byte(libc::F_RDLCK, place);
+    // SAFETY: reads the lock description; a descriptor that is none is refused.
+    unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) == 0 }
 }
 
 /// Why a description could not be looked at.
@@ -107,12 +117,23 @@ pub fn mark_of(fd: RawFd) -> Option<u64> {
 }
 
 fn told_of(fd: RawFd) -> io::Result<Option<u64>> {
+    told_from(fd, NAMES)
+}
+
+/// How large it is what a descriptor stands for, in whole blocks, if whoever made it said so.
+pub fn size_of(fd: RawFd) -> Option<Bytes> {
+    let steps = told_from(fd, SIZES).ok().flatten()?;
+    steps.checked_mul(STEP).map(Bytes)
+}
+
+/// The place of a lock of this description, from where such places begin.
+fn told_from(fd: RawFd, begin: u64) -> io::Result<Option<u64>> {
     let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}"))?;
     Ok(told.lines().find_map(|line| {
         let fields = line.strip_prefix("lock:")?;
         let first = fields.split_whitespace().rev().nth(1)?;
-        let name = first.parse::<u64>().ok()?.checked_sub(NAMES)?;
-        (fields.contains("OFDLCK") && name <= NAME_MASK).then_some(name)
+        let place = first.parse::<u64>().ok()?.checked_sub(begin)?;
+        (fields.contains("OFDLCK") && place <= NAME_MASK).then_some(place)
     }))
 }
 
@@ -158,7 +179,7 @@ fn asked(descriptor: &Descriptor) -> io::Result<Option<bool>> {
         .ok()
         .filter(|found| same(found.device, found.inode))
         .and_then(|_| {
-            let mut lock = byte(libc::F_WRLCK, descriptor.name);
+            let mut lock = byte(libc::F_WRLCK, NAMES | descriptor.name);
             // SAFETY: reads and overwrites the lock description.
             let answer = unsafe { libc::fcntl(fd, libc::F_OFD_GETLK, &raw mut lock) };
             (answer == 0).then(|| i32::from(lock.l_type) != libc::F_UNLCK)
@@ -168,12 +189,12 @@ fn asked(descriptor: &Descriptor) -> io::Result<Option<bool>> {
     Ok(told)
 }
 
-fn byte(kind: i32, name: u64) -> libc::flock {
+fn byte(kind: i32, place: u64) -> libc::flock {
     // SAFETY: plain integers.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = (NAMES | name) as libc::off_t;
+    lock.l_start = place as libc::off_t;
     lock.l_len = 1;
     lock
 }

@@ -349,7 +349,8 @@ fn a_descriptor_holds_an_object_until_it_is_closed_or_its_file_is_gone() {
         for (number, gone) in [(1, false), (2, true)] {
             let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
             let shared = file.reopen().unwrap();
-            let descriptor = ledger::name_descriptor(shared.as_raw_fd(), number).unwrap();
+            let descriptor =
+                ledger::name_descriptor(shared.as_raw_fd(), number, Bytes::ZERO).unwrap();
             assert_eq!(reserve(&ledger, 60 * MIB, &NoDriver), Ok(()));
             let devices = core::iter::once(DEVICE).collect();
             let object = ledger

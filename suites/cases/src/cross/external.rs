@@ -11,7 +11,7 @@ use super::lent::steps_in_pieces;
 use super::objects::{
     Holder, Maker, OK, OUT_OF_MEMORY, SHARED, available, is_charged, is_given_back,
 };
-use crate::clients::{Gpu, context, cuda, fill};
+use crate::clients::{Gpu, context, cuda, cuda_without_context, fill};
 use crate::ffi::cuda::{Cuda, External, Purpose};
 use crate::ffi::process::Exhausted;
 use crate::ffi::vulkan::{Code, Memory, Wish};
@@ -387,5 +387,66 @@ cases! {
         }
         ensure_eq!(cuda.allocate(SHARED.0).code, OK, "{SHARED} when all is released");
         Ok(())
+    }
+
+    /// It is where that one has a VkDevice and no context.
+    memory_of_strangers_is_charged_to_an_importer_without_a_context {
+        kind: Budget, defects: ["R34d"], budget: "0=8GiB", entry_points: ["cuMemImportFromShareableHandle", "cuMemRelease", "cuCtxCreate_v2"],
+        unaccounted: "nobody tells an import's size before its maker has let go of it: one of them exceeds the budget",
+    } (session) {
+        let (cuda, _gpu) = (cuda_without_context()?, Gpu::first()?);
+        let import = || -> Result<_, Failure> {
+            let mut stranger = Holder::stranger(session)?;
+            let descriptor = stranger.sends(session, Maker::Cuda)?;
+            let import = cuda.import_memory(&descriptor);
+            drop(descriptor);
+            stranger.0.finish()?;
+            Ok(import)
+        };
+        let mut imports = Vec::new();
+        for _ in 0..2 {
+            let import = import()?;
+            ensure_eq!(import.code, OK, "cuMemImportFromShareableHandle");
+            imports.push(import.out);
+        }
+        ensure_eq!(import()?.code, OUT_OF_MEMORY, "cuMemImportFromShareableHandle beside 8 GiB of 8");
+        for import in imports {
+            ensure_eq!(cuda.release_memory(import), OK, "cuMemRelease");
+        }
+        ensure_eq!(import()?.code, OK, "cuMemImportFromShareableHandle when all is released");
+        let created = cuda.create_context(0);
+        ensure_eq!(created.code, OK, "cuCtxCreate_v2 beside 4 GiB of 8");
+        ensure_eq!(cuda.allocate(Bytes::gib(3).0).code, OK, "3 GiB beside 4 GiB and a context of 8");
+        ensure_eq!(cuda.allocate(Bytes::gib(1).0).code, OUT_OF_MEMORY, "1 GiB beside 7 GiB and a context of 8");
+        Ok(())
+    }
+
+    /// What another tenant made and exported is charged to who imports it, which need have nothing on the device, and is its maker's too as long as that one holds it.
+    memory_of_another_tenant_is_charged_to_who_imports_it {
+        kind: Budget, defects: ["R34e"], budget: "0=9GiB", entry_points: ["cuMemImportFromShareableHandle", "cuMemRelease", "cuMemAlloc_v2"],
+        unaccounted: "two tenants share a device that has one budget here",
+    } (session) {
+        let cuda = cuda_without_context()?;
+        let import = |tenant: &str| -> Result<_, Failure> {
+            let theirs = session.directory().join(tenant).display().to_string();
+            let mut neighbour = Holder::launch(session.launch("holder").env("RINGFENCE_LEDGER", &theirs))?;
+            let descriptor = neighbour.sends(session, Maker::Cuda)?;
+            Ok((cuda.import_memory(&descriptor), neighbour))
+        };
+        let (first, maker) = import("first.ledger")?;
+        ensure_eq!(first.code, OK, "cuMemImportFromShareableHandle");
+        let second = import("second.ledger")?;
+        ensure_eq!(second.0.code, OK, "cuMemImportFromShareableHandle beside 4 GiB of 9");
+        second.1.0.finish()?;
+        let third = import("third.ledger")?;
+        ensure_eq!(third.0.code, OUT_OF_MEMORY, "cuMemImportFromShareableHandle beside 8 GiB of 9");
+        third.1.0.finish()?;
+        ensure_eq!(cuda.release_memory(second.0.out), OK, "cuMemRelease");
+        context(&cuda, 0)?;
+        let left = available(&cuda)?;
+        ensure_eq!(cuda.allocate(Bytes::gib(5).0).code, OUT_OF_MEMORY, "5 GiB of 9 beside {SHARED} and a context");
+        ensure_eq!(cuda.release_memory(first.out), OK, "cuMemRelease");
+        ensure_eq!(available(&cuda)?, left + SHARED, "free when it is released");
+        maker.0.finish()
     }
 }
