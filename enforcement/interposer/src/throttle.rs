@@ -248,6 +248,12 @@ impl Marks for Lane {
         let marks = self.marks.of(context)?;
         marks.of(slot, to).since(marks.of(slot, from))
     }
+
+    fn apart(&self, context: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        let marks = self.marks.of(context).filter(|_| !planted(Seed::T16))?;
+        let ends = [earlier, later].map(|slot| marks.of(slot, Mark::Closed));
+        ends[1].since(ends[0])
+    }
 }
 
 impl<'a> Site for Place<'a> {
@@ -297,6 +303,10 @@ impl Marks for Place<'_> {
 
     fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
         self.lane.between(context, slot, from, to)
+    }
+
+    fn apart(&self, context: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        self.lane.apart(context, earlier, later)
     }
 
     fn is_idle(&self) -> Option<bool> {

@@ -203,6 +203,12 @@ impl Marks for Anywhere {
         let (timed, family) = at(place)?;
         timed.marking.between(family, (slot, from), (slot, to))
     }
+
+    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        let (timed, family) = at(place)?;
+        let [earlier, later] = [earlier, later].map(|slot| (slot, Mark::Closed));
+        timed.marking.between(family, earlier, later)
+    }
 }
 
 struct Place {
@@ -300,6 +306,10 @@ impl Marks for Place {
 
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
         Anywhere.between(place, slot, from, to)
+    }
+
+    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        Anywhere.apart(place, earlier, later)
     }
 
     fn waits(&self) -> bool {

@@ -42,6 +42,8 @@ pub trait Marks {
     fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool>;
     /// From one mark of a lease to another, both reached.
     fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
+    /// From the end of one lease to that of another, both over. `None` where that was earlier, too.
+    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos>;
     /// Whether the launch's stream has nothing before it that a mark would wait for; `None` where nobody can say.
     fn is_idle(&self) -> Option<bool> {
         None
@@ -300,7 +302,16 @@ impl<R: Rules> Lane<R> {
         // What marks take is part of what the device does for the lease.
         let lease = if alone { without(Nanos::ZERO) } else { whole };
         let last = without(slowed);
-        let measured = Measured { lease, last, gap };
+        let end = whole.and_then(|span| {
+            let apart = |earlier, later| marks.apart(place, earlier, later);
+            self.throttle.end_by_marks(now, (slot, span), apart)
+        });
+        let measured = Measured {
+            lease,
+            last,
+            gap,
+            end,
+        };
         self.throttle
             .finished(shared, *share, &self.costs, now, (slot, measured));
     }

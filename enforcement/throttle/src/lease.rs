@@ -106,6 +106,8 @@ pub struct Lease {
     pub gap: Word,
     /// There is a mark behind its last one.
     pub gauged: Word,
+    /// When the lease before it here was over, as long as its marks stand.
+    pub over: Word,
 }
 
 impl Lease {
@@ -194,6 +196,7 @@ impl Lease {
             &self.ended,
             &self.gap,
             &self.gauged,
+            &self.over,
         ] {
             word.set(Nanos::ZERO);
         }

@@ -12,6 +12,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const SETTLED: bool = true;
     /// Time in which two processes have work counts once.
     const UNION: bool = true;
+    /// Leases that end together are known to by their marks.
+    const ENDS_ARE_SEEN: bool = true;
     /// Nothing is launched while work is late.
     const IN_FLIGHT_BOUND: bool = true;
     /// A lease begins while those before it are on the device.

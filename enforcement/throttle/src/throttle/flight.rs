@@ -24,6 +24,8 @@ const OTHERS_TURNS: Nanos = Nanos::millis(8);
 /// A lease that is not done this long after it should be is charged so far, and the next one may be taken: work may wait for work
 /// that is launched after it.
 const PATIENCE: Nanos = Nanos::millis(250);
+/// So long after it was set a mark is asked how far another is from it: a driver tells it in 32 bits, half a microsecond of 8 s.
+const STANDS: Nanos = Nanos::seconds(5);
 
 /// What the marks say. `None` where one could not be set or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,16 @@ pub struct Measured {
     /// That time, as far as the host can tell: all of the call that made the launch. Zero where the stream had not run empty before the last launch, or
     /// before the mark that ended the lease.
     pub gap: Nanos,
+    /// As far as that is known.
+    pub end: Option<End>,
+}
+
+/// The end of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    pub at: Nanos,
+    /// For how long no lease before it was under way, as far as that is known.
+    pub own: Nanos,
 }
 
 impl Measured {
@@ -58,6 +70,8 @@ pub(super) struct Took {
     theirs: Nanos,
     /// That is known to be beside what other processes of this tenant did then.
     exact: bool,
+    /// When it was over, if that is known.
+    end: Option<Nanos>,
 }
 
 impl Took {
@@ -67,6 +81,7 @@ impl Took {
             busy,
             theirs: Nanos::ZERO,
             exact: false,
+            end: None,
         }
     }
 }
@@ -169,7 +184,12 @@ impl<R: Rules> Throttle<R> {
         let believed = costs.of(key).time();
         let is_long = |last: &Nanos| *last >= believed.scaled(3, 2) && believed != Nanos::ZERO;
         let is_learned = |last: &Nanos| R::OWN_IS_LEARNED || !self.has_others() || !is_long(last);
-        if let Some(last) = measured.last.filter(is_learned) {
+        // What another lease was over in is not all its own.
+        let own = |last: Nanos| match measured.end.filter(|_| R::ENDS_ARE_SEEN) {
+            Some(end) => last.min(end.own.max(last.scaled(1, LEASES as u64))),
+            None => last,
+        };
+        if let Some(last) = measured.last.map(own).filter(is_learned) {
             let last = if self.has_others() && is_long(&last) {
                 // Turns of others are in it, or it is what the launch takes: half is, as of a lease.
                 last.scaled(1, 2).max(believed)
@@ -233,8 +253,10 @@ impl<R: Rules> Throttle<R> {
             busy,
             theirs,
             exact: scattered,
+            end: measured.end.filter(|_| R::ENDS_ARE_SEEN).map(|end| end.at),
         };
-        self.settle(shared, share, now, slot, took);
+        let end = self.settle(shared, share, now, slot, took);
+        lease.over.set(end);
     }
 
     /// The device is not done with the lease. Whether it has begun is `begun`'s to say, if that matters.
@@ -350,6 +372,39 @@ impl<R: Rules> Throttle<R> {
         begun.plus(self.corrected(lease.used.get()))
     }
 
+    /// When a lease was over that took `span`, by its distance from one that is settled, as long as the marks of that one stand: leases of several streams overlap, and
+    /// what waits begins long after it was launched.
+    pub(crate) fn end_by_marks(
+        &self,
+        now: Nanos,
+        (slot, span): (Slot, Nanos),
+        apart: impl Fn(Slot, Slot) -> Option<Nanos>,
+    ) -> Option<End> {
+        let lease = self.lease(slot);
+        let stands = |other: &Slot| {
+            let other = self.lease(*other);
+            let over = other.over.get();
+            other.stage() == Stage::Free
+                && over != Nanos::ZERO
+                && now.less(over) < STANDS
+                && other.closed_in.get() == lease.closed_in.get()
+        };
+        let last = Slot::all()
+            .filter(stands)
+            .max_by_key(|other| self.lease(*other).over.get())?;
+        let over = self.lease(last).over.get();
+        match apart(last, slot) {
+            Some(own) => (own < span).then(|| End {
+                at: over.plus(own),
+                own,
+            }),
+            None => Some(End {
+                at: over.less(apart(slot, last)?),
+                own: span,
+            }),
+        }
+    }
+
     /// The device was busy with the lease for `busy`, as far as anybody can tell.
     pub(super) fn settle_evenly(
         &self,
@@ -359,7 +414,7 @@ impl<R: Rules> Throttle<R> {
         slot: Slot,
         busy: Nanos,
     ) {
-        self.settle(shared, share, now, slot, Took::evenly(busy));
+        let _ = self.settle(shared, share, now, slot, Took::evenly(busy));
     }
 
     pub(super) fn settle(
@@ -369,13 +424,15 @@ impl<R: Rules> Throttle<R> {
         now: Nanos,
         slot: Slot,
         took: Took,
-    ) {
+    ) -> Nanos {
         let end = self.pay(shared, share, now, slot, took);
         let state = &self.state;
         state.turns.let_go(shared, now);
         state.ended.set(end.max(state.ended.get().min(now)));
         state.settled.set(now);
+        self.lease(slot).over.set(Nanos::ZERO);
         self.free(slot);
+        end
     }
 
     fn free(&self, slot: Slot) {
@@ -397,7 +454,8 @@ impl<R: Rules> Throttle<R> {
             true => Nanos::ZERO,
             false => lease.looked.get(),
         };
-        let end = begun.plus(span).max(seen).min(now);
+        let end = took.end.unwrap_or_else(|| begun.plus(span));
+        let end = end.max(seen).min(now);
         let start = end.less(span);
         let spared = self.spared(now, busy);
         let busy = busy.less(spared);

@@ -26,6 +26,7 @@ defect!(WhatWaitsIsPaid without HELD_UP_IS_FREE);
 defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
 defect!(OwnIsTheOthers without OWN_IS_LEARNED);
+defect!(StreamsAreOne without ENDS_ARE_SEEN);
 defect!(MarksAreNeverDoubted without DOUBTED);
 defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
 defect!(MarksTakeNothing without MARKS_ARE_GAUGED);
@@ -129,6 +130,11 @@ fn leaving_no_place_beside_what_is_held_up_is_caught() {
 #[test]
 fn taking_own_work_for_other_tenants_is_caught() {
     scenes::uneven_beside::<OwnIsTheOthers>().unwrap_err();
+}
+
+#[test]
+fn paying_for_each_stream_as_if_it_were_alone_is_caught() {
+    scenes::together::<StreamsAreOne>().unwrap_err();
 }
 
 #[test]

@@ -64,10 +64,10 @@ impl Function {
     }
 }
 
-/// Before each round's launches a stream is closed, and opened so long after the last of them.
+/// Before each round's launches the first streams are closed, and opened so long after the last of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
-    pub stream: usize,
+    pub streams: usize,
     pub open_after: u64,
     /// The library is told that it waits.
     pub told: bool,
@@ -92,6 +92,7 @@ pub struct Program {
     /// Which function, and how often, one after another in a round; none: the functions in turn.
     pub phases: Vec<(usize, u64)>,
     place: Place,
+    closed: usize,
     launched: u64,
     rounds: u64,
     at: u64,
@@ -101,6 +102,7 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Begin,
+    Closing,
     /// The copy before a launch was made.
     Copied,
     Launch,
@@ -126,6 +128,7 @@ impl Program {
             copies: 0,
             phases: Vec::new(),
             place: Place::Begin,
+            closed: 0,
             launched: 0,
             rounds: 0,
             at: 0,
@@ -140,16 +143,23 @@ impl Program {
     pub fn step(&mut self, dice: &mut Dice) -> Step {
         match self.place {
             Place::Begin => {
-                self.launched = 0;
-                self.place = Place::Launch;
-                match self.gate {
-                    Some(gate) => Step::Close {
-                        stream: gate.stream,
-                        told: gate.told,
-                    },
-                    None => self.step(dice),
-                }
+                (self.closed, self.launched) = (0, 0);
+                self.place = Place::Closing;
+                self.step(dice)
             }
+            Place::Closing => match self.gate.filter(|gate| self.closed < gate.streams) {
+                Some(gate) => {
+                    self.closed += 1;
+                    Step::Close {
+                        stream: self.closed - 1,
+                        told: gate.told,
+                    }
+                }
+                None => {
+                    self.place = Place::Launch;
+                    self.step(dice)
+                }
+            },
             Place::Launch if self.launched == self.depth => {
                 self.place = Place::Launched;
                 self.step(dice)

@@ -88,7 +88,7 @@ fn gated(launches: u64, device: u64, open_after: u64) -> Program {
     let mut program = uniform(launches, device, MS / 2);
     program.gate = Some(Gate {
         told: true,
-        stream: 0,
+        streams: 1,
         open_after,
     });
     program

@@ -459,7 +459,7 @@ pub fn held_up<R: Rules>() -> Result<(), String> {
         program.streams = 2;
         program.gate = Some(Gate {
             told: true,
-            stream: 0,
+            streams: 1,
             open_after: 0,
         });
         world.tenant(program);
@@ -491,7 +491,7 @@ pub fn unknown_waits<R: Rules>() -> Result<(), String> {
                 program.streams = streams;
                 program.gate = Some(Gate {
                     told: false,
-                    stream: 0,
+                    streams: 1,
                     open_after,
                 });
                 let at = world.tenant(program);
@@ -578,6 +578,38 @@ pub fn rests<R: Rules>() -> Result<(), String> {
     }
 }
 
+/// Streams that are let go together, with rests in between: their leases overlap, and what they are at together is paid for once.
+pub fn together<R: Rules>() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    for (streams, cost, rest) in [
+        (8, 300_000, 4_000_000),
+        (8, 3_000_000, 10_000_000),
+        (4, 300_000, 2_000_000),
+        (2, 1_000_000, 4_000_000),
+    ] {
+        let mut program = Program::new(vec![Function::steady(cost)], streams as u64);
+        program.streams = streams;
+        program.gate = Some(Gate {
+            told: false,
+            streams,
+            open_after: rest,
+        });
+        let mut world = World::<R>::new(30, 71);
+        world.tenant(program);
+        world.run(TEN.plus(TEN));
+        let mean = world.history.mean(TEN, world.age());
+        if !(26.0..33.0).contains(&mean) {
+            wrong.push(format!(
+                "{streams} streams of {cost}, {rest} later: {mean:.1} under 30"
+            ));
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
 /// A budget changed live holds from then on.
 pub fn changed_live<R: Rules>() -> Result<(), String> {
     let mut world = World::<R>::new(80, 23);
@@ -604,7 +636,7 @@ macro_rules! scenes {
 }
 
 mod kept {
-    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits uneven_beside rests changed_live);
+    scenes!(idle_then_greedy bursts mixed turns waits few outliers uneven changing crowds foreigners kills long held_up unknown_waits uneven_beside rests together changed_live);
 }
 
 #[test]
@@ -685,6 +717,10 @@ impl Marks for Never {
     }
 
     fn between(&self, _place: u64, _slot: Slot, _from: Mark, _to: Mark) -> Option<Nanos> {
+        None
+    }
+
+    fn apart(&self, _place: u64, _earlier: Slot, _later: Slot) -> Option<Nanos> {
         None
     }
 
@@ -813,6 +849,12 @@ impl Marks for Queue {
         let marks = self.marks.borrow();
         let at = |mark| marks.get(&(slot.index(), mark)).copied();
         Some(at(to)?.less(at(from)?))
+    }
+
+    fn apart(&self, _place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        let marks = self.marks.borrow();
+        let end = |slot: Slot| marks.get(&(slot.index(), Mark::Closed)).copied();
+        end(later)?.0.checked_sub(end(earlier)?.0).map(Nanos)
     }
 
     fn is_idle(&self) -> Option<bool> {

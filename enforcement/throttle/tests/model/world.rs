@@ -104,6 +104,11 @@ impl Marks for Reached {
         Some(Nanos(to.saturating_sub(from)))
     }
 
+    fn apart(&self, _place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
+        let end = |slot: Slot| self.marks[slot.index()][Mark::Closed as usize];
+        end(later)?.checked_sub(end(earlier)?).map(Nanos)
+    }
+
     fn is_idle(&self) -> Option<bool> {
         self.idle
     }

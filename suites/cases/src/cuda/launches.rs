@@ -129,6 +129,47 @@ cases! {
         Ok(())
     }
 
+    /// Streams that wait for the host and are let go together are at work at the same time: that time is paid for once, not for each of them.
+    streams_that_are_let_go_together_are_charged_once {
+        kind: Budget, defects: ["T16"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        // The device's own figure would make up for it.
+        faults: r#"fault = [{ at = "nvmlDeviceGetSamples", then = "result:3" }]"#,
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more", on_real: SIMULATED,
+    } (session) {
+        const STREAMS: u32 = 7;
+        const ROUNDS: u32 = 60;
+        let long = Long::lasting(&mut unbudgeted(session)?, 400_000)?;
+        let cuda = crate::clients::cuda()?;
+        let word = cuda.allocate_host(4096).out;
+        let mut work = workload(&cuda)?;
+        work.blocks = long.blocks as u32;
+        let own = work.own_stream();
+        let streams: Vec<_> = (0..STREAMS).map(|_| cuda.create_stream().out).collect();
+        let mut setup = ledger::Setup::default();
+        setup.budgets[0] = session.budget(0).map(|budget| ledger::Bytes(budget.0));
+        let ledger = ledger::Ledger::attach(session.ledger_path(), &setup)?;
+        let charged = || {
+            let words = ledger.pace_words(ledger::DeviceIndex(0));
+            words.map_or(0, |words| throttle::Shared::new(words).busy().0)
+        };
+        let before = charged();
+        for value in 1..=ROUNDS {
+            for stream in &streams {
+                ensure_eq!(cuda.wait_for_value(*stream, word, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
+                work.in_stream(*stream);
+                ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
+            }
+            std::thread::sleep(Duration::from_millis(8));
+            ensure_eq!(cuda.write_value(own, word, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+        }
+        let done = u64::from(STREAMS * ROUNDS) * long.unit.unsigned_abs();
+        let charged = charged() - before;
+        ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
+        ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
+        Ok(())
+    }
+
     /// Who makes a context for one launch, ends it, and does nothing for a while has nothing to pay for that while.
     what_a_context_has_launched_is_charged_until_its_end {
         kind: Neutral, defects: ["T11"], entry_points: ["cuCtxDestroy_v2", "cuLaunchKernel"],
