@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use ledger::KeptErrno;
 use std::fs;
+use std::path::Path;
 
 use abi::cuda::{CUcontext, CUresult, CUuuid};
 use budget::charge::{self, Shape};
@@ -275,21 +276,19 @@ struct Listed {
 
 /// The kernel module's own list, in the order of the addresses by which its directories are named. `None` where it is empty, or there is none.
 fn listed_by_kernel() -> Option<Vec<Listed>> {
-    let found = fs::read_dir("/proc/driver/nvidia/gpus")
-        .ok()?
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let pci = parse_pci(entry.file_name().to_str()?)?;
-            let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
-            let uuid = text
-                .lines()
-                .find_map(|line| line.strip_prefix("GPU UUID:"))
-                .and_then(|uuid| parse_uuid(format!("{}\0", uuid.trim()).as_bytes()));
-            Some(Listed {
-                pci: Pci { function: 0, ..pci },
-                uuid,
-            })
-        });
+    let listed = ledger::entries(Path::new("/proc/driver/nvidia/gpus"));
+    let found = listed.into_iter().filter_map(|entry| {
+        let pci = parse_pci(entry.file_name()?.to_str()?)?;
+        let text = fs::read_to_string(entry.join("information")).unwrap_or_default();
+        let uuid = text
+            .lines()
+            .find_map(|line| line.strip_prefix("GPU UUID:"))
+            .and_then(|uuid| parse_uuid(format!("{}\0", uuid.trim()).as_bytes()));
+        Some(Listed {
+            pci: Pci { function: 0, ..pci },
+            uuid,
+        })
+    });
     let found = in_order(found, |listed| listed.pci);
     (!found.is_empty()).then_some(found)
 }

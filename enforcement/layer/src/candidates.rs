@@ -3,6 +3,7 @@
 //! NVML if it is there; else the kernel driver's own list under /proc, in PCI order; else, or where that names fewer GPUs than Vulkan itself
 //! shows, the PCI order of the NVIDIA devices that it shows.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,15 +65,11 @@ fn numbered(found: Vec<(Pci, Option<[u8; 16]>)>) -> Vec<Candidate> {
 }
 
 fn of_proc(directory: &str) -> Vec<(Pci, Option<[u8; 16]>)> {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return Vec::new();
-    };
+    let entries = ledger::entries(Path::new(directory)).into_iter();
     entries
-        .flatten()
         .filter_map(|entry| {
-            let pci = parse_pci(entry.file_name().to_str()?)?;
-            let text =
-                std::fs::read_to_string(entry.path().join("information")).unwrap_or_default();
+            let pci = parse_pci(entry.file_name()?.to_str()?)?;
+            let text = std::fs::read_to_string(entry.join("information")).unwrap_or_default();
             Some((
                 pci,
                 text.lines()

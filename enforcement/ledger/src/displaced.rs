@@ -11,6 +11,7 @@ use seeds::{Seed, planted};
 use crate::SLOTS;
 use crate::attach::{Opened, open};
 use crate::probe::Tree;
+use crate::region::folders::entries;
 use crate::region::processes;
 use crate::region::{self, Identity, Layout, Map};
 use core::cell::LazyCell;
@@ -141,7 +142,7 @@ fn all_processes() -> impl Iterator<Item = PathBuf> {
         let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
         name.iter().all(u8::is_ascii_digit)
     };
-    let others = below(Path::new("/proc")).filter(is_process);
+    let others = entries(Path::new("/proc")).into_iter().filter(is_process);
     core::iter::once(processes::own("")).chain(others.map(processes::telling))
 }
 
@@ -158,7 +159,7 @@ fn ledgers_of(process: &Path, device: u64) -> Vec<PathBuf> {
     };
     for _ in 0..WALKS {
         let mut all_seen = true;
-        for descriptor in below(&process.join("fd")) {
+        for descriptor in entries(&process.join("fd")) {
             match std::fs::read_link(&descriptor) {
                 // Pipes, sockets and the like have no path. Of devices' nodes nothing is asked.
                 Ok(to) if !to.is_absolute() || is_device(&to) => {}
@@ -239,11 +240,6 @@ fn mount_of(process: &Path, descriptor: &Path) -> Option<String> {
         .lines()
         .find_map(|line| line.strip_prefix("mnt_id:"))?;
     Some(id.trim().to_owned())
-}
-
-fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path())
 }
 
 #[cfg(test)]

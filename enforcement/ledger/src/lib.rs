@@ -32,6 +32,7 @@ pub use objects::{Key, OBJECTS, Object, Shown};
 pub use region::PACE_WORDS;
 pub use region::clock::{now, sleep_until};
 pub use region::descriptors::{Descriptor, mark as name_descriptor};
+pub use region::folders::entries;
 pub use region::processes::{folder_of, own_environment};
 pub use region::{Cancelability, KeptErrno, Turn, complain, write_quietly};
 pub use view::{DeviceShare, SlotView, Stats, View};

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod descriptors;
 mod environment;
 mod files;
+pub mod folders;
 mod forks;
 mod heirs;
 pub mod processes;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use seeds::{Seed, planted};
 
+use super::folders::entries;
 use super::{clock, environment};
 
 /// A file of this process's own folder, by the thread that asks.
@@ -58,8 +59,7 @@ pub fn start_of_living(pid: u32) -> u64 {
 }
 
 fn living_thread(process: &Path) -> Option<PathBuf> {
-    let threads = std::fs::read_dir(process.join("task")).ok()?.flatten();
-    let mut threads = threads.map(|entry| entry.path());
+    let mut threads = entries(&process.join("task")).into_iter();
     threads
         .find(|thread| state_in(thread).is_some_and(|(state, _)| !has_ended(state)))
         .filter(|_| !planted(Seed::R78))
