@@ -274,9 +274,9 @@ impl<R: Rules> Lane<R> {
             true => marks.between(place, slot, Mark::Opened, Mark::Closed),
             false => None,
         };
-        let last = match (alone, lease.ended.is_set()) {
-            (true, _) => whole,
-            (false, true) => None,
+        let last = match (lease.ended.is_set(), alone) {
+            (true, _) => None,
+            (false, true) => whole,
             (false, false) => marks.between(place, slot, Mark::Last, Mark::Closed),
         };
         let fetch = if gap > Nanos::ZERO {
@@ -300,7 +300,10 @@ impl<R: Rules> Lane<R> {
             })
         };
         // What marks take is part of what the device does for the lease.
-        let lease = if alone { without(Nanos::ZERO) } else { whole };
+        let lease = match alone && last.is_some() {
+            true => without(Nanos::ZERO),
+            false => whole,
+        };
         let last = without(slowed);
         let end = whole.and_then(|span| {
             let apart = |earlier, later| marks.apart(place, earlier, later);
@@ -412,17 +415,19 @@ impl<R: Rules> Lane<R> {
         let idle = !site.waits() && site.reached(place, slot, before) == Some(true);
         let gap = if idle { made.less(begun).0.max(1) } else { 0 };
         let mut gauged = false;
-        let launched = match was_made {
-            true if site.set(slot, Mark::Closed) == place && place != 0 => {
-                gauged = self.throttle.is_to_gauge(slot) && site.set(slot, Mark::Behind) == place;
-                Launched::Marked
-            }
-            true => Launched::Unmarked,
-            false => Launched::Failed,
+        let is_marked = site.set(slot, Mark::Closed) == place && place != 0;
+        let launched = match (is_marked, was_made) {
+            (true, _) => Launched::Marked,
+            (false, true) => Launched::Unmarked,
+            (false, false) => Launched::Failed,
         };
+        if is_marked && was_made {
+            gauged = self.throttle.is_to_gauge(slot) && site.set(slot, Mark::Behind) == place;
+        }
         let end = End {
             place,
-            ended: false,
+            // What the driver refused is no launch: its mark ends the lease alone.
+            ended: !was_made,
             gap: Nanos(gap),
             gauged,
         };

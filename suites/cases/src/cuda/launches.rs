@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
 use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
+use ledger::{DeviceIndex, Ledger, Setup};
 
 use crate::ffi::cuda::launch::{GRAPHED, Route, Workload};
 use crate::ffi::cuda::{Cuda, MISSING};
@@ -145,13 +146,7 @@ cases! {
         work.blocks = long.blocks as u32;
         let own = work.own_stream();
         let streams: Vec<_> = (0..STREAMS).map(|_| cuda.create_stream().out).collect();
-        let mut setup = ledger::Setup::default();
-        setup.budgets[0] = session.budget(0).map(|budget| ledger::Bytes(budget.0));
-        let ledger = ledger::Ledger::attach(session.ledger_path(), &setup)?;
-        let charged = || {
-            let words = ledger.pace_words(ledger::DeviceIndex(0));
-            words.map_or(0, |words| throttle::Shared::new(words).busy().0)
-        };
+        let charged = charged(session)?;
         let before = charged();
         for value in 1..=ROUNDS {
             for stream in &streams {
@@ -164,6 +159,39 @@ cases! {
             ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
         }
         let done = u64::from(STREAMS * ROUNDS) * long.unit.unsigned_abs();
+        let charged = charged() - before;
+        ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
+        ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
+        Ok(())
+    }
+
+    /// A launch that the driver refuses is no work, and costs nothing.
+    refused_launches_are_not_charged {
+        kind: Budget, defects: ["T17"], entry_points: ["cuLaunchKernel"],
+        // The device's own figure would make up for it.
+        faults: r#"fault = [{ at = "nvmlDeviceGetSamples", then = "result:3" }]"#,
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more", on_real: SIMULATED,
+    } (session) {
+        const ROUNDS: u32 = 60;
+        const REFUSED: u32 = 3;
+        const TOO_MUCH: u32 = 200 << 10;
+        let long = Long::lasting(&mut unbudgeted(session)?, 2_000_000)?;
+        let cuda = crate::clients::cuda()?;
+        let mut work = workload(&cuda)?;
+        work.blocks = long.blocks as u32;
+        let charged = charged(session)?;
+        let before = charged();
+        for _ in 0..ROUNDS {
+            work.shared = 0;
+            ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch");
+            work.shared = TOO_MUCH;
+            for _ in 0..REFUSED {
+                ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::ERROR_INVALID_VALUE, "a launch with {TOO_MUCH} bytes of shared memory");
+            }
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+            std::thread::sleep(Duration::from_millis(8));
+        }
+        let done = u64::from(ROUNDS) * long.unit.unsigned_abs();
         let charged = charged() - before;
         ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
         ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
@@ -454,6 +482,17 @@ impl Long {
             self.unit, self.blocks
         )
     }
+}
+
+/// Tells for how many nanoseconds the tenant was charged by now.
+fn charged(session: &Session) -> Result<impl Fn() -> u64, Failure> {
+    let mut setup = Setup::default();
+    setup.budgets[0] = session.budget(0).map(|budget| ledger::Bytes(budget.0));
+    let ledger = Ledger::attach(session.ledger_path(), &setup)?;
+    Ok(move || {
+        let words = ledger.pace_words(DeviceIndex(0));
+        words.map_or(0, |words| throttle::Shared::new(words).busy().0)
+    })
 }
 
 fn workload(cuda: &Cuda) -> Result<Workload, Failure> {
