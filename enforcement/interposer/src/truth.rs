@@ -843,7 +843,8 @@ impl Tenant {
             self.note_seen(index, &rows);
             let Some(row) = own_row else {
                 ledger.note_no_row(index);
-                if !self.memory.contexts.has_any(device.ordinal) {
+                // Who has neither row nor context was charged for nothing else, be it for an image before execve.
+                if !self.memory.contexts.has_any(device.ordinal) && !planted(Seed::P12a) {
                     self.end_drift(index, figures);
                 }
                 return None;
