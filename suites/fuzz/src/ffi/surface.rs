@@ -710,6 +710,8 @@ fn by_value(
             Value::of(size)
         }
         "usize" if name.starts_with("num") => Value::of(maker.length(4)),
+        // So many bytes are written, whatever there is to say.
+        "usize" if name == "data_size" => Value::of(maker.length(64)),
         "usize" => Value::of(<usize as Argument>::make(maker, name)),
         "c_uint" if name.starts_with("num") || name == "nb_resources" => {
             Value::of(maker.length(4) as u32)
