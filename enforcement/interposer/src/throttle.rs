@@ -244,15 +244,13 @@ impl Marks for Lane {
         self.marks.of(context)?.of(slot, mark).reached()
     }
 
-    fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+    fn between(&self, context: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
+        if from.0 != to.0 && planted(Seed::T16) {
+            return None;
+        }
         let marks = self.marks.of(context)?;
-        marks.of(slot, to).since(marks.of(slot, from))
-    }
-
-    fn apart(&self, context: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        let marks = self.marks.of(context).filter(|_| !planted(Seed::T16))?;
-        let ends = [earlier, later].map(|slot| marks.of(slot, Mark::Closed));
-        ends[1].since(ends[0])
+        let [from, to] = [from, to].map(|(slot, mark)| marks.of(slot, mark));
+        to.since(from)
     }
 }
 
@@ -301,12 +299,8 @@ impl Marks for Place<'_> {
         self.lane.reached(context, slot, mark)
     }
 
-    fn between(&self, context: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
-        self.lane.between(context, slot, from, to)
-    }
-
-    fn apart(&self, context: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        self.lane.apart(context, earlier, later)
+    fn between(&self, context: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
+        self.lane.between(context, from, to)
     }
 
     fn is_idle(&self) -> Option<bool> {

@@ -318,13 +318,10 @@ impl Tenant {
         if planted(Seed::R31b) {
             return Ok(());
         }
-        let mut devices = self.devices().into_iter().flat_map(Devices::iter);
-        devices.try_for_each(
-            |device| match self.memory.contexts.has_any(device.ordinal) {
-                true => self.room_on(device),
-                false => Ok(()),
-            },
-        )
+        let devices = self.devices().into_iter().flat_map(Devices::iter);
+        devices
+            .filter(|device| self.memory.contexts.has_any(device.ordinal))
+            .try_for_each(|device| self.room_on(device))
     }
 
     fn room_on(self, device: &Device) -> Result<(), Refused> {

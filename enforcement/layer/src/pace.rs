@@ -199,15 +199,9 @@ impl Marks for Anywhere {
         timed.marking.reached(family, (slot, mark))
     }
 
-    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+    fn between(&self, place: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
         let (timed, family) = at(place)?;
-        timed.marking.between(family, (slot, from), (slot, to))
-    }
-
-    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        let (timed, family) = at(place)?;
-        let [earlier, later] = [earlier, later].map(|slot| (slot, Mark::Closed));
-        timed.marking.between(family, earlier, later)
+        timed.marking.between(family, from, to)
     }
 }
 
@@ -304,12 +298,8 @@ impl Marks for Place {
         Anywhere.reached(place, slot, mark)
     }
 
-    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
-        Anywhere.between(place, slot, from, to)
-    }
-
-    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        Anywhere.apart(place, earlier, later)
+    fn between(&self, place: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
+        Anywhere.between(place, from, to)
     }
 
     fn waits(&self) -> bool {

@@ -40,10 +40,8 @@ pub enum Mark {
 pub trait Marks {
     /// Whether the device has reached a lease's mark; `None` where nobody can say.
     fn reached(&self, place: u64, slot: Slot, mark: Mark) -> Option<bool>;
-    /// From one mark of a lease to another, both reached.
-    fn between(&self, place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos>;
-    /// From the end of one lease to that of another, both over. `None` where that was earlier, too.
-    fn apart(&self, place: u64, earlier: Slot, later: Slot) -> Option<Nanos>;
+    /// From one mark to another, of the same lease or of two, both reached. `None` where the other was reached earlier, too.
+    fn between(&self, place: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos>;
     /// Whether the launch's stream has nothing before it that a mark would wait for; `None` where nobody can say.
     fn is_idle(&self) -> Option<bool> {
         None
@@ -268,16 +266,17 @@ impl<R: Rules> Lane<R> {
             self.throttle.unfinished(shared, *share, now, slot, begun);
             return;
         }
+        let between = |from, to| marks.between(place, (slot, from), (slot, to));
         let gap = lease.gap.get();
         let alone = lease.alone.is_set();
         let whole = match opened == place {
-            true => marks.between(place, slot, Mark::Opened, Mark::Closed),
+            true => between(Mark::Opened, Mark::Closed),
             false => None,
         };
         let last = match (lease.ended.is_set(), alone) {
             (true, _) => None,
             (false, true) => whole,
-            (false, false) => marks.between(place, slot, Mark::Last, Mark::Closed),
+            (false, false) => between(Mark::Last, Mark::Closed),
         };
         let fetch = if gap > Nanos::ZERO {
             FETCH
@@ -285,7 +284,7 @@ impl<R: Rules> Lane<R> {
             Nanos::ZERO
         };
         if lease.gauged.is_set()
-            && let Some(took) = marks.between(place, slot, Mark::Closed, Mark::Behind)
+            && let Some(took) = between(Mark::Closed, Mark::Behind)
         {
             self.throttle.gauge(slot, took);
         }
@@ -306,7 +305,9 @@ impl<R: Rules> Lane<R> {
         };
         let last = without(slowed);
         let end = whole.and_then(|span| {
-            let apart = |earlier, later| marks.apart(place, earlier, later);
+            let apart = |earlier, later| {
+                marks.between(place, (earlier, Mark::Closed), (later, Mark::Closed))
+            };
             self.throttle.end_by_marks(now, (slot, span), apart)
         });
         let measured = Measured {

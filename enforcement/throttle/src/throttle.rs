@@ -110,7 +110,7 @@ pub enum Launched {
     Marked,
     /// It was made, and what it takes will not be known.
     Unmarked,
-    /// The driver refused it.
+    /// The driver refused it, and no mark tells what it took.
     Failed,
 }
 

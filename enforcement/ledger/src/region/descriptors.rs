@@ -74,7 +74,7 @@ impl Descriptor {
     }
 }
 
-/// Names a descriptor's open file description, and says how large it is what it stands for; nothing of that where `bytes` is nothing.
+/// Names a descriptor's open file description, and says how large what it stands for is; nothing of that where `bytes` is nothing.
 pub fn mark(fd: RawFd, name: u64, bytes: Bytes) -> Result<Descriptor, Unnamed> {
     let name = name & NAME_MASK;
     let identity = identity_of(fd).map_err(|_| Unnamed::Impossible)?;
@@ -120,7 +120,7 @@ fn told_of(fd: RawFd) -> io::Result<Option<u64>> {
     told_from(fd, NAMES)
 }
 
-/// How large it is what a descriptor stands for, in whole blocks, if whoever made it said so.
+/// How large what a descriptor stands for is, in whole blocks, if whoever made it said so.
 pub fn size_of(fd: RawFd) -> Option<Bytes> {
     let steps = told_from(fd, SIZES).ok().flatten()?;
     steps.checked_mul(STEP).map(Bytes)

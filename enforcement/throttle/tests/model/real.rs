@@ -6,6 +6,7 @@
 use throttle::{Nanos, Rules, Sound};
 
 use crate::program::{Function, Gate, Program};
+use crate::scenes::none;
 use crate::world::{SLICES, World};
 
 /// A program, and what it did on a card without a budget.
@@ -227,10 +228,7 @@ pub fn programs<R: Rules>() -> Result<(), String> {
         }
         println!();
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// By then the device's own figures are known.
@@ -272,10 +270,7 @@ pub fn late_marks<R: Rules>() -> Result<(), String> {
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// What is spared while launches come one by one is no licence for when they come ahead, nor for bursts between rests.

@@ -14,6 +14,14 @@ use crate::world::{SLICES, Sharing, World};
 
 const TEN: Nanos = Nanos::seconds(10);
 
+/// That nothing went wrong, or all that did.
+pub fn none(wrong: Vec<String>) -> Result<(), String> {
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n")),
+    }
+}
+
 /// What a scene demands of a stretch of time.
 fn within<R: Rules>(
     world: &World<R>,
@@ -317,10 +325,7 @@ pub fn uneven<R: Rules>() -> Result<(), String> {
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// A function that was short becomes a hundred times as long, and short again; ten times where four processes have it.
@@ -510,10 +515,7 @@ pub fn unknown_waits<R: Rules>() -> Result<(), String> {
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// Launches that differ, among copies, beside another tenant that does little: what the device did beyond what was charged is not taken for the other's for ever.
@@ -545,10 +547,7 @@ pub fn uneven_beside<R: Rules>() -> Result<(), String> {
             }
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// Graphs in which the device rests, for a host node or a copy: their marks tell of that as if it were work, and the device does not. As far as four times what it does.
@@ -572,10 +571,7 @@ pub fn rests<R: Rules>() -> Result<(), String> {
             ));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// Streams that are let go together, with rests in between: their leases overlap, and what they are at together is paid for once.
@@ -604,10 +600,7 @@ pub fn together<R: Rules>() -> Result<(), String> {
             ));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(wrong.join("\n")),
-    }
+    none(wrong)
 }
 
 /// A budget changed live holds from then on.
@@ -716,11 +709,7 @@ impl Marks for Never {
         Some(false)
     }
 
-    fn between(&self, _place: u64, _slot: Slot, _from: Mark, _to: Mark) -> Option<Nanos> {
-        None
-    }
-
-    fn apart(&self, _place: u64, _earlier: Slot, _later: Slot) -> Option<Nanos> {
+    fn between(&self, _place: u64, _from: (Slot, Mark), _to: (Slot, Mark)) -> Option<Nanos> {
         None
     }
 
@@ -845,16 +834,10 @@ impl Marks for Queue {
         Some(at <= self.now.get())
     }
 
-    fn between(&self, _place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
+    fn between(&self, _place: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
         let marks = self.marks.borrow();
-        let at = |mark| marks.get(&(slot.index(), mark)).copied();
-        Some(at(to)?.less(at(from)?))
-    }
-
-    fn apart(&self, _place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        let marks = self.marks.borrow();
-        let end = |slot: Slot| marks.get(&(slot.index(), Mark::Closed)).copied();
-        end(later)?.0.checked_sub(end(earlier)?.0).map(Nanos)
+        let at = |(slot, mark): (Slot, Mark)| marks.get(&(slot.index(), mark)).copied();
+        at(to)?.0.checked_sub(at(from)?.0).map(Nanos)
     }
 
     fn is_idle(&self) -> Option<bool> {

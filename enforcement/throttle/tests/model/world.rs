@@ -98,15 +98,9 @@ impl Marks for Reached {
         Some(self.marks[slot.index()][mark as usize].is_some())
     }
 
-    fn between(&self, _place: u64, slot: Slot, from: Mark, to: Mark) -> Option<Nanos> {
-        let marks = &self.marks[slot.index()];
-        let (from, to) = (marks[from as usize]?, marks[to as usize]?);
-        Some(Nanos(to.saturating_sub(from)))
-    }
-
-    fn apart(&self, _place: u64, earlier: Slot, later: Slot) -> Option<Nanos> {
-        let end = |slot: Slot| self.marks[slot.index()][Mark::Closed as usize];
-        end(later)?.checked_sub(end(earlier)?).map(Nanos)
+    fn between(&self, _place: u64, from: (Slot, Mark), to: (Slot, Mark)) -> Option<Nanos> {
+        let at = |(slot, mark): (Slot, Mark)| self.marks[slot.index()][mark as usize];
+        at(to)?.checked_sub(at(from)?).map(Nanos)
     }
 
     fn is_idle(&self) -> Option<bool> {
