@@ -306,6 +306,13 @@ impl Marks for Place<'_> {
     fn is_idle(&self) -> Option<bool> {
         Some(self.line.is_idle())
     }
+
+    fn stream(&self) -> u64 {
+        if planted(Seed::T18) {
+            return 0;
+        }
+        self.line.stream.0 as u64
+    }
 }
 
 /// What a thread is about to give some stream may wait for something else than the device, or is no work.

@@ -305,4 +305,8 @@ impl Marks for Place {
     fn waits(&self) -> bool {
         self.waits
     }
+
+    fn stream(&self) -> u64 {
+        self.queue.as_raw()
+    }
 }

@@ -315,6 +315,7 @@ seeds! {
     T14 = "T14", "a batch without command buffers waits for nothing that anybody notes";
     T15 = "T15", "the device is never asked what it did";
     T16 = "T16", "leases of streams that are at work together are laid one behind another";
+    T18 = "T18", "all launches are taken for ones into the same stream";
     T13 = "T13", "what a batch waits for is measured as its work";
     T4 = "T4", "NVML tells of the whole device", unhooks: ["nvmlDeviceGetMemoryInfo*"];
     V17 = "V17", "memory that an image has to itself is taken for any other";

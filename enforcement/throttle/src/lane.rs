@@ -50,6 +50,10 @@ pub trait Marks {
     fn waits(&self) -> bool {
         false
     }
+    /// Which stream or queue the launch is for, by a number of the site's own.
+    fn stream(&self) -> u64 {
+        0
+    }
 }
 
 /// Where a launch happens: the clock, the waiting and the marks of the library that it comes by.
@@ -244,6 +248,7 @@ impl<R: Rules> Lane<R> {
             mean: &|time| self.costs.mean(key, time),
             is_idle: &|| marks.is_idle(),
             waits: marks.waits(),
+            stream: marks.stream(),
         };
         self.throttle.submit(shared, *share, now, &launch)
     }

@@ -69,6 +69,8 @@ pub struct Lease {
     pub start: Word,
     /// What of it was launched, as believed, without the portion that is out.
     pub used: Word,
+    /// What its last launch takes, as believed when it was made.
+    pub last: Word,
     /// How long the device should have been idle in it, and the longest time without work.
     pub idle: Word,
     pub gap_from: Word,
@@ -84,6 +86,9 @@ pub struct Lease {
     pub dense: Word,
     /// What it launched may wait for something else than the device.
     pub waits: Word,
+    /// Which stream its first launch is for; another was seen in it.
+    pub stream: Word,
+    pub streams: Word,
     /// How much of it was charged before it was done.
     pub charged: Word,
     /// The tenant's count of leases when it was begun, and this process's of those that were paid for.
@@ -184,6 +189,7 @@ impl Lease {
             &self.unmeasured,
             &self.waits,
             &self.dense,
+            &self.streams,
             &self.charged,
             &self.turned_to,
             &self.turning,

@@ -14,6 +14,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const UNION: bool = true;
     /// Leases that end together are known to by their marks.
     const ENDS_ARE_SEEN: bool = true;
+    /// What other streams had to do after a lease's last mark but one is no part of its last launch.
+    const STREAMS_ARE_KNOWN: bool = true;
     /// Nothing is launched while work is late.
     const IN_FLIGHT_BOUND: bool = true;
     /// A lease begins while those before it are on the device.

@@ -101,6 +101,8 @@ pub struct Launch<'a> {
     pub is_idle: &'a dyn Fn() -> Option<bool>,
     /// It may wait for something else than the device.
     pub waits: bool,
+    /// Which stream or queue it is for.
+    pub stream: u64,
 }
 
 /// What became of the launch that closes a lease, or of the mark that ends it.
@@ -377,6 +379,9 @@ impl<R: Rules> Throttle<R> {
         if launch.waits {
             lease.waits.note(true);
         }
+        if launch.stream != lease.stream.get().0 {
+            lease.streams.note(true);
+        }
         let turns = &state.turns;
         let is_over = state.is_beside_others() && now > lease.start.get().plus(LONGEST);
         let mut rest = match is_over {
@@ -480,6 +485,7 @@ impl<R: Rules> Throttle<R> {
         lease.leases.set(state.leases.get());
         lease.unmeasured.note(known.is_none());
         lease.waits.note(launch.waits);
+        lease.stream.set(Nanos(launch.stream));
         state.current.set(Nanos(u64::from(slot.0) + 1));
         state.crowded.set(if others > 0 {
             LATELY
@@ -572,6 +578,7 @@ impl<R: Rules> Throttle<R> {
     fn close(&self, now: Nanos, (slot, key): (Slot, Key), opens: bool, cost: Nanos) -> Order {
         let lease = self.lease(slot);
         lease.used.add(cost);
+        lease.last.set(cost);
         lease.set_key(key);
         let state = &self.state;
         state.drained.add(cost);

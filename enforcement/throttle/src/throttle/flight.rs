@@ -175,21 +175,32 @@ impl<R: Rules> Throttle<R> {
         let beside = shared.leases().wrapping_sub(lease.leases.get().0)
             != state.taken.get().0.wrapping_sub(lease.taken.get().0);
         let disturbed = beside || self.has_others();
+        // What another lease was over in is not all its own.
+        let own = |span: Nanos| match measured.end.filter(|_| R::ENDS_ARE_SEEN) {
+            Some(end) => span.min(end.own.max(span.scaled(1, LEASES as u64))),
+            None => span,
+        };
         // Nothing was believed of what was never measured.
         let is_known = !lease.unmeasured.is_set() && !lease.charged.is_set();
         let is_compared = !lease.waits.is_set() && is_known;
         if lease.dense.is_set() && !disturbed && is_compared {
-            self.compare(mean, span);
+            self.compare(mean, own(span));
         }
         let believed = costs.of(key).time();
         let is_long = |last: &Nanos| *last >= believed.scaled(3, 2) && believed != Nanos::ZERO;
         let is_learned = |last: &Nanos| R::OWN_IS_LEARNED || !self.has_others() || !is_long(last);
-        // What another lease was over in is not all its own.
-        let own = |last: Nanos| match measured.end.filter(|_| R::ENDS_ARE_SEEN) {
-            Some(end) => last.min(end.own.max(last.scaled(1, LEASES as u64))),
-            None => last,
+        // Behind the mark before it the device may have had its other streams' launches to do: it has its part of the lease, of which a pause is no part.
+        let part = |last: Nanos| {
+            if !lease.streams.is_set() || alone || !R::STREAMS_ARE_KNOWN {
+                return last;
+            }
+            let part = own(whole).scaled(lease.last.get().0, used.0.max(1));
+            match lease.idle.is_set() {
+                true => last.min(part).min(believed),
+                false => last.min(part),
+            }
         };
-        if let Some(last) = measured.last.map(own).filter(is_learned) {
+        if let Some(last) = measured.last.map(own).map(part).filter(is_learned) {
             let last = if self.has_others() && is_long(&last) {
                 // Turns of others are in it, or it is what the launch takes: half is, as of a lease.
                 last.scaled(1, 2).max(believed)

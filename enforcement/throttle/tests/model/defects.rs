@@ -27,6 +27,7 @@ defect!(IdleIsPaid without IDLE_IS_FREE);
 defect!(MarksAreBelieved without TOLD);
 defect!(OwnIsTheOthers without OWN_IS_LEARNED);
 defect!(StreamsAreOne without ENDS_ARE_SEEN);
+defect!(StreamsAreUnknown without STREAMS_ARE_KNOWN);
 defect!(MarksAreNeverDoubted without DOUBTED);
 defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
 defect!(MarksTakeNothing without MARKS_ARE_GAUGED);
@@ -135,6 +136,11 @@ fn taking_own_work_for_other_tenants_is_caught() {
 #[test]
 fn paying_for_each_stream_as_if_it_were_alone_is_caught() {
     scenes::together::<StreamsAreOne>().unwrap_err();
+}
+
+#[test]
+fn believing_that_a_launch_took_what_other_streams_had_to_do_is_caught() {
+    scenes::together::<StreamsAreUnknown>().unwrap_err();
 }
 
 #[test]

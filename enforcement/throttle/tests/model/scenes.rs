@@ -577,13 +577,15 @@ pub fn rests<R: Rules>() -> Result<(), String> {
 /// Streams that are let go together, with rests in between: their leases overlap, and what they are at together is paid for once.
 pub fn together<R: Rules>() -> Result<(), String> {
     let mut wrong = Vec::new();
-    for (streams, cost, rest) in [
-        (8, 300_000, 4_000_000),
-        (8, 3_000_000, 10_000_000),
-        (4, 300_000, 2_000_000),
-        (2, 1_000_000, 4_000_000),
+    for (streams, each, cost, rest) in [
+        (8, 1, 300_000, 4_000_000),
+        (8, 1, 3_000_000, 10_000_000),
+        (4, 1, 300_000, 2_000_000),
+        (2, 1, 1_000_000, 4_000_000),
+        (8, 5, 40_000, 200_000),
+        (4, 10, 200_000, 200_000),
     ] {
-        let mut program = Program::new(vec![Function::steady(cost)], streams as u64);
+        let mut program = Program::new(vec![Function::steady(cost)], streams as u64 * each);
         program.streams = streams;
         program.gate = Some(Gate {
             told: false,
@@ -596,7 +598,7 @@ pub fn together<R: Rules>() -> Result<(), String> {
         let mean = world.history.mean(TEN, world.age());
         if !(26.0..33.0).contains(&mean) {
             wrong.push(format!(
-                "{streams} streams of {cost}, {rest} later: {mean:.1} under 30"
+                "{streams} streams of {each} times {cost}, {rest} later: {mean:.1} under 30"
             ));
         }
     }

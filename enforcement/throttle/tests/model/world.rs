@@ -85,6 +85,8 @@ struct Reached {
     marks: [[Option<u64>; 4]; LEASES],
     /// The stream of the launch that is held has nothing to do.
     idle: Option<bool>,
+    /// Which one that is.
+    stream: usize,
 }
 
 impl Reached {
@@ -109,6 +111,10 @@ impl Marks for Reached {
 
     fn waits(&self) -> bool {
         false
+    }
+
+    fn stream(&self) -> u64 {
+        self.stream as u64
     }
 }
 
@@ -503,6 +509,7 @@ impl<R: Rules> World<R> {
             process.launch(self.now, cost, None, is_read);
             return;
         }
+        process.reached.stream = stream;
         process.reached.idle = (!self.blind).then_some(process.streams[stream].is_empty());
         if let Some(since) = lane.is_to_ask(&budget, now) {
             let told = self.device.told(since, self.now - BOOT);

@@ -165,6 +165,46 @@ cases! {
         Ok(())
     }
 
+    /// The same with several launches in each stream, so that a lease is of several of them, and a launch behind them all that opens the gate: what stands between a launch's marks is what they all had to do.
+    streams_of_several_launches_are_charged_what_they_do {
+        kind: Budget, defects: ["T18"], entry_points: ["cuLaunchKernel", "cuStreamWaitValue32_v2"], needs: ["cuStreamWaitValue32_v2"],
+        // The device's own figure would make up for it.
+        faults: r#"fault = [{ at = "nvmlDeviceGetSamples", then = "result:3" }]"#,
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more", on_real: SIMULATED,
+    } (session) {
+        const STREAMS: u32 = 8;
+        const LAUNCHES: u32 = 5;
+        const ROUNDS: u32 = 100;
+        let long = Long::lasting(&mut unbudgeted(session)?, 100_000)?;
+        let cuda = crate::clients::cuda()?;
+        let word = cuda.allocate_host(4096).out;
+        let mut work = workload(&cuda)?;
+        work.blocks = long.blocks as u32;
+        let own = work.own_stream();
+        let streams: Vec<_> = (0..STREAMS).map(|_| cuda.create_stream().out).collect();
+        let charged = charged(session)?;
+        let before = charged();
+        for value in 1..=ROUNDS {
+            for stream in &streams {
+                ensure_eq!(cuda.wait_for_value(*stream, word, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
+                work.in_stream(*stream);
+                for _ in 0..LAUNCHES {
+                    ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
+                }
+            }
+            // The launch that opens the gate waits for the budget before it.
+            work.in_stream(own);
+            ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch before the gate");
+            ensure_eq!(cuda.write_value(own, word, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+        }
+        let done = u64::from((STREAMS * LAUNCHES + 1) * ROUNDS) * long.unit.unsigned_abs();
+        let charged = charged() - before;
+        ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
+        ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
+        Ok(())
+    }
+
     /// A launch that the driver refuses is no work, and costs nothing.
     refused_launches_are_not_charged {
         kind: Budget, defects: ["T17"], entry_points: ["cuLaunchKernel"],
