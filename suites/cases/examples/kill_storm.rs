@@ -1,4 +1,5 @@
-//! The long form of the kill storm, every second process by Vulkan: `cargo run --release -p cases --example kill_storm -- 2000`.
+//! The long forms of the kill storms: `cargo run --release -p cases --example kill_storm -- [KILLS] [memory | compute] [TARGET]`. By `memory`, which is what none means, processes
+//! allocate and free, every second one by Vulkan; by `compute` they launch under a compute budget, and somebody launches behind each round of kills.
 
 use std::process::ExitCode;
 
@@ -8,7 +9,8 @@ use harness::environment::{Environment, Request};
 use harness::execution::{Look, execute};
 use harness::{Case, Driver, Failure, Status, Target, child_main, ensure_eq, fail};
 
-const CASE: &str = "a_storm_of_kills_loses_nothing_and_grants_nothing_twice";
+const MEMORY: &str = "a_storm_of_kills_loses_nothing_and_grants_nothing_twice";
+const COMPUTE: &str = "nobody_waits_for_the_debt_of_the_killed";
 
 fn main() -> ExitCode {
     if let Some(code) = child_main(&SUITE) {
@@ -28,16 +30,27 @@ fn run() -> Result<(), Failure> {
     let Ok(number) = kills.parse::<u32>() else {
         fail!("\"{kills}\" is not a number of kills")
     };
-    let target = std::env::args().nth(2).unwrap_or_else(|| "ours".to_owned());
-    let Some(short) = SUITE.case(CASE) else {
-        fail!("the suite has lost {CASE}")
+    let case = match std::env::args().nth(2).as_deref() {
+        None | Some("memory") => MEMORY,
+        Some("compute") => COMPUTE,
+        Some(other) => fail!("\"{other}\" is neither memory nor compute"),
+    };
+    let target = std::env::args().nth(3).unwrap_or_else(|| "ours".to_owned());
+    let Some(short) = SUITE.case(case) else {
+        fail!("the suite has lost {case}")
     };
     let case = Case {
         seconds: short.seconds.max(number),
         ..*short
     };
+    let env: Vec<_> = case
+        .env
+        .iter()
+        .copied()
+        .chain([(KILLS, kills.as_str())])
+        .collect();
     let environment = Environment::create(&Request {
-        env: &[(KILLS, &kills)],
+        env: &env,
         ..Request::of(&case, &Target::named(&target)?, &Driver::default())
     })?;
     let ending = execute(&case, &environment, Look::Check)?;

@@ -19,6 +19,12 @@ use crate::room::{Room, Wait, Waits};
 pub const PROCESSES: usize = 12;
 /// Set to the number of kills for the long form.
 pub const KILLS: &str = "RINGFENCE_STORM_KILLS";
+
+/// The long form's number.
+pub fn asked_kills() -> Option<u64> {
+    std::env::var_os(KILLS)?.to_str()?.parse().ok()
+}
+
 const NAP: Duration = Duration::from_millis(1);
 /// A request that took longer than this is noted by itself: it waited for something.
 const SLOW: Duration = Duration::from_millis(4);
@@ -342,14 +348,14 @@ fn rage<H>(
 
 /// A thread that only sleeps: what it oversleeps is the machine's doing, not the ledger's.
 #[derive(Default)]
-struct Control {
-    stop: AtomicBool,
+pub struct Control {
+    pub stop: AtomicBool,
     /// Microseconds, the most since it was last set to 0.
-    overslept: AtomicU64,
+    pub overslept: AtomicU64,
 }
 
 impl Control {
-    fn watch(&self) {
+    pub fn watch(&self) {
         while !self.stop.load(Ordering::Relaxed) {
             let start = Instant::now();
             std::thread::sleep(NAP);

@@ -5,6 +5,7 @@
 //! bounds only tell a tenant that works from one that is stalled (`share.rs` wants more). One process by itself has launches of a tenth of a second: while it has
 //! a launch every quarter of a second it is beyond its budget, whatever else the machine does; short ones it would launch too late to be.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use abi::cuda::CUresult;
@@ -13,6 +14,7 @@ use ledger::{DeviceIndex, Ledger, Setup};
 
 use crate::ffi::cuda::launch::{GRAPHED, Route, Workload};
 use crate::ffi::cuda::{Cuda, MISSING};
+use crate::kill_storm::{Control, Dice, asked_kills};
 use crate::tenant::Tenant;
 
 pub const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simulated device's");
@@ -382,6 +384,45 @@ cases! {
         Ok(())
     }
 
+    /// One to three processes of a tenant, killed at once at any instant of their work: who launches next waits no longer for what they had paid in advance, or not
+    /// paid yet, than a quarter of a second.
+    nobody_waits_for_the_debt_of_the_killed {
+        kind: Own, defects: ["T2", "P2"], entry_points: ["cuLaunchKernel"],
+        env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "how much is done depends on the time", on_real: SIMULATED,
+        seconds: 600,
+    } (session) {
+        let mut free = unbudgeted(session)?;
+        let lengths = [0, 300_000, 2_000_000, 20_000_000].into_iter().map(|time| match time {
+            0 => Ok(Long { blocks: 1, unit: free.ask("time Kernel")? }),
+            _ => Long::lasting(&mut free, time),
+        });
+        let lengths = lengths.collect::<Result<Vec<_>, Failure>>()?;
+        let cuda = crate::clients::cuda()?;
+        let mut work = workload(&cuda)?;
+        // Each is more than what a lease hands out: it asks whether the tenant has paid. They are known, and long paid for behind each round.
+        work.blocks = lengths[2].blocks as u32;
+        for _ in 0..20 {
+            ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "the survivor's launch");
+            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+        }
+        let (kills, control) = (asked_kills().unwrap_or(20), Control::default());
+        let waits = std::thread::scope(|scope| {
+            scope.spawn(|| control.watch());
+            let waits = waits_behind_the_killed(session, (&cuda, &work), &lengths, kills, &control);
+            control.stop.store(true, Ordering::Relaxed);
+            waits
+        })?;
+        let longest = waits.iter().max().copied().unwrap_or_default();
+        if asked_kills().is_some() {
+            let mut waits = waits.clone();
+            waits.sort_unstable();
+            eprintln!("kills {kills}; who launched behind {} of them waited {:?} in the middle, {:?} 99 in 100, {longest:?} at most",
+                waits.len(), waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
+        }
+        ensure!(longest <= Duration::from_millis(250), "a launch behind one of {kills} kills waited {longest:?}");
+        Ok(())
+    }
+
     /// What is captured becomes a graph of just what the program launched.
     a_captured_launch_is_written_down_as_it_is {
         kind: Neutral, defects: ["T1"], entry_points: ["cuLaunchKernel"], env: [("CUDA_DEVICE_SM_LIMIT", "30")],
@@ -404,6 +445,47 @@ cases! {
         ensure!(share > 3.0, "{share} % of the time");
         Ok(())
     }
+}
+
+/// What a launch took behind each round of so many kills, less what the machine overslept meanwhile.
+fn waits_behind_the_killed(
+    session: &Session,
+    (cuda, work): (&Cuda, &Workload),
+    lengths: &[Long],
+    kills: u64,
+    control: &Control,
+) -> Result<Vec<Duration>, Failure> {
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let (mut killed, mut waits) = (0, Vec::new());
+    while killed < kills {
+        let mut workers = Vec::new();
+        for _ in 0..=dice.below(3) {
+            let mut worker = Tenant::start(session)?;
+            worker.ask("ready-cuda")?;
+            workers.push(worker);
+        }
+        for worker in &mut workers {
+            let long = &lengths[dice.below(lengths.len() as u64) as usize];
+            let depth = 1 << dice.below(7);
+            worker
+                .peer
+                .say(&format!("work {}", long.work("Kernel", 60_000, depth)))?;
+        }
+        std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+        for worker in &mut workers {
+            worker.peer.kill()?;
+            killed += 1;
+        }
+        control.overslept.store(0, Ordering::Relaxed);
+        let begun = Instant::now();
+        let code = cuda.launch(work, Route::Kernel);
+        let took = begun.elapsed();
+        let overslept = Duration::from_micros(control.overslept.load(Ordering::Relaxed));
+        ensure_eq!(code, CUresult::SUCCESS, "a launch behind {killed} kills");
+        waits.push(took.saturating_sub(overslept));
+        ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+    }
+    Ok(waits)
 }
 
 /// Four processes that wait after every `depth` launches, for two seconds: what they do together.

@@ -5,17 +5,12 @@ use std::time::Duration;
 use harness::{Bytes, cases, ensure};
 use ledger::DeviceIndex;
 
-use crate::kill_storm::{Api, KILLS, PROCESSES, Storm};
+use crate::kill_storm::{Api, PROCESSES, Storm, asked_kills};
 use crate::room::Waits;
 
 /// A request gets past others' announcements for 50 ms, napping 20 µs at least, and waits 2.1 s for the driver's teardown,
 /// napping 1 ms: 2,500 + 2,100 tries, and some without a nap.
 const MOST_TRIES: u64 = 4_700;
-
-/// The long form's number.
-fn asked_kills() -> Option<u64> {
-    std::env::var_os(KILLS)?.to_str()?.parse().ok()
-}
 
 cases! {
     /// Two hundred random kills among twelve processes: the device never holds more than the budget, nothing is left at
