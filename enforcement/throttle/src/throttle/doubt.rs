@@ -243,7 +243,11 @@ impl<R: Rules> Throttle<R> {
             self.forget_comparisons();
             self.spare(claim.charged.get().less(beyond), claim.all());
         } else if claim.spared.is_set() {
-            let short = did.less(charged.plus(slack)).min(claim.spared.get());
+            // What the device did for others of the tenant, and they were charged for, is no debt of this one's.
+            let all = doubts.charged.get().less(before.charged.get());
+            let short = did
+                .less(charged.max(all).plus(slack))
+                .min(claim.spared.get());
             if short != Nanos::ZERO {
                 shared.charge(now, share, short);
             }
