@@ -66,11 +66,20 @@ impl<'a> Shared<'a> {
         self.words[LEASES].load(Ordering::Relaxed)
     }
 
-    /// How many 1024ths of what is measured is charged: more than all where the device did more for the tenant than its marks tell.
-    pub fn part(&self) -> u64 {
-        self.words[PART]
-            .load(Ordering::Relaxed)
-            .clamp(FULL, MOST_PART)
+    /// How many 1024ths of what is measured is charged: more than all where the device did more for the tenant than its marks tell, as long as somebody compares.
+    pub fn part(&self, now: Nanos) -> u64 {
+        match self.is_abandoned(now) {
+            true => FULL,
+            false => self.words[PART]
+                .load(Ordering::Relaxed)
+                .clamp(FULL, MOST_PART),
+        }
+    }
+
+    /// Whether nobody compares any more.
+    fn is_abandoned(&self, now: Nanos) -> bool {
+        let last = Nanos(self.words[ACCOUNTED].load(Ordering::Relaxed));
+        last > now || now.less(last) > ABANDONED
     }
 
     pub fn set_part(&self, part: u64) {
@@ -82,13 +91,14 @@ impl<'a> Shared<'a> {
     pub fn compares(&self, me: Nanos, now: Nanos) -> bool {
         let (who, when) = (&self.words[ACCOUNTANT], &self.words[ACCOUNTED]);
         let old = who.load(Ordering::Relaxed);
-        let last = Nanos(when.load(Ordering::Relaxed));
         let is_me = old == me.0;
-        let is_free = last > now || now.less(last) > ABANDONED;
-        let takes = is_free
+        let takes = self.is_abandoned(now)
             && who
                 .compare_exchange(old, me.0, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
+        if takes {
+            self.set_part(FULL);
+        }
         if is_me || takes {
             when.store(now.0, Ordering::Relaxed);
         }
@@ -228,5 +238,26 @@ fn sane(word: u64, now: Nanos) -> Nanos {
         Nanos::ZERO
     } else {
         Nanos(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_for_a_process_is_nobodys_when_it_has_gone() {
+        let words = [const { AtomicU64::new(0) }; WORDS];
+        let shared = Shared::new(&words);
+        let (me, found) = (Nanos(7), Nanos::seconds(100));
+        shared.compares(me, found);
+        assert!(shared.compares(me, found));
+        shared.set_part(4 * FULL);
+        assert_eq!(shared.part(found.plus(ABANDONED)), 4 * FULL);
+        assert_eq!(shared.part(found.plus(ABANDONED).plus(Nanos(1))), FULL);
+        assert!(!shared.compares(Nanos(8), found.plus(ABANDONED)));
+        let later = found.plus(ABANDONED).plus(Nanos(1));
+        shared.compares(Nanos(8), later);
+        assert_eq!(shared.part(later), FULL);
     }
 }

@@ -485,7 +485,7 @@ impl<R: Rules> Throttle<R> {
         };
         let charged = shared.settle::<R>(now, share, lease.paid.get(), &taken);
         self.claim((start, end), charged, spared);
-        let more = busy.scaled(shared.part() - FULL, FULL);
+        let more = busy.scaled(shared.part(now) - FULL, FULL);
         if more != Nanos::ZERO {
             shared.charge(now, share, more);
         }

@@ -196,7 +196,7 @@ impl<R: Rules> Throttle<R> {
             return;
         }
         if compares {
-            self.compare_with_device(shared, told.alone, (busy, charged, span));
+            self.compare_with_device(shared, now, told.alone, (busy, charged, span));
         }
         let doubt = span.scaled(1, BESIDE);
         // What the device does to turn from one of the tenant's processes to another is in none of their marks.
@@ -209,7 +209,7 @@ impl<R: Rules> Throttle<R> {
             state.siblings.set(siblings);
             state.others.set(Others::Nowhere.word());
         }
-        if state.others.get() != Others::Nowhere.word() || shared.part() > FULL {
+        if state.others.get() != Others::Nowhere.word() || shared.part(now) > FULL {
             return;
         }
         let part = FULL - state.spared.get().0.min(FULL - LEAST_ALONE);
@@ -236,6 +236,7 @@ impl<R: Rules> Throttle<R> {
     fn compare_with_device(
         &self,
         shared: &Shared<'_>,
+        now: Nanos,
         alone: bool,
         (busy, charged, span): (Nanos, Nanos, Nanos),
     ) {
@@ -254,7 +255,7 @@ impl<R: Rules> Throttle<R> {
         if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
             return;
         }
-        let part = shared.part();
+        let part = shared.part(now);
         let next = Nanos(part).scaled(wanted.0, charged.0).0;
         shared.set_part(match alone {
             true => next.clamp(part / 4, part * 4),
