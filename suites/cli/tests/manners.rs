@@ -387,6 +387,23 @@ fn a_driver_that_is_closed_by_a_looked_up_dlclose_is_called_no_longer() {
     }
 }
 
+/// A library that stands before dlclose itself, as compute-sanitizer's does, reaches libc's behind it, not ours again (H200: each program ended with SIGSEGV
+/// at its end, its stack used up).
+#[test]
+fn a_library_that_stands_before_dlclose_goes_on_to_libcs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for way in ["-DBY_HANDLE", "-DBY_ORDER"] {
+        let shim = folder.path().join(format!("libshim{way}.so"));
+        compile("shim.c", &shim, &[&LIBRARY[..], &[way]].concat());
+        let program = folder.path().join(format!("closes{way}"));
+        let linked = ["-Wl,--no-as-needed", text(&shim), "-ldl"];
+        compile("closes.c", &program, &linked);
+        let [bare, ours] = ["none", "ours"].map(|target| said(target, &program, &["own"]));
+        assert_eq!(ours, bare, "{way}");
+        assert!(bare.ends_with("asked each time\n"), "{bare}");
+    }
+}
+
 /// A program's threads have stacks as small as the driver lets them: what the enforcer needs beside is little (attack 24, b2 and b5: 48 KiB where the mock
 /// needs 32).
 #[test]

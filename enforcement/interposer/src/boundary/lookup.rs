@@ -683,13 +683,12 @@ impl Objects for Loaded<'_> {
     }
 }
 
-/// `dlclose` as the program sees it: what is opened next may come to lie where something was.
+/// Closes a library for `caller`: what is opened next may come to lie where something was.
 ///
 /// # Safety
 /// As libc's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> core::ffi::c_int {
-    let Some(next) = loader::DLCLOSE.next() else {
+unsafe extern "C" fn close(handle: *mut c_void, caller: usize) -> core::ffi::c_int {
+    let Some(real) = behind(&loader::DLCLOSE, caller) else {
         return -1;
     };
     let drivers = [Library::Cuda, Library::Nvml];
@@ -697,13 +696,36 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> core::ffi::c_int {
         .iter()
         .for_each(|driver| driver.is_about_to_be_closed());
     // SAFETY: a dlclose with the caller's own handle.
-    let code = unsafe { core::mem::transmute::<usize, loader::DlClose>(next)(handle) };
+    let code = unsafe { core::mem::transmute::<usize, loader::DlClose>(real)(handle) };
     // Where it failed the caller's dlerror tells why.
     if code == 0 {
         drivers.iter().for_each(|driver| driver.let_go_of_closed());
         rebind::rebind();
     }
     code
+}
+
+/// `dlclose` as the program sees it.
+///
+/// # Safety
+/// As libc's.
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> core::ffi::c_int {
+    core::arch::naked_asm!("endbr64", "mov rsi, [rsp]", "jmp {close}", close = sym close)
+}
+
+/// `dlclose` as the program sees it.
+///
+/// # Safety
+/// As libc's.
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> core::ffi::c_int {
+    // bti c; the caller is the second argument.
+    core::arch::naked_asm!("hint #34", "mov x1, x30", "b {close}", close = sym close)
 }
 
 /// `dlsym` as the program sees it.

@@ -419,7 +419,8 @@ cases! {
             eprintln!("kills {kills}; who launched behind {} of them waited {:?} in the middle, {:?} 99 in 100, {longest:?} at most",
                 waits.len(), waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
         }
-        ensure!(longest <= Duration::from_millis(250), "a launch behind one of {kills} kills waited {longest:?}");
+        // A quarter of a second, and what it takes to wake up and to launch.
+        ensure!(longest <= Duration::from_millis(255), "a launch behind one of {kills} kills waited {longest:?}");
         Ok(())
     }
 
