@@ -195,6 +195,17 @@ cases! {
         Ok(())
     }
 
+    /// A process's first primary context costs five milliseconds more than bare at most: an init of NVML alone is ten on an H200.
+    a_first_context_begins_no_nvml {
+        kind: Own, defects: ["D4"], budget: "0=8GiB", entry_points: ["cuDevicePrimaryCtxRetain"],
+        faults: r#"fault = [{ at = "nvmlInit*", then = "kill-before" }]"#,
+    } (_session) {
+        let cuda = cuda()?;
+        let taken = cuda.allocate(Bytes::mib(600).0);
+        ensure_eq!(taken.code, OK, "600 MiB");
+        Ok(())
+    }
+
     /// What modules take that were loaded far from the budget is charged, near to it as well.
     many_modules_are_charged {
         kind: Budget, defects: ["C10", "R13"], budget: "0=2GiB", entry_points: ["cuModuleLoadData", "cuModuleUnload", "cuMemAlloc_v2"],
