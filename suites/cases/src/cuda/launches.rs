@@ -13,7 +13,7 @@ use harness::{Failure, RealDriver, Session, cases, ensure, ensure_eq, fail};
 use ledger::{DeviceIndex, Ledger, Setup};
 
 use crate::ffi::cuda::launch::{GRAPHED, Route, Workload};
-use crate::ffi::cuda::{Cuda, MISSING};
+use crate::ffi::cuda::{Cuda, MISSING, OwnStream};
 use crate::kill_storm::{Control, Dice, asked_kills};
 use crate::tenant::Tenant;
 
@@ -139,32 +139,15 @@ cases! {
         faults: r#"fault = [{ at = "nvmlDeviceGetSamples", then = "result:3" }]"#,
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more", on_real: SIMULATED,
     } (session) {
-        const STREAMS: u32 = 7;
-        const ROUNDS: u32 = 60;
-        let long = Long::lasting(&mut unbudgeted(session)?, 400_000)?;
-        let cuda = crate::clients::cuda()?;
-        let word = cuda.allocate_host(4096).out;
-        let mut work = workload(&cuda)?;
-        work.blocks = long.blocks as u32;
-        let own = work.own_stream();
-        let streams: Vec<_> = (0..STREAMS).map(|_| cuda.create_stream().out).collect();
-        let charged = charged(session)?;
-        let before = charged();
-        for value in 1..=ROUNDS {
-            for stream in &streams {
+        is_charged_what_it_does(session, 7, 60, 400_000, |cuda, work, streams, word, value| {
+            for stream in streams {
                 ensure_eq!(cuda.wait_for_value(*stream, word, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
                 work.in_stream(*stream);
-                ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
+                ensure_eq!(cuda.launch(work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
             }
             std::thread::sleep(Duration::from_millis(8));
-            ensure_eq!(cuda.write_value(own, word, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
-            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
-        }
-        let done = u64::from(STREAMS * ROUNDS) * long.unit.unsigned_abs();
-        let charged = charged() - before;
-        ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
-        ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
-        Ok(())
+            Ok(streams.len())
+        })
     }
 
     /// The same with several launches in each stream, so that a lease is of several of them, and a launch behind them all that opens the gate: what stands between a launch's marks is what they all had to do.
@@ -174,37 +157,21 @@ cases! {
         faults: r#"fault = [{ at = "nvmlDeviceGetSamples", then = "result:3" }]"#,
         env: [("CUDA_DEVICE_SM_LIMIT", "30")], unordered: "under a compute budget the driver is asked more", on_real: SIMULATED,
     } (session) {
-        const STREAMS: u32 = 8;
-        const LAUNCHES: u32 = 5;
-        const ROUNDS: u32 = 100;
-        let long = Long::lasting(&mut unbudgeted(session)?, 100_000)?;
-        let cuda = crate::clients::cuda()?;
-        let word = cuda.allocate_host(4096).out;
-        let mut work = workload(&cuda)?;
-        work.blocks = long.blocks as u32;
-        let own = work.own_stream();
-        let streams: Vec<_> = (0..STREAMS).map(|_| cuda.create_stream().out).collect();
-        let charged = charged(session)?;
-        let before = charged();
-        for value in 1..=ROUNDS {
-            for stream in &streams {
+        const LAUNCHES: usize = 5;
+        is_charged_what_it_does(session, 8, 100, 100_000, |cuda, work, streams, word, value| {
+            let own = work.own_stream();
+            for stream in streams {
                 ensure_eq!(cuda.wait_for_value(*stream, word, value), CUresult::SUCCESS, "cuStreamWaitValue32_v2");
                 work.in_stream(*stream);
                 for _ in 0..LAUNCHES {
-                    ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
+                    ensure_eq!(cuda.launch(work, Route::Kernel), CUresult::SUCCESS, "a launch behind a wait");
                 }
             }
             // The launch that opens the gate waits for the budget before it.
             work.in_stream(own);
-            ensure_eq!(cuda.launch(&work, Route::Kernel), CUresult::SUCCESS, "a launch before the gate");
-            ensure_eq!(cuda.write_value(own, word, value), CUresult::SUCCESS, "cuStreamWriteValue32_v2");
-            ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
-        }
-        let done = u64::from((STREAMS * LAUNCHES + 1) * ROUNDS) * long.unit.unsigned_abs();
-        let charged = charged() - before;
-        ensure!(charged <= done * 3 / 2, "{charged} ns were charged for {done}");
-        ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
-        Ok(())
+            ensure_eq!(cuda.launch(work, Route::Kernel), CUresult::SUCCESS, "a launch before the gate");
+            Ok(streams.len() * LAUNCHES + 1)
+        })
     }
 
     /// A launch that the driver refuses is no work, and costs nothing.
@@ -605,6 +572,39 @@ impl Long {
             self.unit, self.blocks
         )
     }
+}
+
+/// So many rounds of launches of about so many nanoseconds behind a word of the host's, which is written then: each answers how many it made. The tenant is charged for what they take together, give or take half.
+fn is_charged_what_it_does(
+    session: &Session,
+    streams: usize,
+    rounds: u32,
+    time: u64,
+    round: impl Fn(&Cuda, &mut Workload, &[OwnStream], u64, u32) -> Result<usize, Failure>,
+) -> Result<(), Failure> {
+    let long = Long::lasting(&mut unbudgeted(session)?, time)?;
+    let cuda = crate::clients::cuda()?;
+    let word = cuda.allocate_host(4096).out;
+    let mut work = workload(&cuda)?;
+    work.blocks = long.blocks as u32;
+    let own = work.own_stream();
+    let streams: Vec<_> = (0..streams).map(|_| cuda.create_stream().out).collect();
+    let charged = charged(session)?;
+    let (before, mut launches) = (charged(), 0);
+    for value in 1..=rounds {
+        launches += round(&cuda, &mut work, &streams, word, value)?;
+        let written = cuda.write_value(own, word, value);
+        ensure_eq!(written, CUresult::SUCCESS, "cuStreamWriteValue32_v2");
+        ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
+    }
+    let done = launches as u64 * long.unit.unsigned_abs();
+    let charged = charged() - before;
+    ensure!(
+        charged <= done * 3 / 2,
+        "{charged} ns were charged for {done}"
+    );
+    ensure!(charged >= done / 2, "{charged} ns were charged for {done}");
+    Ok(())
 }
 
 /// Tells for how many nanoseconds the tenant was charged by now.
