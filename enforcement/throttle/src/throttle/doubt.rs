@@ -230,8 +230,9 @@ impl<R: Rules> Throttle<R> {
         let elapsed = doubts.at.get().less(before.time.get());
         // When others of the tenant were charged, and for which time, nobody knows here.
         let is_only = before.siblings.get() == self.siblings(shared);
+        let all = doubts.charged.get().less(before.charged.get());
         let charged = match is_only && !self.state.crowded.is_set() {
-            true => doubts.charged.get().less(before.charged.get()),
+            true => all,
             false => claim.charged.get(),
         };
         let charged = charged.min(elapsed);
@@ -244,7 +245,6 @@ impl<R: Rules> Throttle<R> {
             self.spare(claim.charged.get().less(beyond), claim.all());
         } else if claim.spared.is_set() {
             // What the device did for others of the tenant, and they were charged for, is no debt of this one's.
-            let all = doubts.charged.get().less(before.charged.get());
             let short = did
                 .less(charged.max(all).plus(slack))
                 .min(claim.spared.get());
