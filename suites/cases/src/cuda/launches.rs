@@ -373,16 +373,15 @@ cases! {
             ensure_eq!(cuda.synchronize(), CUresult::SUCCESS, "cuCtxSynchronize");
         }
         let (kills, control) = (asked_kills().unwrap_or(20), Control::default());
-        let waits = std::thread::scope(|scope| {
+        let mut waits = std::thread::scope(|scope| {
             scope.spawn(|| control.watch());
             let waits = waits_behind_the_killed(session, (&cuda, &work), &lengths, kills, &control);
             control.stop.store(true, Ordering::Relaxed);
             waits
         })?;
-        let longest = waits.iter().max().copied().unwrap_or_default();
+        waits.sort_unstable();
+        let longest = waits.last().copied().unwrap_or_default();
         if asked_kills().is_some() {
-            let mut waits = waits.clone();
-            waits.sort_unstable();
             eprintln!("kills {kills}; who launched behind {} of them waited {:?} in the middle, {:?} 99 in 100, {longest:?} at most",
                 waits.len(), waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
         }
@@ -456,7 +455,6 @@ fn waits_behind_the_killed(
     Ok(waits)
 }
 
-/// Four processes that wait after every `depth` launches, for two seconds: what they do together.
 /// So many processes launch one function, of which some launches take seven times as long as others by what nothing tells before.
 /// `sly`: the long launches come where they are measured least.
 fn uneven_together(session: &Session, count: usize, sly: &str) -> Result<(), Failure> {
@@ -476,6 +474,7 @@ fn uneven_together(session: &Session, count: usize, sly: &str) -> Result<(), Fai
     are_held_together(session, count, &asked, margin)
 }
 
+/// Four processes that wait after every `depth` launches, for two seconds: what they do together.
 fn four_together(session: &Session, depth: u64) -> Result<(), Failure> {
     let unit = quickest(session, "Kernel")?;
     let asked = format!("spend Kernel 2000 {depth} {unit}");
