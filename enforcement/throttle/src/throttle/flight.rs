@@ -377,6 +377,15 @@ impl<R: Rules> Throttle<R> {
             }
     }
 
+    /// For how long the device has been at a lease that nobody was charged for yet.
+    pub(super) fn uncharged(&self, now: Nanos) -> Nanos {
+        let all = Slot::all().map(|slot| self.lease(slot));
+        let begun = all.filter(|lease| lease.is_closed() && lease.progress() == Progress::Begun);
+        let since = |lease: &Lease| lease.start.get().max(self.state.ended.get());
+        let so_far = begun.map(|lease| now.less(since(lease)).less(lease.charged.get()));
+        so_far.max().unwrap_or(Nanos::ZERO)
+    }
+
     /// When the device should be done with a lease that is closed.
     pub(super) fn expected(&self, lease: &Lease) -> Nanos {
         let begun = lease.start.get().max(self.state.ended.get());

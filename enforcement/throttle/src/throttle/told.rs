@@ -252,7 +252,8 @@ impl<R: Rules> Throttle<R> {
         let wanted = did.get().less(time.get().scaled(1, ALIKE));
         let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
-        if alone && wanted > charged && wanted < charged.plus(longest.get().scaled(2, 1)) {
+        let late = longest.get().scaled(2, 1).max(self.uncharged(now));
+        if alone && wanted > charged && wanted < charged.plus(late) {
             return;
         }
         let part = shared.part(now);
