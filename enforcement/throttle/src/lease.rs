@@ -109,6 +109,8 @@ pub struct Lease {
     pub ended: Word,
     /// How long the mark before the last launch had been reached when the launch was made.
     pub gap: Word,
+    /// From that launch's return until the mark behind it was set.
+    pub tail: Word,
     /// There is a mark behind its last one.
     pub gauged: Word,
     /// When the lease before it here was over, as long as its marks stand.
@@ -201,6 +203,7 @@ impl Lease {
             &self.closed_in,
             &self.ended,
             &self.gap,
+            &self.tail,
             &self.gauged,
             &self.over,
         ] {

@@ -36,6 +36,8 @@ pub trait Rules: Debug + Clone + Copy + Default {
     const OWN_IS_LEARNED: bool = true;
     /// What marks themselves take of a launch between them is not the launch's.
     const MARKS_ARE_GAUGED: bool = true;
+    /// What is over before the host sets the mark behind it does not take as long as the host.
+    const HOSTS_MARKS_ARE_KNOWN: bool = true;
     /// What is not done long after it should be is paid for to its end, though nothing waits for it.
     const OVERDUE_IS_PAID: bool = true;
     /// What the device does for other tenants is theirs to pay.

@@ -31,6 +31,7 @@ defect!(StreamsAreUnknown without STREAMS_ARE_KNOWN);
 defect!(MarksAreNeverDoubted without DOUBTED);
 defect!(AllLaunchesAreAlike without UNEVEN_ARE_KNOWN);
 defect!(MarksTakeNothing without MARKS_ARE_GAUGED);
+defect!(HostsMarksAreBelieved without HOSTS_MARKS_ARE_KNOWN);
 defect!(OthersArePaidFor without OTHERS_PAY);
 defect!(OverdueIsFree without OVERDUE_IS_PAID);
 defect!(PlacesMayRunOut without PLACES_ARE_KEPT_FREE);
@@ -111,6 +112,11 @@ fn taking_launches_of_a_function_for_alike_is_caught() {
 #[test]
 fn charging_what_marks_take_is_caught() {
     real::tenants::<MarksTakeNothing>(["gpt8", "gpt8"], [50, 50]).unwrap_err();
+}
+
+#[test]
+fn charging_what_the_host_takes_to_set_a_mark_is_caught() {
+    real::slow_hosts::<HostsMarksAreBelieved>().unwrap_err();
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub fn run<R: Rules>(tenants: &[(u64, Vec<Program>)], time: Nanos) -> Done {
 fn run_with<R: Rules>(
     tenants: &[(u64, Vec<Program>)],
     time: Nanos,
-    (lag, learned): (u64, Nanos),
+    (lag, learned): (i64, Nanos),
 ) -> Done {
     let mut world = World::<R>::new(tenants.first().map_or(0, |(percent, _)| *percent), 97);
     world.sharing = SLICES;
@@ -234,7 +234,7 @@ pub fn programs<R: Rules>() -> Result<(), String> {
 /// By then the device's own figures are known.
 const LEARNED: Nanos = Nanos::seconds(8);
 /// As a card's: it has the marks of 500 kernels of 2 us that come one by one say twice what it counts.
-const LAG: u64 = 2_500;
+const LAG: i64 = 2_500;
 
 /// What marks measure too much is not charged for longer than the device takes to say so.
 #[test]
@@ -266,6 +266,53 @@ pub fn late_marks<R: Rules>() -> Result<(), String> {
                 wrong.push(format!(
                     "{} under {percent} % {what}: {:.1} of {:.1} steps/s, {:.1} % of {:.1}, worst second {:.1}",
                     real.name, held.rate(), bare.rate(), held.mean, bare.mean, held.worst
+                ));
+            }
+        }
+    }
+    none(wrong)
+}
+
+/// A card counts more for the shortest than lies between their marks: of 2.2 us 0.8.
+const EARLY: i64 = -1_500;
+
+/// The shortest launches, one by one, cost no more where the host is slow for a while: by the marks that it sets they take twice as long then.
+#[test]
+fn a_slow_host_makes_short_launches_no_dearer() {
+    slow_hosts::<Sound>().unwrap();
+}
+
+pub fn slow_hosts<R: Rules>() -> Result<(), String> {
+    let steps = |percent: u64, slow: u64| {
+        let mut world = World::<R>::new(percent, 97);
+        (world.sharing, world.lag) = (SLICES, EARLY);
+        let mut program = uniform(500, MS, 34 * MS / 10);
+        program.functions = vec![Function::steady(1)];
+        world.tenant(program);
+        world.run(LEARNED);
+        let (mut begun, mut told, mut most) = (0, Vec::new(), 0.0_f64);
+        for round in 0..8 {
+            let (launches, marks) = [(1, 1), (2, slow)][round % 2];
+            world.host(launches, marks);
+            let since = world.age();
+            world.run(Nanos::millis(2_500));
+            told.push(world.rounds(0).len() - std::mem::replace(&mut begun, world.rounds(0).len()));
+            most = most.max(world.history.mean(since, world.age()));
+        }
+        (told, most)
+    };
+    let mut wrong = Vec::new();
+    for slow in [2, 3, 4] {
+        let (bare, needs) = steps(0, slow);
+        for percent in [95, 50, 40] {
+            let (held, _) = steps(percent, slow);
+            println!(
+                "{slow} times as slow, under {percent} %: {held:?} of {bare:?} steps, {needs:.1} % needed"
+            );
+            let lost = |(held, bare): (&usize, &usize)| (*held as f64) < 0.97 * *bare as f64;
+            if held.iter().zip(&bare).skip(1).any(lost) {
+                wrong.push(format!(
+                    "{slow} times as slow, under {percent} %: {held:?} of {bare:?} steps"
                 ));
             }
         }

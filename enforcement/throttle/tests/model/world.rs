@@ -25,6 +25,8 @@ const ASK: u64 = 3_000;
 const MARK: u64 = 2_000;
 const PASSES: u64 = 1_300;
 const SLOWED: u64 = 2_100;
+/// From a launch's return to what its thread does next.
+const RETURN: u64 = 100;
 /// Asking whether a mark is reached.
 const QUERY: u64 = 1_500;
 /// For how long it is asked whether a lease's first mark is.
@@ -67,6 +69,8 @@ struct Work {
     from: u64,
     /// Nothing to do for the device: its stream comes no further before the process opens it.
     shut: bool,
+    /// When the mark behind it is set.
+    marked: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,9 +142,12 @@ struct Process<R: Rules> {
     /// Its thread watches for the mark before the lease's first launch, made then.
     watches: Option<(Slot, Nanos, u64)>,
     /// See [`World::lag`].
-    lag: u64,
+    lag: i64,
     /// Marks take something of the device.
     is_card: bool,
+    /// What a launch takes the host, and what a mark does: see [`World::host`].
+    launch: u64,
+    mark: u64,
     launches: u64,
     /// When each of its program's rounds ended.
     rounds: Vec<u64>,
@@ -180,8 +187,8 @@ pub struct World<R: Rules> {
     until: u64,
     /// Late wake-ups: up to this many nanoseconds.
     pub late: u64,
-    /// A mark behind work that came to an idle stream is reached so much later than the device counts as busy.
-    pub lag: u64,
+    /// A mark behind work that came to an idle stream is reached so much later, or earlier, than the device counts as busy.
+    pub lag: i64,
     /// Nobody can say whether a stream is empty: Vulkan's queues.
     pub blind: bool,
     /// From the call's end until the device is at work, where the stream was empty: a mark before it is reached by then.
@@ -253,6 +260,8 @@ impl<R: Rules> World<R> {
             watches: None,
             lag: self.lag,
             is_card: self.sharing != Sharing::Even,
+            launch: LAUNCH,
+            mark: MARK,
             launches: 0,
             rounds: Vec::new(),
         });
@@ -277,6 +286,13 @@ impl<R: Rules> World<R> {
     /// Since the beginning.
     pub fn age(&self) -> Nanos {
         Nanos(self.now - BOOT)
+    }
+
+    /// From now on launches take the host so many times as long, and marks so many times.
+    pub fn host(&mut self, launches: u64, marks: u64) {
+        for process in &mut self.processes {
+            (process.launch, process.mark) = (LAUNCH * launches, MARK * marks);
+        }
     }
 
     pub fn scribble(&self, word: usize, value: u64) {
@@ -450,7 +466,7 @@ impl<R: Rules> World<R> {
         let alone = self.processes.iter().all(is_same);
         let process = &mut self.processes[at];
         if let Some((work, stream)) = process.coming.take() {
-            let before = process.reach_empty(&work, stream, is_read);
+            let before = process.reach_empty(&work, stream, (is_read, self.now));
             let tenant = &self.tenants[process.tenant];
             if let (Some(slot), Some(share), Some(lane)) =
                 (work.closes, tenant.share, process.lane.as_deref())
@@ -462,7 +478,8 @@ impl<R: Rules> World<R> {
                 let end = End {
                     place: PLACE,
                     ended: false,
-                    gap: Nanos(if before { LAUNCH } else { 0 }),
+                    gap: Nanos(if before { process.launch } else { 0 }),
+                    tail: Nanos(RETURN + process.mark),
                     gauged: true,
                 };
                 let of = (slot, lane.number(slot));
@@ -535,6 +552,7 @@ impl<R: Rules> World<R> {
                     place: PLACE,
                     ended: true,
                     gap: Nanos(u64::from(idle)),
+                    tail: Nanos::ZERO,
                     gauged: false,
                 };
                 lane.closed(
@@ -651,8 +669,8 @@ impl<R: Rules> Process<R> {
             ..Work::default()
         };
         let (set, slowed) = match marked {
-            Some((_, _, true)) => (now + MARK, SLOWED),
-            Some((_, true, _)) => (now + MARK, PASSES),
+            Some((_, _, true)) => (now + self.mark, SLOWED),
+            Some((_, true, _)) => (now + self.mark, PASSES),
             _ => (now, 0),
         };
         if self.is_card {
@@ -672,14 +690,15 @@ impl<R: Rules> Process<R> {
             }
         }
         self.coming = Some((work, stream));
-        self.doing = Doing::Something(set + LAUNCH);
+        self.doing = Doing::Something(set + self.launch);
     }
 
     /// A launch is made, of which the marks before it were set in its stream. Whether these were reached before it was.
-    fn reach_empty(&mut self, work: &Work, stream: usize, is_read: bool) -> bool {
+    fn reach_empty(&mut self, work: &Work, stream: usize, (is_read, now): (bool, u64)) -> bool {
         let marks = [(work.opens, Mark::Opened), (work.closes, Mark::Last)];
         let empty = self.streams[stream].is_empty() && is_read;
-        let emptied = self.emptied[stream];
+        // No mark is reached before it is set.
+        let emptied = self.emptied[stream].max(now - self.launch);
         let mut reached = false;
         for (slot, mark) in marks {
             let mark = slot.map(|slot| self.reached.of(slot, mark));
@@ -703,7 +722,9 @@ impl<R: Rules> Process<R> {
 
     fn push(&mut self, now: u64, work: Work, stream: usize, (is_read, fetch): (bool, u64)) {
         let idle = self.streams[stream].is_empty();
-        self.streams[stream].push_back(work);
+        let marked = if work.closes.is_some() { self.mark } else { 0 };
+        let marked = now + RETURN + marked;
+        self.streams[stream].push_back(Work { marked, ..work });
         if idle {
             if is_read {
                 self.begin(stream, now);
@@ -713,8 +734,7 @@ impl<R: Rules> Process<R> {
                 work.left += START / 2 * PARTS;
             }
         }
-        let marked = if work.closes.is_some() { MARK } else { 0 };
-        self.doing = Doing::Something(now + 100 + marked);
+        self.doing = Doing::Something(marked);
     }
 
     fn begin_all(&mut self, now: u64) {
@@ -751,12 +771,13 @@ impl<R: Rules> Process<R> {
     fn pop(&mut self, stream: usize, now: u64) {
         let work = self.streams[stream].pop_front();
         self.emptied[stream] = now;
-        if let Some(slot) = work.and_then(|work| work.closes) {
+        if let Some((work, slot)) = work.and_then(|work| Some((work, work.closes?))) {
             let alone = self.streams[stream].is_empty();
             let lag = if alone { self.lag } else { 0 };
-            *self.reached.of(slot, Mark::Closed) = Some(now + lag);
+            let at = now.saturating_add_signed(lag).max(work.marked);
+            *self.reached.of(slot, Mark::Closed) = Some(at);
             let passes = if self.is_card { PASSES } else { 0 };
-            *self.reached.of(slot, Mark::Behind) = Some(now + lag + passes);
+            *self.reached.of(slot, Mark::Behind) = Some(at + passes);
         }
     }
 
