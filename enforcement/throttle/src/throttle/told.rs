@@ -112,7 +112,7 @@ impl Others {
     }
 }
 
-/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest lease of this process.
+/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest of this process's leases, of which each answer keeps three quarters.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Compared {
@@ -253,6 +253,7 @@ impl<R: Rules> Throttle<R> {
         let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
         let late = longest.get().scaled(2, 1).max(self.uncharged(now));
+        longest.set(longest.get().scaled(3, 4));
         if alone && wanted > charged && wanted < charged.plus(late) {
             return;
         }
@@ -265,7 +266,6 @@ impl<R: Rules> Throttle<R> {
         for word in [did, paid, time] {
             word.set(Nanos::ZERO);
         }
-        longest.set(longest.get().scaled(1, 2));
     }
 
     /// Whether the device does work of other tenants, too.

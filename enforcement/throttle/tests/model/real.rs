@@ -320,6 +320,33 @@ pub fn slow_hosts<R: Rules>() -> Result<(), String> {
     none(wrong)
 }
 
+/// That something took long once is no reason to wait with what marks tell too little of.
+#[test]
+fn a_long_first_launch_lets_nobody_have_more() {
+    let mut wrong = Vec::new();
+    for (first, device, percent) in [(1, 24, 50), (600, 24, 50), (600, 20, 50), (600, 24, 20)] {
+        let mut world = World::<Sound>::new(percent, 97);
+        (world.sharing, world.lag) = (SLICES, 4 * EARLY);
+        let program = uniform(200, device * MS / 10, 24 * MS / 10);
+        let mut long = program.clone();
+        long.functions = vec![Function::steady(first * MS)];
+        world.tenant(long);
+        world.run(Nanos::millis(100));
+        *world.program(0) = program;
+        world.run(Nanos::millis(9_500));
+        let start = world.age();
+        world.run(Nanos::seconds(2));
+        let mean = world.history.mean(start, world.age());
+        println!("{first} ms first, {device}: {mean:.1} under {percent}");
+        if mean > percent as f64 + 3.0 {
+            wrong.push(format!(
+                "{first} ms first, {device}: {mean:.1} under {percent}"
+            ));
+        }
+    }
+    none(wrong).unwrap();
+}
+
 /// What is spared while launches come one by one is no licence for when they come ahead, nor for bursts between rests.
 #[test]
 fn who_changes_pace_gains_nothing_by_late_marks() {
