@@ -3,7 +3,7 @@
 use abi::cuda::CUresult;
 use harness::{Failure, cases, ensure, ensure_eq, fail};
 
-use super::launches::{BUDGET, LEAST, MARGIN, SIMULATED, busy, unbudgeted};
+use super::launches::{BUDGET, LEAST, SHORT, SIMULATED, busy, margin, unbudgeted};
 use crate::clients::cuda_without_context;
 use crate::ffi::cuda::Cuda;
 use crate::ffi::cuda::memset::{Area, MEMSETS, Memset};
@@ -35,8 +35,8 @@ cases! {
                 continue;
             }
             ensure!(unit > 10_000, "{name} takes {unit} ns");
-            let share = held.ask(&format!("work-memset {name} 700 16 {unit}"))? as f64 / 100.0;
-            ensure!(share <= BUDGET + MARGIN, "{name}: {share} % of the time, of {BUDGET}");
+            let share = held.ask(&format!("work-memset {name} {SHORT} 16 {unit}"))? as f64 / 100.0;
+            ensure!(share <= BUDGET + margin(SHORT), "{name}: {share} % of the time, of {BUDGET}");
             ensure!(share >= LEAST, "{name}: {share} % of the time, of {BUDGET}");
         }
         ensure!(left > 0, "the driver sets no memory");
