@@ -21,7 +21,7 @@ pub fn interposer() {
 /// What every build of the layer's source is linked with.
 pub fn layer() {
     bound_to_itself();
-    // The loader unmaps a layer at every vkDestroyInstance; the ledger's slot and the table of chains outlive that (FINDINGS 27).
+    // The loader unmaps a layer at every vkDestroyInstance; the ledger's slot and the table of chains outlive that (decision 27).
     never_unmapped();
     needing_libc_alone();
     old_glibc();
@@ -46,7 +46,7 @@ pub fn needing(name: &str, directory: &str) {
     argument(&format!("-rpath,{directory}"));
 }
 
-/// References to the library's own exports reach those, as in the vendor's libraries (FINDINGS 18).
+/// References to the library's own exports reach those, as in the vendor's libraries (decision 18).
 pub fn bound_to_itself() {
     argument("-Bsymbolic");
 }
@@ -66,7 +66,7 @@ pub fn called(soname: &str) {
     argument(&format!("-soname,{soname}"));
 }
 
-/// Keeps the shadow stack of a program that has one: without the mark one library turns it off for its host (FINDINGS 26).
+/// Keeps the shadow stack of a program that has one: without the mark one library turns it off for its host (decision 26).
 pub fn with_shadow_stack() {
     if env::var_os("CARGO_CFG_TARGET_ARCH").is_some_and(|arch| arch == "x86_64") {
         argument("-zshstk");

@@ -1,7 +1,7 @@
 //! The floor under the libraries that programs load, ours and the mocks': glibc 2.17.
 //!
 //! A library that asks the loader for a version of a symbol that the container's glibc lacks does not load, and a preload that does not load ends
-//! the program (FINDINGS 22). Rust's std runs on glibc 2.17, but a library that is linked on a newer system asks for the newest version of every
+//! the program (decision 22). Rust's std runs on glibc 2.17, but a library that is linked on a newer system asks for the newest version of every
 //! name. Three things keep it from that:
 //!
 //! * [`provide!`] defines, hidden in the library itself, what glibc had no symbol for before 2.33 (`stat` and `fstat` were written into each program)

@@ -18,7 +18,7 @@
 //! | record a call | [`World::tracing`], [`World::trace`]; how calls look is the crate `trace`'s |
 //!
 //! What it is not: it knows no C type, no handle and no error code of any API, and shares no code with `enforcement/`, which
-//! it judges. FINDINGS 32 asks it to be more crash-safe than that: see [`mod@world`], and `region.rs` for how.
+//! it judges. Decision 32 asks it to be more crash-safe than that: see [`mod@world`], and `region.rs` for how.
 //!
 //! unsafe is in `os.rs` (system calls), `region.rs` (shared memory) and `boundary.rs` (a faulty call's arguments).
 

@@ -3,7 +3,7 @@
 //!
 //! An object is counted on its device from [`World::new_object`] (or [`World::share`], for memory that the process had
 //! taken before) until the last [`Object`] of any process is dropped or its process dead, and the last descriptor that
-//! [`Object::export`] gave is closed, in whatever process (FINDINGS 11). Its contents are a sparse file, to be mapped
+//! [`Object::export`] gave is closed, in whatever process (decision 11). Its contents are a sparse file, to be mapped
 //! from [`Object::file`]; a hole in it reads as zero and costs nothing.
 //!
 //! What it is not: it knows no handle type of any API, and does not say who may open what.

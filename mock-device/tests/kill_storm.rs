@@ -1,4 +1,4 @@
-//! FINDINGS 32, short form; `cargo run --release -p mock-device --example world_kill_storm -- 10000` is the long one.
+//! Decision 32, short form; `cargo run --release -p mock-device --example world_kill_storm -- 10000` is the long one.
 
 #[path = "support/child.rs"]
 mod child;

@@ -235,7 +235,7 @@ fn a_stopped_process_and_one_without_descriptors_keep_theirs() {
     until_empty(&scene.world);
 }
 
-/// FINDINGS 1: the place of the file decides which of the two signs of life counts; both must be right.
+/// Decision 1: the place of the file decides which of the two signs of life counts; both must be right.
 #[test]
 fn deaths_are_seen_on_tmpfs_as_well() {
     let scene = scene_in(tempfile::tempdir_in("/dev/shm").unwrap(), 0);
@@ -341,7 +341,7 @@ fn all_time_namespaces_have_one_clock() {
     assert_eq!(outer.reap(), End::Exit(0));
 }
 
-/// FINDINGS 1: on overlayfs a lock ends with its descriptor, so that process numbers must do. In a mount namespace of its
+/// Decision 1: on overlayfs a lock ends with its descriptor, so that process numbers must do. In a mount namespace of its
 /// own; skips, saying so, where the test may not make one.
 #[test]
 fn deaths_are_seen_on_overlayfs() {

@@ -125,7 +125,7 @@ fn attribute_lines(name: &str) -> (String, Vec<(i32, i32, String)>) {
     (head.to_owned(), lines)
 }
 
-/// HOLES K3: the default machine answered 0 for 70 attributes, all texture and surface limits among them, because nobody had written them down.
+/// docs/holes.md, K3: the default machine answered 0 for 70 attributes, all texture and surface limits among them, because nobody had written them down.
 #[test]
 fn no_attribute_is_zero_for_want_of_a_fact() {
     for name in profile::names().into_iter().chain(["h200-mig"]) {

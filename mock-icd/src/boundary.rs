@@ -86,7 +86,7 @@ pub fn world() -> Option<&'static World> {
 }
 
 /// Carries out one command: consultation, body, trace. Not inlined: entry points keep bodies of their own, one address
-/// each (FINDINGS 19).
+/// each (decision 19).
 #[inline(never)]
 pub fn enter<R: Answer>(
     entry: &'static str,

@@ -351,7 +351,7 @@ impl Request<'_> {
 /// The least that an object takes of the address space.
 const ADDRESSES: u64 = 1 << 16;
 
-/// The devices of a group that get an instance each: those of the mask, and all where there is none (FINDINGS 29).
+/// The devices of a group that get an instance each: those of the mask, and all where there is none (decision 29).
 fn holders(owner: &Device, chain: Chain, device_local: bool) -> Vec<PhysicalDevice> {
     let mask = chain
         .find::<vk::MemoryAllocateFlagsInfo<'_>>()

@@ -1,5 +1,5 @@
 //! cuIpcGetMemHandle and its kin: 64 bytes that name an allocation to another process. What that opened keeps the memory
-//! after its maker freed it or died (FINDINGS 11).
+//! after its maker freed it or died (decision 11).
 
 use std::collections::HashMap;
 

@@ -175,7 +175,7 @@ fn is_absent(entry: Entry) -> bool {
 }
 
 /// No table is known here: the mock does not pose as the vendor's driver. The CUDA runtime (libcudart) begins with one, and tells its
-/// program of an invalid argument; why, and what works instead, is said on stderr once a process (HOLES K2).
+/// program of an invalid argument; why, and what works instead, is said on stderr once a process (docs/holes.md, K2).
 pub fn export_table(table: Out<*const c_void>, id: In<CUuuid>) -> Answer {
     static SAID: Once = Once::new();
     let id = id.required()?;

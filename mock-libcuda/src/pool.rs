@@ -1,5 +1,5 @@
 //! Stream-ordered pools: a range of addresses whose 32 MiB steps get memory when something lives in them, and give it
-//! back at a synchronisation down to the release threshold, or by a trim. A free alone returns nothing (FINDINGS 13), and a
+//! back at a synchronisation down to the release threshold, or by a trim. A free alone returns nothing (decision 13), and a
 //! context's end neither: a pool is its process's.
 
 mod attribute;

@@ -117,7 +117,7 @@ pub struct nvmlPciInfo_t {
     pub busId: [c_char; 32],
 }
 
-/// What the unsuffixed and `_v2` `nvmlDeviceGetPciInfo` fill, 52 bytes (CLIENTS.md).
+/// What the unsuffixed and `_v2` `nvmlDeviceGetPciInfo` fill, 52 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct nvmlPciInfo_v2_t {

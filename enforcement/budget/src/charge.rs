@@ -1,4 +1,4 @@
-//! What a request costs: by what the device really loses, not by what was asked for (FINDINGS 10–15).
+//! What a request costs: by what the device really loses, not by what was asked for (decisions 10 to 15).
 
 use crate::Bytes;
 pub use crate::pages::{Blocks, Full, Span};

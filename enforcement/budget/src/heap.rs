@@ -1,4 +1,4 @@
-//! What a tenant is told of a device-local heap: its size, and `VK_EXT_memory_budget` (DEFECTS V4).
+//! What a tenant is told of a device-local heap: its size, and `VK_EXT_memory_budget` (defect V4).
 
 use crate::Bytes;
 

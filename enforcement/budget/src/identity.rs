@@ -1,4 +1,4 @@
-//! Which of the container's devices one API's device is (DEFECTS V1, V2).
+//! Which of the container's devices one API's device is (defects V1, V2).
 //!
 //! APIs disagree: a Vulkan driver in a container may give a UUID of 16 zero bytes, two devices one UUID, or another device's. What is sure is used,
 //! what is not sure is charged to every candidate, never skipped.
@@ -28,7 +28,7 @@ pub struct Asked {
     pub tenant_gpu: bool,
 }
 
-/// One of the container's devices. Under MIG only the UUID identifies: `pci` is then `None`, so that no PCI address matches (FINDINGS 25).
+/// One of the container's devices. Under MIG only the UUID identifies: `pci` is then `None`, so that no PCI address matches (decision 25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub index: DeviceIndex,

@@ -1,4 +1,4 @@
-//! Reference counts of 2 MiB pages: how many blocks a set of allocations really holds (FINDINGS 15).
+//! Reference counts of 2 MiB pages: how many blocks a set of allocations really holds (decision 15).
 //!
 //! Only the first and the last page of an allocation can be shared with others; the pages between are its own and need no count. The table is fixed, in
 //! memory that the caller provides, and changed by compare-and-swap alone: a process that forks or is killed leaves no lock behind.

@@ -10,7 +10,7 @@ use seeds::{Seed, planted};
 use crate::{Bytes, DeviceIndex, MAX_DEVICES};
 use crate::{percent, size};
 
-/// Where the ledger lies when nothing says otherwise: a tmpfs, because a lock pinned by a mapping does not hold on overlayfs (FINDINGS 1).
+/// Where the ledger lies when nothing says otherwise: a tmpfs, because a lock pinned by a mapping does not hold on overlayfs (decision 1).
 pub const DEFAULT_LEDGER: &str = "/dev/shm/ringfence.ledger";
 
 /// A device's memory budget as the settings give it.
@@ -69,7 +69,7 @@ impl Default for TaskPriority {
     }
 }
 
-/// Whether the memory of contexts counts against the budget (FINDINGS 12).
+/// Whether the memory of contexts counts against the budget (decision 12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContextCharge {
     #[default]
@@ -83,7 +83,7 @@ pub enum BudgetReport {
     /// Within the specification.
     #[default]
     Standard,
-    /// The driver's budget stays and usage is inflated, for engines that hang otherwise (DEFECTS V4).
+    /// The driver's budget stays and usage is inflated, for engines that hang otherwise (defect V4).
     Inflate,
     /// So for the engines of these names (VkApplicationInfo::pEngineName), within the specification for all others.
     InflateFor(Vec<String>),
@@ -691,7 +691,7 @@ fn budget_report(
 fn ledger(get: &dyn Fn(&str) -> Option<Vec<u8>>) -> PathBuf {
     path(get, "RINGFENCE_LEDGER")
         .or_else(|| {
-            // HAMi's monitor maps `*.cache`: its file is left alone (FINDINGS 9).
+            // HAMi's monitor maps `*.cache`: its file is left alone (decision 9).
             let mut beside = path(get, "CUDA_DEVICE_MEMORY_SHARED_CACHE")?.into_os_string();
             beside.push(".ringfence");
             Some(PathBuf::from(beside))

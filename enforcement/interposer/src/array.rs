@@ -1,4 +1,4 @@
-//! Arrays and mipmapped arrays: device memory without an address (R2 of DEFECTS).
+//! Arrays and mipmapped arrays: device memory without an address (R2).
 //!
 //! The charges are `texels`'s; here are the calls, and what the driver says to an array that does not fit.
 

@@ -1,4 +1,4 @@
-//! What cuInit and contexts take: an upper bound is reserved before, the driver's own figure charged after (FINDINGS 12).
+//! What cuInit and contexts take: an upper bound is reserved before, the driver's own figure charged after (decision 12).
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{Ordering, fence};

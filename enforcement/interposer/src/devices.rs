@@ -1,4 +1,4 @@
-//! Which of the container's devices a CUDA ordinal is. CUDA_VISIBLE_DEVICES is never parsed: the driver says what it made of it (FINDINGS 25).
+//! Which of the container's devices a CUDA ordinal is. CUDA_VISIBLE_DEVICES is never parsed: the driver says what it made of it (decision 25).
 
 use core::ffi::{CStr, c_char, c_int};
 use ledger::KeptErrno;

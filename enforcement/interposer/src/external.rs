@@ -1,4 +1,4 @@
-//! External memory: Vulkan's, another process's or our own cuMemCreate's, imported by a descriptor (R9 of DEFECTS).
+//! External memory: Vulkan's, another process's or our own cuMemCreate's, imported by a descriptor (R9).
 //!
 //! An import holds what its descriptor names in the ledger, and is charged to whoever that was. Where nobody has named it, it is charged here, as large
 //! as the import says. Either lasts until the import is destroyed and all that was mapped of it is freed; the descriptor is the driver's, which closes it.

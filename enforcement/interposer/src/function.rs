@@ -1,4 +1,4 @@
-//! Functions and kernels: a launch may need their local memory for every thread that can be resident (R12 of DEFECTS).
+//! Functions and kernels: a launch may need their local memory for every thread that can be resident (R12).
 //!
 //! A card takes it at the launch that needs more than any before it in its context, not at the load (`fixtures/oracle/held-580.txt`): what each
 //! function needs is noted where it is obtained, and charged there where it is launched (R28). Most programs have none that needs more than every

@@ -1,5 +1,5 @@
-//! Memory of graphs: taken when an executable graph is uploaded or first launched, kept until it is trimmed (R3 of DEFECTS,
-//! FINDINGS 14). What is known of it is in `graphs`.
+//! Memory of graphs: taken when an executable graph is uploaded or first launched, kept until it is trimmed (R3,
+//! decision 14). What is known of it is in `graphs`.
 //!
 //! Nodes that allocate take nothing, so the calls that make them are only noticed: graphs are looked into from then on.
 

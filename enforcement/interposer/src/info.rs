@@ -1,4 +1,4 @@
-//! What a tenant is told of a device's memory: CUDA and NVML tell one story (T4 of DEFECTS). The driver judges the arguments first.
+//! What a tenant is told of a device's memory: CUDA and NVML tell one story (T4). The driver judges the arguments first.
 
 use core::ffi::c_uint;
 

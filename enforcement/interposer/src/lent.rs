@@ -1,4 +1,4 @@
-//! Pools that several processes share (R9 of DEFECTS; `fixtures/oracle/shared-pools-580.txt`).
+//! Pools that several processes share (R9; `fixtures/oracle/shared-pools-580.txt`).
 //!
 //! A pool's memory lies in steps of 32 MiB of its addresses. A step of which a pointer was exported is *lent*: whatever the pool's maker
 //! frees, trims or destroys, the driver keeps it until the pool, every import of it and every descriptor are gone. Once the maker's pool

@@ -1,4 +1,4 @@
-//! What a context may take at a launch: stacks and local memory, the malloc heap, printf's buffer (R6, R12 and R14 of DEFECTS).
+//! What a context may take at a launch: stacks and local memory, the malloc heap, printf's buffer (R6, R12 and R14).
 //!
 //! A stack is taken at once, the others at a launch: all of it is charged when the limit is set, and nothing is left to be refused at a launch but
 //! local memory (`function`). The driver brings what is asked for within its own bounds; what it made of

@@ -1,4 +1,4 @@
-//! Marks in a stream: four events per context and lease in flight, by which that is measured (FINDINGS 30).
+//! Marks in a stream: four events per context and lease in flight, by which that is measured (decision 30).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -114,7 +114,7 @@ pub fn alloc_pitch_v1(
 }
 
 /// Managed memory is charged in full when it is created, to the current device, wherever its pages are: a tenant that may
-/// have all of them there must be able to (FINDINGS 10). With the first goes what the device keeps from its first page on.
+/// have all of them there must be able to (decision 10). With the first goes what the device keeps from its first page on.
 pub fn alloc_managed(
     tenant: Tenant,
     place: Out<'_, CUdeviceptr>,

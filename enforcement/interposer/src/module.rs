@@ -1,4 +1,4 @@
-//! Loading of modules and libraries: their variables and code are device memory (R13 of DEFECTS).
+//! Loading of modules and libraries: their variables and code are device memory (R13).
 //!
 //! The image says at most how much (`budget::image`), as far as it can be read without unpacking it; the driver's figure says
 //! what it was, and what turns out not to fit is unloaded.

@@ -1,5 +1,5 @@
 //! Physical memory (cuMemCreate): charged to the device that the call names, from its creation until the last handle and
-//! the last mapping are gone (R5 and C9 of DEFECTS).
+//! the last mapping are gone (R5 and C9).
 //!
 //! No lock is held while the driver is asked, but where it maps and where it is told what a device may access. Handles and
 //! addresses come back to other threads as soon as it has let go of them, so an entry that is on its way out stays until the

@@ -1,4 +1,4 @@
-//! Stream-ordered allocation: what a pool reserves is charged, not what is in use of it (FINDINGS 13).
+//! Stream-ordered allocation: what a pool reserves is charged, not what is in use of it (decision 13).
 //!
 //! The hooks. [`ordered`](crate::ordered) decides a request, [`mirror`](crate::mirror) keeps what is charged for a pool.
 

@@ -1,6 +1,6 @@
 //! cuGetProcAddress: the driver's answer, with a hooked export's address exchanged for ours.
 //!
-//! Every answer is the address of an export, and no two exports share one: exchanging by identity cannot mistake a version or a stream variant (S1 of DEFECTS).
+//! Every answer is the address of an export, and no two exports share one: exchanging by identity cannot mistake a version or a stream variant (S1).
 //! So what is answered under the name of a hooked function and is no hook's is a version that we do not know.
 
 use core::ffi::{c_char, c_int, c_void};

@@ -1,4 +1,4 @@
-//! What RTLD_NEXT and RTLD_DEFAULT mean to a caller, were we not there (FINDINGS 20).
+//! What RTLD_NEXT and RTLD_DEFAULT mean to a caller, were we not there (decision 20).
 //!
 //! Pure: the objects are given as the loader lists them. An object is global if it was there when the program started, or was opened RTLD_GLOBAL; one that
 //! was opened RTLD_LOCAL is seen by those it was opened with.

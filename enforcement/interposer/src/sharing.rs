@@ -1,4 +1,4 @@
-//! Memory shared with other processes by handles of 64 bytes (R9 of DEFECTS, FINDINGS 11).
+//! Memory shared with other processes by handles of 64 bytes (R9, decision 11).
 //!
 //! What is exported gets a row in the ledger, named after the handle. Whoever opens a handle holds that row: the memory stays
 //! charged when its maker is gone, and is charged once however many hold it. A handle that names no row is charged to who opens it.

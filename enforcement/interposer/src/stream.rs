@@ -1,4 +1,4 @@
-//! Streams: each takes memory of the driver's own, in blocks that its context keeps (FINDINGS 12: 128 of them 70 MiB).
+//! Streams: each takes memory of the driver's own, in blocks that its context keeps (decision 12: 128 of them 70 MiB).
 
 use core::ffi::{c_int, c_uint};
 

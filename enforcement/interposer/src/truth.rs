@@ -1,4 +1,4 @@
-//! The books brought to what the driver says this process takes (C10 of DEFECTS, FINDINGS 12).
+//! The books brought to what the driver says this process takes (C10, decision 12).
 //!
 //! What a model knows is charged by it: blocks, pools, limits, streams. The rest nobody can know before: code that a function takes
 //! when it is first launched, blocks that small variables share, queues of streams that nobody made. It is one figure per device, the
@@ -1031,7 +1031,7 @@ impl Tenant {
 
 impl Tenant {
     /// Says once that the driver holds more for this process than its calls were charged for: where that is more than any driver takes by itself
-    /// (V15 of DEFECTS), or where the tenant is over its budget by it. What this process is charged and has certainly not taken (`untaken`) exceeds nothing
+    /// (V15), or where the tenant is over its budget by it. What this process is charged and has certainly not taken (`untaken`) exceeds nothing
     /// (R147 of `fixtures/defects.txt`).
     fn tell_of_unasked(self, device: &Device, drift: Bytes, untaken: Bytes) {
         const UNASKED: Bytes = Bytes::mib(512);

@@ -146,7 +146,7 @@ fn libc_the_loader_and_a_proxys_driver_alone_are_needed() {
     });
 }
 
-/// A preload that asks for a version which the container's glibc lacks ends every program (FINDINGS 22).
+/// A preload that asks for a version which the container's glibc lacks ends every program (decision 22).
 #[test]
 fn no_glibc_newer_than_2_17_is_needed() {
     let parsed = |version: &str| -> Option<(u32, u32)> {

@@ -1,4 +1,4 @@
-//! Honest programs that the enforcer finds its way in (C14 of DEFECTS): each does under the preload what it does alone.
+//! Honest programs that the enforcer finds its way in (C14): each does under the preload what it does alone.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

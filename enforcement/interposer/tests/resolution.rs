@@ -1,4 +1,4 @@
-//! How names resolve, by small C programs: with us preloaded everything is as without, but that the driver's function is our hook (R8, S2–S6 of DEFECTS).
+//! How names resolve, by small C programs: with us preloaded everything is as without, but that the driver's function is our hook (R8, S2–S6).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

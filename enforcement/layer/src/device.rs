@@ -318,7 +318,7 @@ impl Enforced {
     }
 
     /// What an allocation with this mask falls on. No mask is every device of the group: a MULTI_INSTANCE heap then has one
-    /// instance on each, and which device a single instance lies on is not said (FINDINGS 29).
+    /// instance on each, and which device a single instance lies on is not said (decision 29).
     pub fn masked(&self, mask: Option<u32>) -> DeviceSet {
         let Some(mask) = mask.filter(|_| self.group.len() > 1) else {
             return self.all;

@@ -7,7 +7,7 @@
 //! here; the last to go gives it back. These are known by number, device and inode, which is all there is: when one is closed unseen, or sent to
 //! another process and closed, it leaves at the next look, before a request is refused. Where the ledger has no room for another name, the charge stays
 //! until the process ends: a copy of that descriptor would be a way past the budget. What arrives by a descriptor that nobody named and this process
-//! did not export is charged as new memory (FINDINGS 11: an import that matches nothing is charged).
+//! did not export is charged as new memory (decision 11: an import that matches nothing is charged).
 
 use std::sync::{Mutex, PoisonError};
 

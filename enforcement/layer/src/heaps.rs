@@ -1,4 +1,4 @@
-//! What a tenant is told of a GPU's memory: heap sizes, and `VK_EXT_memory_budget` (DEFECTS V4).
+//! What a tenant is told of a GPU's memory: heap sizes, and `VK_EXT_memory_budget` (defect V4).
 
 use ash::vk;
 use budget::{Bytes, heap};

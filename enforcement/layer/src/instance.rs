@@ -80,7 +80,7 @@ pub fn register(key: Key, next: InstanceNext, promoted: Promoted, engine: Option
     INSTANCES.insert(key, new, revive, |_, new| new);
 }
 
-/// The instance of a handle with this key. With no such instance any living one's chain has to do (DEFECTS V11).
+/// The instance of a handle with this key. With no such instance any living one's chain has to do (defect V11).
 #[inline]
 pub fn find(key: Option<Key>) -> Option<&'static Instance> {
     registered(key).or_else(|| INSTANCES.any())

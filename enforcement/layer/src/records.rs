@@ -1,7 +1,7 @@
 //! What each live memory object is charged, by device and handle, without a lock and without one device's records in another's way.
 //!
 //! A record is taken out *before* the driver frees the object: from then on the handle may come back to another thread's
-//! allocation, and its record must not be found in place of ours (DEFECTS V13).
+//! allocation, and its record must not be found in place of ours (defect V13).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

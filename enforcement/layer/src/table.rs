@@ -1,6 +1,6 @@
 //! From a dispatch key to what the layer knows of that instance or device, without a lock.
 //!
-//! A key is the loader's dispatch pointer, the first word of every dispatchable handle. Keys recur (17 of 20 cycles, FINDINGS 28):
+//! A key is the loader's dispatch pointer, the first word of every dispatchable handle. Keys recur (17 of 20 cycles, decision 28):
 //! a slot once given to a key stays with it, its entry is replaced at creation and taken out at destruction. What then comes under the key again is, as a
 //! rule, just like what was there lately: it gets that entry, so that programs which make and destroy devices for years do not grow.
 

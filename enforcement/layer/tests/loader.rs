@@ -1,4 +1,4 @@
-//! The layer where it lives: between the Khronos loader and a driver, found by its manifest (DEFECTS V1, V6, V7, V9, FINDINGS 27, 28).
+//! The layer where it lives: between the Khronos loader and a driver, found by its manifest (defects V1, V6, V7, V9, decisions 27, 28).
 
 #[path = "ffi/alone.rs"]
 mod alone;

@@ -1,4 +1,4 @@
-//! The loader's interface, and names, by opening the built library (DEFECTS V5, V11, FINDINGS 18, 19, 27).
+//! The loader's interface, and names, by opening the built library (defects V5, V11, decisions 18, 19, 27).
 
 #[path = "ffi/alone.rs"]
 mod alone;

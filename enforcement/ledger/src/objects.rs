@@ -1,4 +1,4 @@
-//! Memory that several processes hold (FINDINGS 11): a charge follows the object, not whoever made it.
+//! Memory that several processes hold (decision 11): a charge follows the object, not whoever made it.
 //!
 //! As long as the process that made an object holds it, the object is charged in that process's word, as all it has. When it lets go
 //! of it, or is dead, the row itself is charged, until the last of those that opened it has let go. The row is charged before the

@@ -1,4 +1,4 @@
-//! Where a tenant's settings come from, so that a program with a scrubbed environment has them too (FINDINGS 24, R11 of DEFECTS).
+//! Where a tenant's settings come from, so that a program with a scrubbed environment has them too (decision 24, R11).
 //!
 //! 1. A tenant file: `/etc/ringfence/tenant.toml`, else `tenant.toml` in the directory of the library that asks. Where there is one it alone
 //!    says what is enforced; the environment may still ask for traces and logs.

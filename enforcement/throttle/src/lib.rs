@@ -1,7 +1,7 @@
 //! A tenant's compute budget: when its next piece of work may start.
 //!
 //! What is kept: of every second, the time in which *any* process of the tenant has work on the device is the budget's share
-//! (FINDINGS 30). Work is admitted in *leases* of a few milliseconds. A lease is paid for in advance by what its work is
+//! (decision 30). Work is admitted in *leases* of a few milliseconds. A lease is paid for in advance by what its work is
 //! believed to take; marks in the stream around it say later what it took; the difference moves the time of the next lease.
 //! So the mean follows what was measured, whatever was believed. Nobody waits for the marks: a tenant that has paid launches ahead.
 //!

@@ -356,7 +356,7 @@ fn instances_of_a_device_in_mig_mode_have_handles_of_their_own() {
     });
 }
 
-/// HOLES K7: what is left of a card follows from the instances that it is cut into.
+/// docs/holes.md, K7: what is left of a card follows from the instances that it is cut into.
 #[test]
 fn room_for_more_instances_is_what_those_there_are_leave() {
     let remaining = |device: u64, profile: u64| {
@@ -442,7 +442,7 @@ fn peer_status(first: u64, second: u64) -> [u32; 6] {
     })
 }
 
-/// HOLES K6: states, versions and fields of the links tell the same.
+/// docs/holes.md, K6: states, versions and fields of the links tell the same.
 fn one_story_of_links(device: u64) {
     // nvmlFieldValue_t as words: field and scope; when, and for how long; value type and answer; value.
     let field = |id: u32, scope: u32| {

@@ -1,4 +1,4 @@
-//! The interposer is a guest in a stranger's process (HOUSE.md). The stranger is a C program with habits of its own, and Python.
+//! The interposer is a guest in a stranger's process (CONTRIBUTING.md, style). The stranger is a C program with habits of its own, and Python.
 //!
 //! Each promise is kept by the preload and by the proxies; without any of them too, so that it is not the mocks that keep or break it.
 
@@ -421,7 +421,7 @@ fn a_host_in_python_is_left_as_it_was() {
     a_host_in(false);
 }
 
-/// And in a container whose glibc is older than the one that built us (FINDINGS 22): it is held to its budget there, and left as it was.
+/// And in a container whose glibc is older than the one that built us (decision 22): it is held to its budget there, and left as it was.
 #[test]
 fn a_host_in_an_older_debian_is_left_as_it_was() {
     a_host_in(true);

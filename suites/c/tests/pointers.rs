@@ -1,4 +1,4 @@
-//! A library whose pointers are named like CUDA's functions, and which fills them by look-ups, lives under the preload and is held (C13 of DEFECTS).
+//! A library whose pointers are named like CUDA's functions, and which fills them by look-ups, lives under the preload and is held (C13).
 
 use std::collections::BTreeMap;
 use std::path::Path;

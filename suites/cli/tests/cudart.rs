@@ -1,7 +1,7 @@
 //! The CUDA runtime's own library on the simulated machine.
 //!
 //! Promise: what cannot work there says so. libcudart begins with private tables of the vendor's driver, which the simulated one has not; its
-//! programs are told no more than an error's number, so that the mock names itself, the reason and what works instead, once a process (HOLES K2).
+//! programs are told no more than an error's number, so that the mock names itself, the reason and what works instead, once a process (docs/holes.md, K2).
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
 //! nvidia-smi 535 and 550, unmodified, on the simulated machine.
 //!
 //! Promise: it starts, shows the devices and who holds what of them, answers every question that it can be asked, and under
-//! the enforcer its memory line is the tenant's (its process table reads rows that no symbol hook sees: FINDINGS 16).
+//! the enforcer its memory line is the tenant's (its process table reads rows that no symbol hook sees: decision 16).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,7 +209,7 @@ const NOWHERE: [&str; 10] = [
 /// Of the counters, these are kept.
 const COUNTED: [&str; 4] = [".device_memory", ".dram", ".sram", ".total"];
 
-/// HOLES K5.
+/// See docs/holes.md, K5.
 #[test]
 fn every_field_says_what_it_says_on_such_a_card() {
     for generation in GENERATIONS {
@@ -273,7 +273,7 @@ const SUBCOMMANDS: [(&[&str], &str, &str); 12] = [
     ),
 ];
 
-/// HOLES K5.
+/// See docs/holes.md, K5.
 #[test]
 fn every_subcommand_answers_on_several_cards() {
     for generation in GENERATIONS {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `libcuda.so.1`, `libnvidia-ml.so.1` | the proxy, a copy without the hooks of what this driver lacks |
 //! | `libcuda.so`, `libnvidia-ml.so` | links to them |
-//! | `driver/libcuda.driver.so`, `driver/libnvidia-ml.driver.so` | links to the drivers, under the names that the proxies need (FINDINGS 23) |
+//! | `driver/libcuda.driver.so`, `driver/libnvidia-ml.driver.so` | links to the drivers, under the names that the proxies need (decision 23) |
 
 use std::io;
 use std::os::unix::fs::symlink;

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn core_take(step: u64, most: u64, taken: *mut u64) -> u32
     code.0
 }
 
-/// Pointers that are named like the driver's functions, as libraries have them that look the driver up by themselves (C13 of DEFECTS).
+/// Pointers that are named like the driver's functions, as libraries have them that look the driver up by themselves (C13).
 #[allow(non_upper_case_globals, reason = "C names stay exact")]
 mod pointers {
     use core::sync::atomic::AtomicUsize;
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn core_next(name: *const c_char) -> *mut c_void {
     core::hint::black_box(found)
 }
 
-/// Where each clock stands by its number, in nanoseconds, as by libfaketime (P17 of DEFECTS); 0 where it goes.
+/// Where each clock stands by its number, in nanoseconds, as by libfaketime (P17); 0 where it goes.
 static STANDS_AT: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 fn kernels(clock: libc::clockid_t, now: *mut libc::timespec) -> c_int {

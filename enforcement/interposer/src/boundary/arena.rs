@@ -1,4 +1,4 @@
-//! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (FINDINGS 7).
+//! The one place for what a process knows of itself, locks included: zeroed by the kernel in a fork child, which so begins anew (decision 7).
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use ledger::KeptErrno;

@@ -1,4 +1,4 @@
-//! The drivers behind us: found by DT_SONAME, bound once, kept for ever (FINDINGS 21): libcuda from the first success of cuInit on, NVML from our first
+//! The drivers behind us: found by DT_SONAME, bound once, kept for ever (decision 21): libcuda from the first success of cuInit on, NVML from our first
 //! use of it. A program may try several of a name until one can be initialised, and close the others: until then another that is looked up in takes the
 //! place of the bound one.
 

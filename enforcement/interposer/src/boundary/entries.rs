@@ -321,7 +321,7 @@ macro_rules! entries {
 
 crate::hooks::table!(entries);
 
-/// The driver's function behind an export, 0 if there is none. Each export looks at its own entry's place, so that none is merged with another (FINDINGS 19).
+/// The driver's function behind an export, 0 if there is none. Each export looks at its own entry's place, so that none is merged with another (decision 19).
 #[inline(always)]
 fn enter(entry: Entry) -> usize {
     if planted(Seed::S6) && comes_too_early(entry) {

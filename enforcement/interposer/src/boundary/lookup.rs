@@ -1,6 +1,6 @@
 //! `dlsym` and `dlvsym`: what a name means to the caller, with the drivers' functions exchanged for our hooks.
 //!
-//! The entries are naked: whatever is none of our business is a jump to the real function, which then sees the true caller (S4 of DEFECTS).
+//! The entries are naked: whatever is none of our business is a jump to the real function, which then sees the true caller (S4).
 //! Until a name of our table is asked for nothing here allocates, locks or touches thread-local storage.
 
 use core::cell::UnsafeCell;

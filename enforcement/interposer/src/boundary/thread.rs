@@ -1,4 +1,4 @@
-//! Which thread this is, without a call of libc's and without a thread-local of our own (FINDINGS 26).
+//! Which thread this is, without a call of libc's and without a thread-local of our own (decision 26).
 
 /// The thread's pointer to its own block: no two living threads have the same, and 0 is none's.
 #[inline(always)]

@@ -42,7 +42,7 @@ pub unsafe extern "system" fn vkNegotiateLoaderLayerInterfaceVersion(
         negotiation.interface = INTERFACE;
         negotiation.get_instance_proc_addr = Some(vkGetInstanceProcAddr);
         negotiation.get_device_proc_addr = Some(vkGetDeviceProcAddr);
-        // Only for physical-device commands that the loader does not know; none is hooked (FINDINGS 29).
+        // Only for physical-device commands that the loader does not know; none is hooked (decision 29).
         negotiation.get_physical_device_proc_addr = None;
         vk::Result::SUCCESS
     })

@@ -253,7 +253,7 @@ impl Nvml {
     fn candidate(&self, index: DeviceIndex) -> Option<Candidate> {
         let device = self.device(index)?;
         if let Some(instances) = self.mig(device) {
-            // Under MIG only the MIG UUID identifies (FINDINGS 25).
+            // Under MIG only the MIG UUID identifies (decision 25).
             let uuid = match instances[..] {
                 [only] => self.uuid(only),
                 _ => None,

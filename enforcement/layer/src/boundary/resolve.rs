@@ -1,4 +1,4 @@
-//! Which function a name is: next is asked first, and a hook is given only for what next has (FINDINGS 29).
+//! Which function a name is: next is asked first, and a hook is given only for what next has (decision 29).
 
 use std::ffi::{CStr, c_char};
 
@@ -23,7 +23,7 @@ pub unsafe fn for_instance(handle: vk::Instance, name: *const c_char) -> vk::PFN
     let known = instance::registered(key);
     let next = match known {
         Some(known) => known.next.look_up(handle, name)?,
-        // Somebody else's instance, or none: what a living one's chain has is the best answer there is (DEFECTS V11).
+        // Somebody else's instance, or none: what a living one's chain has is the best answer there is (defect V11).
         None => instance::find(key)?.next.look_up_own(name)?,
     };
     match hook {

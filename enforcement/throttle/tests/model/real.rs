@@ -183,8 +183,8 @@ const TIME: Nanos = Nanos::seconds(10);
 const LONG: Nanos = Nanos::seconds(60);
 const BUDGETS: [u64; 6] = [95, 80, 50, 30, 20, 10];
 
-/// What is promised of one program under a budget beside what it does without (`COMPUTE.md`): who stays below the budget loses nothing (T6), who exceeds it is held to
-/// it and gets it (T7).
+/// What is promised of one program under a budget beside what it does without: who stays below the budget loses nothing, who exceeds it is held to
+/// it and gets it.
 fn broken(percent: u64, bare: &Done, held: &Done) -> Option<&'static str> {
     let budget = percent as f64;
     let part = (budget / bare.mean).min(1.0);
@@ -412,7 +412,7 @@ pub fn gates<R: Rules>() -> Result<(), String> {
 }
 
 /// Several processes of one tenant on a device that serves one at a time: held to the budget together. They do less than their part where waiting for the budget
-/// keeps them from launching ahead while others have the device, so that it turns more often: T6 and T7 are not kept of them yet.
+/// keeps them from launching ahead while others have the device, so that it turns more often: neither is kept of them yet.
 #[test]
 fn processes_of_a_tenant_are_held_to_its_budget_together() {
     let mut wrong = Vec::new();
@@ -447,7 +447,7 @@ fn processes_of_a_tenant_are_held_to_its_budget_together() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// T8: tenants whose budgets fill the device do together what they do without budgets, and none takes more than its own.
+/// Tenants whose budgets fill the device do together what they do without budgets, and none takes more than its own.
 #[test]
 fn two_tenants_do_together_what_they_do_without_budgets() {
     let alike = all().into_iter().map(|real| ([real.name; 2], [50, 50]));

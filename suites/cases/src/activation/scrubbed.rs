@@ -1,4 +1,4 @@
-//! Programs that are started without the environment that says their budget: the proxies find it elsewhere (FINDINGS 24).
+//! Programs that are started without the environment that says their budget: the proxies find it elsewhere (decision 24).
 
 use harness::{Bytes, Failure, Launch, Session, cases, ensure, ensure_eq, without_switch};
 

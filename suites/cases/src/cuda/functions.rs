@@ -1,4 +1,4 @@
-//! Functions and kernels: local memory is device memory, for every thread that can be resident (R12 of DEFECTS).
+//! Functions and kernels: local memory is device memory, for every thread that can be resident (R12).
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Modules and libraries: their variables are device memory (R13 of DEFECTS).
+//! Modules and libraries: their variables are device memory (R13).
 
 use std::path::PathBuf;
 

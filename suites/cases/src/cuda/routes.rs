@@ -103,7 +103,7 @@ cases! {
         Ok(())
     }
 
-    /// So is the stack of every thread that can be resident (FINDINGS 10: 128 KiB took 16,896 MiB on an H200).
+    /// So is the stack of every thread that can be resident (decision 10: 128 KiB took 16,896 MiB on an H200).
     the_stack_limit_is_no_way_past_the_budget {
         kind: Budget, defects: ["R14"], entry_points: ["cuCtxSetLimit"], budget: "0=4GiB",
     } (_session) {

@@ -1,5 +1,4 @@
-//! What NVML says that a tenant uses never exceeds its budget, whatever the driver takes beside what was asked for (C10 of
-//! DEFECTS).
+//! What NVML says that a tenant uses never exceeds its budget, whatever the driver takes beside what was asked for (C10).
 
 use std::sync::Barrier;
 

@@ -1,4 +1,4 @@
-//! Data of a program's own that is named like a driver's function (C13 of DEFECTS).
+//! Data of a program's own that is named like a driver's function (C13).
 
 use abi::cuda::CUresult;
 use harness::{Bytes, Failure, Library as Built, Session, cases, ensure_eq};

@@ -6,7 +6,7 @@ use std::process::Command;
 pub const MIB: u64 = 1 << 20;
 pub const BUDGET: u64 = 23_552 * MIB;
 /// The most that a tenant may find missing from its budget when it asks in steps of 256 MiB: a step, a
-/// context and cuInit (FINDINGS 12), and a pool's step.
+/// context and cuInit (decision 12), and a pool's step.
 const STEP_AND_OVERHEAD: u64 = (256 + 1024) * MIB;
 
 /// Runs a program and returns the JSON object that it prints.
