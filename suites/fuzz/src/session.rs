@@ -23,7 +23,7 @@ use crate::maker::{Handles, Kind, Maker, Out};
 use crate::oracle::{self, Deaths};
 use crate::surface::Surface;
 
-/// By how much a pool may hold more than is charged while it is fragmented (ARCHITECTURE, *The model of what a device loses*).
+/// By how much a pool may hold more than is charged while it is fragmented (docs/concepts/charging.md).
 pub(crate) const STEP: u64 = 32 << 20;
 /// How often is looked whether what descriptors held is back, and how long is waited in between.
 const LOOKS: u32 = 20;
@@ -84,7 +84,7 @@ pub struct Session {
     pub(crate) sizes: Vec<u64>,
     seen: Seen,
     pub(crate) surface: Option<Surface>,
-    /// Bytes of physical memory that was there when some was bound to an array's tiles: so much may stay charged until the process ends (ARCHITECTURE).
+    /// Bytes of physical memory that was there when some was bound to an array's tiles: so much may stay charged until the process ends (docs/concepts/charging.md).
     pub(crate) bound: u64,
     /// A kernel has faulted: every context has that error for good.
     pub(crate) spent: bool,

@@ -1,7 +1,7 @@
 //! Sequences over every export of libcuda, hooked or not, judged by what no list of hooks enters: the simulated devices' own figure.
 //!
 //! Three promises, for a process with budgets:
-//! * *the floor*: no device is further beyond its budget than the bound of ARCHITECTURE (*The floor*), and one that is takes nothing more;
+//! * *the floor*: no device is further beyond its budget than the bound of docs/concepts/charging.md (*The floor*), and one that is takes nothing more;
 //! * *the books*: after a look, which a refusal is, all that the device holds is charged;
 //! * *everything back*: when all memory is freed and each stream waited for, but no context, what the device does not hold is granted.
 //!
@@ -28,7 +28,7 @@ use crate::session::{STEP, Session, Verdict, fold, promise};
 
 /// Bytes of a call that say what is called, how often and by which thread.
 const HEAD: usize = 6;
-/// Of a budget what a process may take between two looks (ARCHITECTURE, *The floor*).
+/// Of a budget what a process may take between two looks (docs/concepts/charging.md, *The floor*).
 const PART: u64 = 64;
 /// What one call may take that nobody was asked for, until the look behind it.
 const ONE_CALL: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! The reference: what a tenant holds of one device, by what it asked for and was given. Written from ARCHITECTURE's model of what a
+//! The reference: what a tenant holds of one device, by what it asked for and was given. Written from docs/concepts/charging.md, the model of what a
 //! device loses, not from the enforcer's code, of which it shares none.
 //!
 //! It keeps three figures of what is held beside the structures that were there before:

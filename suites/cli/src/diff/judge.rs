@@ -1,4 +1,4 @@
-//! What a difference means: rules by part, as few as there are ways to be hurt. ARCHITECTURE.md has them in words.
+//! What a difference means: rules by part, as few as there are ways to be hurt. docs/internals/driver-upgrades.md has them in words.
 
 use std::collections::BTreeSet;
 

@@ -41,7 +41,7 @@ table! {
 const HOLDS: usize = 65_536;
 /// Times that a context is pushed at most.
 const PUSHES: usize = 32_768;
-/// Of managed memory: as much as a device's first takes ahead of need (ARCHITECTURE, *The model of what a device loses*).
+/// Of managed memory: as much as a device's first takes ahead of need (docs/concepts/charging.md).
 const MANAGED: usize = 64 << 20;
 
 /// Of CUstreamCaptureMode.
