@@ -172,7 +172,7 @@ impl Ledger {
         })
     }
 
-    /// Charges `bytes` if they fit. May wait: 50 ms for other requests in flight, two seconds for a dead process's memory.
+    /// Charges `bytes` if they fit. May wait: 50 ms for other requests in flight, 2.1 s for a dead process's memory.
     #[inline]
     pub fn reserve(&self, device: DeviceIndex, bytes: Bytes) -> Result<Reservation<'_>, Refusal> {
         self.reserve_with(device, bytes, &NoDriver)

@@ -207,7 +207,7 @@ impl Reaper<'_> {
         !self.seems_taken(slot) && (planted(Seed::P15) || self.layout.is_empty(slot))
     }
 
-    /// Marks the slot's owner dead and drops what the driver never heard of.
+    /// Marks the slot's owner dead and drops what it had announced or leased: the driver never heard of that. What it had reserved stays, whether the driver was called or not.
     fn bury(&self, slot: usize, swept: &mut Swept) -> Result<(), Errno> {
         let Some(_lock) = ReapersLock::one(self.fd, slot)? else {
             swept.busy = true;

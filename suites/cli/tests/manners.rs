@@ -184,7 +184,7 @@ fn a_librarys_stubs_open_the_driver() {
 }
 
 /// What a library has under a driver's names is its own, and so is what is linked to it: pointers, shims, doubles, weak references to what is not there. It is
-/// bare as it is with us, which only what calls on the driver is held by (attack 26: what was opened after the driver was bound crashed).
+/// bare as it is with us, which only what calls on the driver is held by (what was opened after the driver was bound crashed once).
 #[test]
 fn what_a_library_has_under_a_drivers_names_is_its_own() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,5 @@
 //! What a program's own objects have under a driver's names: libraries that look the driver up themselves have pointers called `cuInit`, `cuMemAlloc_v2` …
-//! (C13 of `fixtures/defects.txt`), shims, stubs and test doubles have functions of these names, and objects refer weakly to what no driver has (attack 26).
+//! (C13 of `fixtures/defects.txt`), shims, stubs and test doubles have functions of these names, and objects refer weakly to what no driver has.
 //! The loader binds all references to those names to our exports, which stand before them: writing such a pointer would be writing our text, and a call
 //! would pass a shim by. So a reference that means another object's definition, were we not there, is bound to that; one that means a driver's stays ours;
 //! a weak one that means nobody's is NULL.

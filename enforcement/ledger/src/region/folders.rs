@@ -1,5 +1,5 @@
 //! What a folder holds. By libc: std's reader panics where its descriptor cannot be closed, since a filter forbids that or another thread has closed all that it found
-//! (attack 48), and a stranger's process would end by it.
+//! (attack 49, its first part), and a stranger's process would end by it.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
