@@ -112,7 +112,7 @@ impl Others {
     }
 }
 
-/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest of this process's leases, of which each answer keeps three quarters.
+/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest of this process's leases, of which an answer keeps three quarters, and one that changes something half.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Compared {
@@ -253,10 +253,11 @@ impl<R: Rules> Throttle<R> {
         let charged = paid.get().max(time.get().scaled(1, 1000));
         // What is charged late is missing in one answer, and too much in the next.
         let late = longest.get().scaled(2, 1).max(self.uncharged(now));
-        longest.set(longest.get().scaled(3, 4));
         if alone && wanted > charged && wanted < charged.plus(late) {
+            longest.set(longest.get().scaled(3, 4));
             return;
         }
+        longest.set(longest.get().scaled(1, 2));
         let part = shared.part(now);
         let next = Nanos(part).scaled(wanted.0, charged.0).0;
         shared.set_part(match alone {
