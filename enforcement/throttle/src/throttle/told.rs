@@ -112,7 +112,7 @@ impl Others {
     }
 }
 
-/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest of this process's leases, of which an answer keeps three quarters, and one that changes something half.
+/// What the device did for the tenant, as it says, what the tenant was charged, and in which time; the longest of this process's leases, of which an answer keeps three quarters where the tenant has no other process at work, and one that changes something half.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Compared {
@@ -254,7 +254,10 @@ impl<R: Rules> Throttle<R> {
         // What is charged late is missing in one answer, and too much in the next.
         let late = longest.get().scaled(2, 1).max(self.uncharged(now));
         if alone && wanted > charged && wanted < charged.plus(late) {
-            longest.set(longest.get().scaled(3, 4));
+            // Of its own leases a process knows which are late; what the tenant's others have under way may be as long as they ever were.
+            if !self.state.crowded.is_set() {
+                longest.set(longest.get().scaled(3, 4));
+            }
             return;
         }
         longest.set(longest.get().scaled(1, 2));
