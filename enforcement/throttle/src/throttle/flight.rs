@@ -126,7 +126,7 @@ impl<R: Rules> Throttle<R> {
                     costs.learn(lease.key(), last, measured.is_exact(), None);
                     used.max(last)
                 }
-                (true, _) => now.less(lease.start.get().max(state.ended.get())),
+                (true, _) => now.less(self.not_before(lease)),
                 (false, _) => used,
             };
             self.settle_evenly(shared, share, now, slot, busy);
@@ -336,7 +336,7 @@ impl<R: Rules> Throttle<R> {
                     state.running.note(state.running.is_set() || !late);
                 } else {
                     if now > expected.max(lease.closed.get()).plus(PATIENCE) {
-                        let so_far = now.less(lease.start.get().max(state.ended.get()));
+                        let so_far = now.less(self.not_before(lease));
                         let took = Took {
                             busy: so_far.less(lease.idle.get()),
                             ..Took::evenly(so_far)
@@ -377,19 +377,23 @@ impl<R: Rules> Throttle<R> {
             }
     }
 
+    /// The device has begun with a lease no earlier: it had the last one that is settled to do.
+    fn not_before(&self, lease: &Lease) -> Nanos {
+        lease.start.get().max(self.state.ended.get())
+    }
+
     /// For how long the device has been at a lease that nobody was charged for yet.
     pub(super) fn uncharged(&self, now: Nanos) -> Nanos {
         let all = Slot::all().map(|slot| self.lease(slot));
         let begun = all.filter(|lease| lease.is_closed() && lease.progress() == Progress::Begun);
-        let since = |lease: &Lease| lease.start.get().max(self.state.ended.get());
-        let so_far = begun.map(|lease| now.less(since(lease)).less(lease.charged.get()));
+        let so_far = begun.map(|lease| now.less(self.not_before(lease)).less(lease.charged.get()));
         so_far.max().unwrap_or(Nanos::ZERO)
     }
 
     /// When the device should be done with a lease that is closed.
     pub(super) fn expected(&self, lease: &Lease) -> Nanos {
-        let begun = lease.start.get().max(self.state.ended.get());
-        begun.plus(self.corrected(lease.used.get()))
+        self.not_before(lease)
+            .plus(self.corrected(lease.used.get()))
     }
 
     /// When a lease was over that took `span`, by its distance from one that is settled, as long as the marks of that one stand: leases of several streams overlap, and
@@ -469,7 +473,7 @@ impl<R: Rules> Throttle<R> {
         let longest = &state.with_device.longest;
         longest.set(longest.get().max(span));
         // It began when the one before it had ended, and has ended since the device was last found at it.
-        let begun = lease.start.get().max(state.ended.get());
+        let begun = self.not_before(lease);
         let seen = match lease.turned_to.is_set() {
             true => Nanos::ZERO,
             false => lease.looked.get(),

@@ -22,7 +22,7 @@ pub const SIMULATED: RealDriver = RealDriver::No("the kernel's time is the simul
 /// Percent of a device's time.
 pub const BUDGET: f64 = 30.0;
 /// Beyond the budget in one second: idle time that was saved up, and a lease at either end.
-pub const MARGIN: f64 = 5.0;
+const MARGIN: f64 = 5.0;
 /// Milliseconds of work beyond the budget at any time: 40 of idle time that was saved up, a lease at either end, and launches that were made ahead.
 const AHEAD: f64 = 60.0;
 /// The same where launches differ, of which the first are taken to be alike.
